@@ -1,4 +1,4 @@
-"""What becomes of proposed ISRs: columns against the same rules written down for one object at a time."""
+"""Validation of proposed ISRs: columns compared with the same rules for one object at a time."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ LED = Leadership(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=9, contro
 
 @dataclass(frozen=True)
 class Case:
-    """One partition and what is proposed for it; a case is told by what differs from a proposal that is taken."""
+    """One partition and the proposal for it. The defaults are an accepted proposal; each case states its difference."""
 
     known: Leadership | None = LED
     isr: tuple[int, ...] = (1,)
@@ -31,7 +31,7 @@ class Case:
     broker_epochs: tuple[int, ...] = ()
 
 
-# Under which brokers are registered.
+# Registered brokers and their epochs.
 REGISTERED = {1: 11, 2: 12, 4: 14}
 
 
@@ -39,9 +39,9 @@ def rows_of(cases: list[Case]) -> Rows:
     table = Table()
     names = [TopicPartition("t", number) for number in range(len(cases))]
     table.put_assignments(Assignments.of(dict.fromkeys(names, Assignment(REPLICAS))))
-    at = table.rows_at(Names.of(names))
-    table.put_leaderships(at, Leaderships.of([case.known for case in cases]))
-    return table.rows(at)
+    rows = table.rows_at(Names.of(names))
+    table.put_leaderships(rows, Leaderships.of([case.known for case in cases]))
+    return table.rows(rows)
 
 
 def proposed_of(cases: list[Case]) -> Proposed:
@@ -62,10 +62,15 @@ def proposed_of(cases: list[Case]) -> Proposed:
 
 
 def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, version: int = 3) -> list[tuple[str, bool]]:
-    """The name of the error of each, and whether it holds already."""
-    held = list(cases)
+    """Return the error name of each case, and whether the proposal equals the current state."""
+    proposals = list(cases)
     answer = judge(
-        rows_of(held), proposed_of(held), broker=broker, live=BrokerSet(live), version=version, epochs=REGISTERED
+        rows_of(proposals),
+        proposed_of(proposals),
+        broker=broker,
+        live=BrokerSet(live),
+        version=version,
+        epochs=REGISTERED,
     )
     assert not (answer.taken & (answer.same | (answer.error != 0))).any()
     return [
@@ -74,7 +79,7 @@ def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, vers
 
 
 def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> tuple[str, bool]:
-    """One proposal after the other, case by case."""
+    """Judge one proposal by sequential rules."""
     known, members = case.known, set(case.isr)
     if known is None:
         return "UNKNOWN_TOPIC_OR_PARTITION", False
@@ -95,7 +100,7 @@ def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> t
     return "NONE", False
 
 
-def test_each_case_of_the_table_is_told_apart() -> None:
+def test_each_case_of_the_table_has_its_error() -> None:
     recovering = Leadership(leader=1, leader_epoch=5, isr=(1,), partition_epoch=9, controller_epoch=1, recovering=True)
 
     assert judged(
@@ -103,7 +108,7 @@ def test_each_case_of_the_table_is_told_apart() -> None:
         Case(partition_epoch=10),
         Case(leader_epoch=6),
         Case(leader_epoch=4),
-        Case(isr=(2, 1), partition_epoch=8),  # holds already; the older version does not matter
+        Case(isr=(2, 1), partition_epoch=8),  # equals the current state; the older version does not matter
         Case(partition_epoch=8),
         Case(isr=()),
         Case(isr=(2,)),
@@ -138,11 +143,11 @@ def test_each_case_of_the_table_is_told_apart() -> None:
     ]
 
 
-def test_a_follower_cannot_speak_for_the_leader() -> None:
+def test_proposal_of_a_follower_is_invalid() -> None:
     assert judged(Case(), Case(isr=(1, 2)), Case(isr=(2,)), broker=2) == [("INVALID_REQUEST", False)] * 3
 
 
-def test_a_member_under_another_registration_is_ineligible() -> None:
+def test_member_with_another_broker_epoch_is_ineligible() -> None:
     assert judged(
         Case(isr=(4, 1), broker_epochs=(14, 11)),
         Case(isr=(4, 1), broker_epochs=(13, 11)),
@@ -154,8 +159,8 @@ def test_a_member_under_another_registration_is_ineligible() -> None:
         Case(isr=(4, 1, 4), broker_epochs=(13, 11, 14)),
         Case(isr=(4, 1, 4), broker_epochs=(14, 11, 13)),
         Case(isr=(4, 1), broker_epochs=(-2, 11)),
-        Case(isr=(1, 3), broker_epochs=(11, 13)),  # it is not registered
-        Case(isr=(1, 2), broker_epochs=(11, 1)),  # holds already, and is not written
+        Case(isr=(1, 3), broker_epochs=(11, 13)),  # not registered
+        Case(isr=(1, 2), broker_epochs=(11, 1)),  # equals the current state, so not written
         Case(isr=(1,), broker_epochs=(11,)),
         live=(1, 2, 3, 4),
     ) == [
@@ -176,15 +181,15 @@ def test_a_member_under_another_registration_is_ineligible() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, "OPERATION_NOT_ATTEMPTED"), (2, "INELIGIBLE_REPLICA")])
-def test_how_a_dead_member_is_refused_depends_on_the_version(version: int, error: str) -> None:
+def test_error_for_a_dead_member_depends_on_the_version(version: int, error: str) -> None:
     assert judged(Case(isr=(1, 3)), live=(1, 2), version=version) == [(error, False)]
 
 
-def test_nothing_is_judged_where_nothing_is_proposed() -> None:
+def test_no_proposals_give_no_results() -> None:
     assert judged() == []
 
 
-def test_a_recovery_state_is_one_of_two() -> None:
+def test_unknown_recovery_state_is_rejected() -> None:
     with pytest.raises(UnknownRecoveryState):
         Proposed.of([IsrProposal(TopicRef("t"), 0, 5, (1,), 9, 25)])
 
@@ -204,7 +209,7 @@ CASES = st.builds(Case, st.none() | KNOWN, ISRS, EPOCHS, EPOCHS, st.booleans())
 
 
 @given(st.lists(CASES, max_size=12), st.sampled_from([1, 2]), ISRS, st.sampled_from([1, 2]))
-def test_columns_agree_with_one_after_the_other(
+def test_columns_agree_with_the_sequential_oracle(
     cases: list[Case], broker: int, live: tuple[int, ...], version: int
 ) -> None:
     expected = [oracle(case, broker=broker, live=live, version=version) for case in cases]
@@ -212,7 +217,7 @@ def test_columns_agree_with_one_after_the_other(
     assert judged(*cases, broker=broker, live=live, version=version) == expected
 
 
-def test_a_proposal_is_taken_apart_into_columns() -> None:
+def test_proposals_are_converted_to_columns() -> None:
     proposed = proposed_of([Case(isr=(3, 1, 3)), Case(isr=())])
 
     assert proposed.isr.tolist() == [[3, NO_BROKER], [1, NO_BROKER]]

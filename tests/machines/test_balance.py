@@ -1,4 +1,4 @@
-"""Who leads where others are preferred: the columns say what objects, looked at one by one, say."""
+"""Leader balance: columns compared with objects."""
 
 import numpy as np
 from hypothesis import given
@@ -13,7 +13,7 @@ from tests.support.cluster_strategies import Both, clusters
 
 
 def preferring(objects: ObjectCluster) -> dict[int, list[Partition]]:
-    """The partitions that prefer each broker."""
+    """Return the partitions by preferred broker."""
     groups: dict[int, list[Partition]] = {}
     for partition in objects.partitions.values():
         if partition.replicas and not objects.is_queued(partition):
@@ -32,28 +32,28 @@ def may_return(objects: ObjectCluster, partition: Partition) -> bool:
 
 
 @given(clusters(partitions_max=8), st.sampled_from([0, 10, 33, 50, 99, 100]))
-def test_columns_and_objects_agree_on_who_is_to_return(both: Both, percentage: int) -> None:
+def test_columns_and_objects_agree_on_returning_leaderships(both: Both, percentage: int) -> None:
     groups = preferring(both.objects)
     over = {
-        broker: [each for each in group if led_elsewhere(each)]
+        broker: [partition for partition in group if led_elsewhere(partition)]
         for broker, group in groups.items()
         if sum(map(led_elsewhere, group)) / len(group) > percentage / 100
     }
 
-    found = balance(both.cluster.table, both.cluster.live_brokers.live, percentage=percentage)
+    result = balance(both.cluster.table, both.cluster.live_brokers.live, percentage=percentage)
 
-    assert found.brokers.tolist() == sorted(groups)
-    assert found.preferring.tolist() == [len(groups[broker]) for broker in sorted(groups)]
-    assert found.elsewhere.tolist() == [sum(map(led_elsewhere, groups[broker])) for broker in sorted(groups)]
-    assert found.over.tolist() == sorted(over)
-    assert {both.cluster.table.view(row).name for row in found.returning.tolist()} == {
-        each.name for group in over.values() for each in group if may_return(both.objects, each)
+    assert result.brokers.tolist() == sorted(groups)
+    assert result.preferring.tolist() == [len(groups[broker]) for broker in sorted(groups)]
+    assert result.elsewhere.tolist() == [sum(map(led_elsewhere, groups[broker])) for broker in sorted(groups)]
+    assert result.over.tolist() == sorted(over)
+    assert {both.cluster.table.view(row).name for row in result.returning.tolist()} == {
+        partition.name for group in over.values() for partition in group if may_return(both.objects, partition)
     }
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 100))
-def test_a_share_is_compared_as_if_it_were_divided(partitions: int, moved: int, percentage: int) -> None:
-    """Whole numbers cross the threshold where Kafka's division does."""
+def test_imbalance_share_is_compared_like_a_quotient(partitions: int, moved: int, percentage: int) -> None:
+    """Integer arithmetic crosses the threshold where Kafka's division does."""
     moved = min(moved, partitions)
     led = [2] * moved + [1] * (partitions - moved)
     cluster = ClusterSeed(
@@ -64,16 +64,16 @@ def test_a_share_is_compared_as_if_it_were_divided(partitions: int, moved: int, 
         },
     ).columns()
 
-    found = balance(cluster.table, BrokerSet({1, 2}), percentage=percentage)
+    result = balance(cluster.table, BrokerSet({1, 2}), percentage=percentage)
 
-    assert (len(found.over) == 1) == (moved / partitions > percentage / 100)
-    assert len(found.returning) == (moved if len(found.over) else 0)
+    assert (len(result.over) == 1) == (moved / partitions > percentage / 100)
+    assert len(result.returning) == (moved if len(result.over) else 0)
 
 
-def test_nothing_is_found_where_there_is_nothing() -> None:
+def test_balance_of_an_empty_cluster_is_empty() -> None:
     cluster = ClusterSeed(live=frozenset(), partitions={}).columns()
 
-    found = balance(cluster.table, BrokerSet(), percentage=0)
+    result = balance(cluster.table, BrokerSet(), percentage=0)
 
-    assert len(found.brokers) == len(found.returning) == 0
-    assert found.returning.dtype == np.intp
+    assert len(result.brokers) == len(result.returning) == 0
+    assert result.returning.dtype == np.intp

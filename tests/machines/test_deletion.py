@@ -1,4 +1,4 @@
-"""What comes next for topics that wait for their deletion: by columns, and by objects."""
+"""Next steps of topics queued for deletion: by columns and by objects."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, ids_of, rows
 
 S = ReplicaState
 STATES = (S.ONLINE, S.OFFLINE, S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.DELETION_INELIGIBLE)
-# A topic: for each partition the states of its replicas.
+# A topic: the replica states of each partition.
 Topic = list[list[ReplicaState]]
 
 
@@ -27,20 +27,20 @@ class Next(NamedTuple):
 
 
 def columns(topics: list[Topic], halted: list[bool]) -> list[Next]:
-    """By columns, for all topics at once."""
+    """Return the next steps by columns, all topics at once."""
     width = max((len(states) for topic in topics for states in topic), default=1)
     of = [number for number, topic in enumerate(topics) for _ in topic]
     states = np.full((width, len(of)), S.ABSENT, np.uint8)
     assigned = np.zeros((width, len(of)), np.bool_)
-    for at, replicas in enumerate(states_ for topic in topics for states_ in topic):
-        states[: len(replicas), at] = replicas
-        assigned[: len(replicas), at] = True
+    for column, replicas in enumerate(states_ for topic in topics for states_ in topic):
+        states[: len(replicas), column] = replicas
+        assigned[: len(replicas), column] = True
     due = deletion.due(np.array(of, np.int32), assigned, states, halted=np.array(halted, np.bool_))
-    return [Next(*map(bool, each)) for each in zip(due.complete, due.retry, due.start, strict=True)]
+    return [Next(*map(bool, flags)) for flags in zip(due.complete, due.retry, due.start, strict=True)]
 
 
 def objects(topic: Topic, halted: bool) -> Next:
-    """By objects, for one topic, as the classic controller goes through them."""
+    """Return the next step by objects, for one topic, in the order of the classic controller."""
     states = [state for replicas in topic for state in replicas]
     complete = all(state is S.DELETION_SUCCESSFUL for state in states)
     begun = any(state is S.DELETION_STARTED for state in states)
@@ -55,7 +55,9 @@ topics = st.lists(st.lists(st.lists(st.sampled_from(STATES), max_size=4), max_si
 def test_columns_and_objects_agree(waiting: list[Topic], data: st.DataObject) -> None:
     halted = data.draw(st.lists(st.booleans(), min_size=len(waiting), max_size=len(waiting)))
 
-    assert columns(waiting, halted) == [objects(*each) for each in zip(waiting, halted, strict=True)]
+    assert columns(waiting, halted) == [
+        objects(*topic_and_halted) for topic_and_halted in zip(waiting, halted, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,22 +73,22 @@ def test_columns_and_objects_agree(waiting: list[Topic], data: st.DataObject) ->
         ([[S.DELETION_INELIGIBLE, S.DELETION_SUCCESSFUL]], False, Next(complete=False, retry=True, start=True)),
     ],
 )
-def test_what_comes_next(topic: Topic, halted: bool, expected: Next) -> None:
+def test_next_step_of_a_deletion(topic: Topic, halted: bool, expected: Next) -> None:
     assert columns([topic], [halted]) == [expected]
 
 
 def seed(**more: object) -> ClusterSeed:
-    held = PartitionSeed(
+    partition = PartitionSeed(
         replicas=(1, 2, 3),
         state=PartitionState.ABSENT,
         states={1: S.DELETION_SUCCESSFUL, 2: S.DELETION_STARTED, 3: S.OFFLINE},
         dirs_offline=(2,),
     )
-    partitions = {tp("t-0"): held, tp("u-0"): held}
+    partitions = {tp("t-0"): partition, tp("u-0"): partition}
     return ClusterSeed(live=frozenset({1, 2}), partitions=partitions, topic_ids=ids_of(["t", "u"]), **more)  # type: ignore[arg-type]
 
 
-def test_a_replica_is_dead_where_its_broker_or_its_directory_is() -> None:
+def test_replica_is_dead_if_its_broker_or_directory_is() -> None:
     cluster = seed().columns()
     rows = rows_of(cluster, "t-0")
 
@@ -96,7 +98,7 @@ def test_a_replica_is_dead_where_its_broker_or_its_directory_is() -> None:
     assert rows.replicas[:, 0][deletion.to_delete(rows, everybody)[:, 0]].tolist() == [3]
 
 
-def test_how_far_a_deletion_has_come() -> None:
+def test_deletion_progress() -> None:
     cluster = seed(queued=frozenset({"t", "u"}), started=frozenset({"t"})).columns()
     cluster.queue_deletion(["gone"])
     halt = DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (3,), (0,))
@@ -145,7 +147,7 @@ def test_blocker_states_reason_and_remedy(halt: DeletionBlocker, text: str, reme
     assert remedy in halt.remedy()
 
 
-def test_the_remedy_for_a_broker_that_is_shutting_down_is_not_to_start_it() -> None:
+def test_remedy_for_a_broker_shutting_down_is_not_to_start_it() -> None:
     halt = DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2, 3), (0,))
 
     remedy = halt.remedy(shutting_down={2})

@@ -1,4 +1,4 @@
-"""Who should lead, row by row: what each election chooses, what becomes of the ISR, and who is told."""
+"""Leader elections, row by row: the choice of each election, the resulting ISR, and the notified brokers."""
 
 import dataclasses
 from collections.abc import Collection, Iterable
@@ -34,7 +34,7 @@ def a_partition(
     state: PartitionState = PartitionState.OFFLINE,
     dirs_offline: Iterable[int] = (),
 ) -> ClusterSeed:
-    """A cluster of one partition, t-0. `live` may name brokers that are shutting down; they are not live then."""
+    """Cluster of one partition, t-0. `live` may include brokers that are shutting down; they do not count as live."""
     leaving = frozenset(shutting_down)
     seed = PartitionSeed(
         replicas=tuple(replicas),
@@ -48,7 +48,7 @@ def a_partition(
 
 
 def elect(seed: ClusterSeed, election: Election, *, unclean: bool = False) -> Change:
-    """The planned election of the one partition; `unclean`: its topic allows it."""
+    """Plan an election of the one partition. `unclean`: its topic allows an unclean election."""
     cluster = seed.columns()
     rows = rows_of(cluster, "t-0")
     allowed = np.array([unclean or election is Election.UNCLEAN])
@@ -56,7 +56,7 @@ def elect(seed: ClusterSeed, election: Election, *, unclean: bool = False) -> Ch
 
 
 def leader_of(change: Change) -> int | None:
-    """The elected leader; None where nobody was found and so nothing changes."""
+    """Return the elected leader; None if no replica was eligible and nothing changes."""
     if change.refusal[0] == Refusal.NONE:
         assert change.writes[0]
         return int(change.leader[0])
@@ -70,27 +70,27 @@ def leader_of(change: Change) -> int | None:
 
 
 def outcome(change: Change) -> tuple[int, int, set[int]]:
-    """(leader, leader epoch, ISR): ISRs are sets here, and compared as sets."""
+    """Return (leader, leader epoch, ISR). The ISR is a set."""
     assert change.refusal[0] == Refusal.NONE
     members = change.rows.replicas[:, 0][change.in_sync[:, 0]].tolist()
     assert len(members) == len(set(members))
     return int(change.leader[0]), int(change.leader_epoch[0]), set(members)
 
 
-def told(change: Change) -> list[int]:
-    """Whose brokers get a LeaderAndIsr, in assignment order."""
+def notified(change: Change) -> list[int]:
+    """Return the brokers that receive a LeaderAndIsr request, in assignment order."""
     named: list[int] = change.rows.replicas[:, 0][change.notify[:, 0]].tolist()
     return named
 
 
-# -- who leads ---------------------------------------------------------------------------------------------------------
+# -- choice of a leader ------------------------------------------------------------------------------------------------
 
 OFFLINE, UNCLEAN, REASSIGNMENT, PREFERRED, SHUTDOWN = Election
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One choice among replicas 2 and 4."""
+    """One election with replicas 2 and 4."""
 
     number: int
     election: Election
@@ -120,7 +120,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.scenario(row.number)) for row in ROWS])
-def test_a_choice_between_two(row: Row) -> None:
+def test_choice_between_two_replicas(row: Row) -> None:
     seed = a_partition((2, 4), led(2, 3, row.isr), live=row.live, shutting_down=row.shutting_down)
 
     change = elect(seed, row.election, unclean=row.unclean)
@@ -131,14 +131,14 @@ def test_a_choice_between_two(row: Row) -> None:
 
 @pytest.mark.scenario(91)
 @pytest.mark.parametrize("election", Election)
-def test_nobody_leads_where_nobody_is_assigned(election: Election) -> None:
+def test_partition_without_replicas_gets_no_leader(election: Election) -> None:
     seed = a_partition((), led(1, 3, ()), live=(1, 2))
 
     assert leader_of(elect(seed, election, unclean=True)) is None
 
 
 @pytest.mark.scenario(91)
-def test_no_first_leader_where_nobody_is_assigned() -> None:
+def test_partition_without_replicas_gets_no_first_leader() -> None:
     cluster = ClusterSeed(live=frozenset({1}), partitions={T0: PartitionSeed(state=PartitionState.NEW)}).columns()
 
     change = partition.initialize(rows_of(cluster), cluster.live_brokers, controller_epoch=1)
@@ -152,21 +152,21 @@ def test_no_first_leader_where_nobody_is_assigned() -> None:
 @pytest.mark.scenario(92)
 @pytest.mark.scenario(93)
 @pytest.mark.parametrize("recovering", [False, True])
-def test_the_first_online_in_sync_replica_leads_and_the_isr_keeps_who_is_online(recovering: bool) -> None:
+def test_first_online_isr_member_leads_and_isr_shrinks_to_online(recovering: bool) -> None:
     """The ISR is compared as a set."""
     seed = a_partition((3, 1, 2), led(3, 4, (2, 1, 3), 9, recovering=recovering), live=(1, 2))
 
     change = elect(seed, Election.OFFLINE)
 
     assert outcome(change) == (1, 5, {2, 1})
-    assert told(change) == [1, 2]
+    assert notified(change) == [1, 2]
     assert change.recovering.tolist() == [recovering]
     assert change.state.tolist() == [PartitionState.ONLINE]
     assert change.rows.partition_epoch.tolist() == [9]
     assert change.controller_epoch.tolist() == [EPOCH]
 
 
-def test_levels_without_recovery_do_not_speak_of_it() -> None:
+def test_levels_without_recovery_do_not_set_it() -> None:
     seed = dataclasses.replace(a_partition((1, 2), led(1, 4, (1,)), live=(2,)), recovery=False)
 
     change = elect(seed, Election.OFFLINE, unclean=True)
@@ -176,7 +176,7 @@ def test_levels_without_recovery_do_not_speak_of_it() -> None:
 
 
 @pytest.mark.scenario(98)
-def test_an_unclean_election_is_clean_where_it_can_be() -> None:
+def test_unclean_election_is_clean_if_possible() -> None:
     change = elect(a_partition((1, 2), led(1, 4, (1,)), live=(1, 2)), Election.UNCLEAN)
 
     assert outcome(change) == (1, 5, {1})
@@ -185,64 +185,64 @@ def test_an_unclean_election_is_clean_where_it_can_be() -> None:
 
 
 @pytest.mark.scenario(99)
-def test_an_unclean_election_needs_somebody_online() -> None:
+def test_unclean_election_needs_an_online_replica() -> None:
     assert leader_of(elect(a_partition((1, 2), led(1, 4, (1,)), live=()), Election.UNCLEAN)) is None
 
 
 @pytest.mark.scenario(101)
-def test_an_online_stray_stays_in_sync() -> None:
+def test_online_stray_stays_in_sync() -> None:
     """The ISR is compared as a set."""
     change = elect(a_partition((1, 2), led(2, 4, (9, 2)), live=(1, 2, 9)), Election.OFFLINE)
 
     assert outcome(change) == (2, 5, {9, 2})
-    assert told(change) == [1, 2]
+    assert notified(change) == [1, 2]
 
 
 @pytest.mark.scenario(102)
-def test_an_online_stray_cannot_lead_and_forbids_an_unclean_election() -> None:
+def test_online_stray_cannot_lead_and_blocks_unclean_election() -> None:
     assert leader_of(elect(a_partition((1, 2), led(9, 4, (9,)), live=(1, 9)), Election.UNCLEAN)) is None
 
 
 @pytest.mark.scenario(103)
-def test_a_broker_that_is_shutting_down_is_as_good_as_dead() -> None:
+def test_broker_shutting_down_counts_as_dead() -> None:
     seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(2, 3), shutting_down=(2,))
 
     assert outcome(elect(seed, Election.OFFLINE)) == (3, 5, {3})
 
 
-def test_a_failed_directory_is_as_good_as_a_dead_broker() -> None:
+def test_failed_directory_counts_as_a_dead_broker() -> None:
     seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2, 3), dirs_offline=(1,))
 
     change = elect(seed, Election.OFFLINE)
 
     assert outcome(change) == (2, 5, {2, 3})
-    assert told(change) == [2, 3]
+    assert notified(change) == [2, 3]
 
 
-# -- the others --------------------------------------------------------------------------------------------------------
+# -- other elections ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(104)
-def test_a_reassigned_partition_is_led_from_the_target() -> None:
+def test_reassigned_partition_is_led_from_the_target() -> None:
     seed = a_partition((4, 5, 1), led(1, 4, (1, 4, 5)), adding=(4, 5), removing=(1,), live=(1, 5))
 
     change = elect(seed, Election.REASSIGNMENT)
 
     assert outcome(change) == (5, 5, {1, 4, 5})
-    assert told(change) == [4, 5]
+    assert notified(change) == [4, 5]
 
 
 @pytest.mark.scenario(105)
-def test_the_preferred_replica_leads_and_the_isr_stays() -> None:
+def test_preferred_replica_leads_and_isr_is_unchanged() -> None:
     """The ISR is compared as a set."""
     change = elect(a_partition((1, 2, 3), led(3, 4, (3, 1)), live=(1, 3)), Election.PREFERRED)
 
     assert outcome(change) == (1, 5, {3, 1})
-    assert told(change) == [1, 2, 3]
+    assert notified(change) == [1, 2, 3]
 
 
 @pytest.mark.scenario(106)
-def test_the_epoch_rises_even_if_the_leader_stays() -> None:
+def test_leader_epoch_rises_even_if_the_leader_stays() -> None:
     change = elect(a_partition((1, 2), led(1, 4, (1, 2)), live=(1, 2), state=PartitionState.ONLINE), Election.PREFERRED)
 
     assert outcome(change) == (1, 5, {1, 2})
@@ -250,49 +250,49 @@ def test_the_epoch_rises_even_if_the_leader_stays() -> None:
 
 
 @pytest.mark.scenario(107)
-def test_all_that_shut_down_leave_the_isr() -> None:
+def test_all_brokers_shutting_down_leave_the_isr() -> None:
     seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2, 3), shutting_down=(1, 2))
 
     change = elect(seed, Election.CONTROLLED_SHUTDOWN)
 
     assert outcome(change) == (3, 5, {3})
-    assert told(change) == [1, 2, 3]
+    assert notified(change) == [1, 2, 3]
 
 
 @pytest.mark.scenario(108)
-def test_a_dead_broker_does_not_leave_the_isr_by_a_controlled_shutdown() -> None:
+def test_dead_broker_stays_in_the_isr_in_controlled_shutdown() -> None:
     seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2), shutting_down=(1,))
 
     change = elect(seed, Election.CONTROLLED_SHUTDOWN)
 
     assert outcome(change) == (2, 5, {2, 3})
-    assert told(change) == [1, 2]
+    assert notified(change) == [1, 2]
 
 
 @pytest.mark.parametrize("election", Election)
-def test_many_are_elected_as_one_is(election: Election) -> None:
-    """One code path: a row among others is chosen as it would be alone."""
+def test_election_of_many_rows_equals_single_elections(election: Election) -> None:
+    """The result of a row does not depend on the other rows."""
     seeds = {
-        tp(f"t-{at}"): PartitionSeed(
-            replicas=tuple(range(at % 4, at % 4 + 3)),
-            leadership=led(at % 5, at, tuple(range(at % 3, at % 5 + 1))),
+        tp(f"t-{number}"): PartitionSeed(
+            replicas=tuple(range(number % 4, number % 4 + 3)),
+            leadership=led(number % 5, number, tuple(range(number % 3, number % 5 + 1))),
             state=PartitionState.OFFLINE,
         )
-        for at in range(60)
+        for number in range(60)
     }
     cluster = ClusterSeed(live=frozenset({1, 3, 5}), shutting_down=frozenset({2}), partitions=seeds).columns()
     rows, unclean = rows_of(cluster), np.arange(60) % 2 == 0
 
     together = STRATEGIES[election](rows, cluster.live_brokers, unclean)
 
-    for at in range(60):
-        alone = STRATEGIES[election](rows.take(np.array([at])), cluster.live_brokers, unclean[at : at + 1])
+    for number in range(60):
+        alone = STRATEGIES[election](rows.take(np.array([number])), cluster.live_brokers, unclean[number : number + 1])
         for field in dataclasses.fields(alone):
-            assert np.array_equal(getattr(together, field.name)[..., [at]], getattr(alone, field.name)), field.name
+            assert np.array_equal(getattr(together, field.name)[..., [number]], getattr(alone, field.name)), field.name
 
 
 @pytest.mark.parametrize("election", Election)
-def test_an_election_of_nothing_is_nothing(election: Election) -> None:
+def test_election_of_no_rows_is_empty(election: Election) -> None:
     rows = rows_of(ClusterSeed().columns())
     now = LiveBrokers(BrokerSet(), BrokerSet())
 
@@ -300,13 +300,13 @@ def test_an_election_of_nothing_is_nothing(election: Election) -> None:
     assert len(first_leader(rows, now).leader) == 0
 
 
-# -- whether it may be unclean: the configuration, and the meter -------------------------------------------------------
+# -- permission for unclean elections: configuration and metric --------------------------------------------------------
 
 
 class OneTopicStore:
-    """Leadership of t-0 by compare-and-set, and the overrides of t; the rest of a store is not asked for here.
+    """Store with the leadership of t-0 (compare-and-set) and the overrides of topic t; nothing else.
 
-    `races`: how many writes come too late, because the leader was faster.
+    `races`: number of writes that fail because the leader wrote first.
     """
 
     def __init__(self, stored: Leadership, config: dict[str, str] | None, races: int = 0) -> None:
@@ -338,16 +338,16 @@ class OneTopicStore:
 
 
 class Sent(list[Addressed]):
-    """An outbox in which everything stays."""
+    """Outbox that keeps everything."""
 
     def send(self, requests: Iterable[Addressed]) -> None:
         self.extend(requests)
 
 
-async def held(
+async def elect_by_actor(
     store: OneTopicStore, election: Election, *, live: Iterable[int] = (2,), default: bool = False
 ) -> tuple[Refusal, Partitions]:
-    """Hold an election of t-0 with replicas 1 and 2, through the actor; why it failed, and the actor after it."""
+    """Elect a leader of t-0, with replicas 1 and 2, through the actor. Returns the failure and the actor."""
     cluster = a_partition((1, 2), store.stored, live=live).columns()
     actor = Partitions(cluster, cast(Store, store), Sent(), History(SystemClock()), unclean_default=default)
     move = Move(cluster.table.rows_named([T0]), PartitionState.ONLINE, election)
@@ -370,12 +370,12 @@ def overrides(text: str) -> dict[str, str]:
         pytest.param({}, False, Refusal.NO_ELIGIBLE_LEADER),
     ],
 )
-async def test_the_topic_says_whether_an_election_may_be_unclean(
+async def test_topic_configuration_allows_unclean_election(
     config: dict[str, str] | None, default: bool, refusal: Refusal, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = OneTopicStore(led(1, 4, (1,), 9), config)
 
-    refused, actor = await held(store, Election.OFFLINE, default=default)
+    refused, actor = await elect_by_actor(store, Election.OFFLINE, default=default)
 
     assert refused is refusal
     assert actor.unclean_elections == (refusal is Refusal.NONE)
@@ -389,10 +389,10 @@ async def test_the_topic_says_whether_an_election_may_be_unclean(
 
 @pytest.mark.anyio
 @pytest.mark.scenario(98)
-async def test_a_clean_election_does_not_ask_for_the_configuration() -> None:
+async def test_clean_election_does_not_read_the_configuration() -> None:
     store = OneTopicStore(led(1, 4, (1,), 9), None)
 
-    refused, actor = await held(store, Election.UNCLEAN, live=(1, 2))
+    refused, actor = await elect_by_actor(store, Election.UNCLEAN, live=(1, 2))
 
     assert refused is Refusal.NONE
     assert store.stored == led(1, 5, (1,), 10)
@@ -401,10 +401,10 @@ async def test_a_clean_election_does_not_ask_for_the_configuration() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.scenario(99)
-async def test_an_unclean_election_that_finds_nobody_is_not_counted() -> None:
+async def test_unclean_election_without_result_is_not_counted() -> None:
     store = OneTopicStore(led(1, 4, (1,), 9), None)
 
-    refused, actor = await held(store, Election.UNCLEAN, live=())
+    refused, actor = await elect_by_actor(store, Election.UNCLEAN, live=())
 
     assert refused is Refusal.NO_ELIGIBLE_LEADER
     assert (store.config_reads, actor.unclean_elections) == (0, 0)
@@ -412,10 +412,10 @@ async def test_an_unclean_election_that_finds_nobody_is_not_counted() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.scenario(100)
-async def test_an_unclean_election_that_is_held_again_is_counted_again() -> None:
+async def test_repeated_unclean_election_is_counted_again() -> None:
     store = OneTopicStore(led(1, 4, (1,), 9), {}, races=1)
 
-    refused, actor = await held(store, Election.UNCLEAN)
+    refused, actor = await elect_by_actor(store, Election.UNCLEAN)
 
     assert refused is Refusal.NONE
     assert store.stored == led(2, 5, (2,), 11, recovering=True)

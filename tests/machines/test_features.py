@@ -1,4 +1,4 @@
-"""Which features may be finalized, and what a new controller makes of those that are."""
+"""Feature updates: valid finalized levels, and the features written by a new controller."""
 
 import pytest
 
@@ -17,7 +17,7 @@ FINALIZED = {"a": 3, "b": 2}
 
 
 def updated(*updates: FeatureUpdate) -> tuple[dict[str, int], list[str]]:
-    """What is finalized afterwards, and the message of each update, empty if it is taken."""
+    """Return the features finalized by the updates, and the message of each update (empty if accepted)."""
     levels, results = update(updates, FINALIZED, supported=SUPPORTED, brokers=BROKERS)
     for result in results:
         assert (result.error is ErrorCode.INVALID_REQUEST) == bool(result.message)
@@ -89,5 +89,7 @@ EMPTY, OFF = Features(), Features(enabled=False)
         (Features(enabled=False, version=7), False, None),
     ],
 )
-def test_what_a_new_controller_writes(stored: Features | None, versioning: bool, written: Features | None) -> None:
+def test_features_written_by_a_new_controller(
+    stored: Features | None, versioning: bool, written: Features | None
+) -> None:
     assert at_takeover(stored, versioning=versioning, format=2) == written

@@ -1,4 +1,4 @@
-"""The moves of a partition: those of the table, and no others."""
+"""Partition state machine: exactly the transitions of the table are legal."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, 
 NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT
 T0 = tp("t-0")
 
-# Written out once more, from what the classic controller allows.
+# Independent copy of the transitions that the classic controller allows.
 LEGAL = {
     (ABSENT, NEW),
     (NEW, ONLINE),
@@ -29,7 +29,7 @@ LEGAL = {
 
 
 def in_state(state: PartitionState, *, live: tuple[int, ...] = (1, 2)) -> Cluster:
-    """One partition that any election could serve; without leadership where it is NEW."""
+    """Partition that any election could serve; without leadership if it is NEW."""
     leadership = None if state is NEW else led(2, 3, (1, 2), 7)
     seed = PartitionSeed(replicas=(1, 2, 3), leadership=leadership, state=state)
     return ClusterSeed(live=frozenset(live), partitions={T0: seed}).columns()
@@ -51,7 +51,7 @@ def leaves_no_trace(change: Change) -> bool:
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(PartitionState, PartitionState)), ids=str)
-def test_only_the_moves_in_the_table_are_made(before: PartitionState, after: PartitionState) -> None:
+def test_only_transitions_of_the_table_are_applied(before: PartitionState, after: PartitionState) -> None:
     cluster = in_state(before)
 
     change = plan(cluster, after)
@@ -68,7 +68,7 @@ def test_only_the_moves_in_the_table_are_made(before: PartitionState, after: Par
 
 
 @pytest.mark.parametrize("after", [NEW, OFFLINE, ABSENT])
-def test_a_move_without_election_changes_the_state_alone(after: PartitionState) -> None:
+def test_move_without_election_changes_only_the_state(after: PartitionState) -> None:
     before = ABSENT if after is NEW else OFFLINE
 
     change = plan(in_state(before), after)
@@ -78,7 +78,7 @@ def test_a_move_without_election_changes_the_state_alone(after: PartitionState) 
     assert not change.notify.any()
 
 
-def test_a_first_leader_begins_with_all_that_are_online() -> None:
+def test_first_leader_has_all_online_replicas_in_sync() -> None:
     change = plan(in_state(NEW, live=(2, 3, 9)), ONLINE)
 
     assert change.leader.tolist() == [2]
@@ -87,17 +87,17 @@ def test_a_first_leader_begins_with_all_that_are_online() -> None:
     assert change.rows.replicas[change.notify].tolist() == [2, 3]
     assert change.controller_epoch.tolist() == [EPOCH]
     assert change.recovering.tolist() == [False]
-    assert change.rows.partition_epoch.tolist() == [-1]  # what must be stored: nothing
+    assert change.rows.partition_epoch.tolist() == [-1]  # no stored entry is expected
 
 
-def test_no_first_leader_where_nobody_is_online() -> None:
+def test_no_first_leader_without_an_online_replica() -> None:
     change = plan(in_state(NEW, live=(9,)), ONLINE)
 
     assert change.refusal.tolist() == [Refusal.NO_ONLINE_REPLICA]
     assert leaves_no_trace(change)
 
 
-def test_no_first_leader_over_leadership_that_is_known() -> None:
+def test_no_first_leader_if_leadership_is_known() -> None:
     cluster = in_state(OFFLINE)
     cluster.set_states(cluster.table.all(), NEW)
 
@@ -119,7 +119,7 @@ def test_no_election_without_leadership(election: Election) -> None:
     assert leaves_no_trace(change)
 
 
-def test_a_replica_that_is_only_left_over_cannot_lead_first() -> None:
+def test_leftover_replica_cannot_be_the_first_leader() -> None:
     seed = PartitionSeed(replicas=(1,), state=NEW, states={9: ReplicaState.OFFLINE})
     cluster = ClusterSeed(live=frozenset({9}), partitions={T0: seed}).columns()
 
@@ -127,14 +127,14 @@ def test_a_replica_that_is_only_left_over_cannot_lead_first() -> None:
 
 
 @pytest.mark.parametrize("before", [ONLINE, OFFLINE])
-def test_a_failed_election_leaves_the_state_as_it_was(before: PartitionState) -> None:
+def test_failed_election_keeps_the_state(before: PartitionState) -> None:
     change = plan(in_state(before, live=(3,)), ONLINE)
 
     assert change.refusal.tolist() == [Refusal.NO_ELIGIBLE_LEADER]
     assert leaves_no_trace(change)
 
 
-def test_rows_of_one_call_are_moved_and_refused_each_for_itself() -> None:
+def test_rows_of_one_call_are_moved_or_refused_independently() -> None:
     seeds = {
         tp(f"t-{state.value}"): PartitionSeed(replicas=(1,), leadership=led(1, 3, (1,)), state=state)
         for state in PartitionState
@@ -151,7 +151,7 @@ def test_rows_of_one_call_are_moved_and_refused_each_for_itself() -> None:
     ("leadership", "state"),
     [(None, NEW), (led(1, 0, (1,)), ONLINE), (led(3, 0, (3,)), OFFLINE), (led(-1, 0, (1,)), OFFLINE)],
 )
-def test_a_controller_begins_with_what_is_stored_and_who_is_there(leadership: object, state: PartitionState) -> None:
+def test_initial_state_follows_stored_leadership_and_live_brokers(leadership: object, state: PartitionState) -> None:
     seed = PartitionSeed(replicas=(1, 3), leadership=leadership)  # type: ignore[arg-type]
     cluster = ClusterSeed(live=frozenset({1}), partitions={T0: seed}).columns()
 
@@ -159,16 +159,14 @@ def test_a_controller_begins_with_what_is_stored_and_who_is_there(leadership: ob
 
 
 @pytest.mark.parametrize(("failed", "state"), [((), ONLINE), ((1,), OFFLINE)])
-def test_a_leader_whose_directory_failed_is_offline_at_the_beginning(
-    failed: tuple[int, ...], state: PartitionState
-) -> None:
+def test_leader_with_a_failed_directory_is_offline_at_startup(failed: tuple[int, ...], state: PartitionState) -> None:
     seed = PartitionSeed(replicas=(1, 3), leadership=led(1, 0, (1,)), dirs_offline=failed)
     cluster = ClusterSeed(live=frozenset({1, 3}), partitions={T0: seed}).columns()
 
     assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [state]
 
 
-def test_a_live_leader_from_outside_the_assignment_leads_at_the_beginning() -> None:
+def test_live_leader_outside_the_assignment_is_online_at_startup() -> None:
     seed = PartitionSeed(replicas=(1,), leadership=led(9, 0, (1,)))
     cluster = ClusterSeed(live=frozenset({1, 9}), partitions={T0: seed}).columns()
 

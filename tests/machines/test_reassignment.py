@@ -1,6 +1,6 @@
-"""What is decided about reassignments: when one is complete, who takes a leadership over, and how the epoch rises.
+"""Reassignment decisions: completion, transfer of leadership, and the rise of the epoch.
 
-Columns decide; here the same is written out for one partition at a time, and both are asked about random clusters.
+The rules are written out for one partition at a time and compared with the columns on random clusters.
 """
 
 import numpy as np
@@ -26,59 +26,57 @@ def is_complete(partition: Partition) -> bool:
 
 
 def heir(cluster: ObjectCluster, partition: Partition, stays: tuple[int, ...]) -> int | None:
-    """Who takes over; NO_LEADER if nobody can, None if nobody has to."""
-    held = partition.leading
-    if held is not None and held.leader == NO_LEADER:
-        in_sync = set(held.isr) & set(partition.replicas)
+    """Return the next leader: NO_LEADER if no replica is eligible, None if the leader stays."""
+    leadership = partition.leading
+    if leadership is not None and leadership.leader == NO_LEADER:
+        in_sync = set(leadership.isr) & set(partition.replicas)
         return NO_LEADER if in_sync and in_sync.isdisjoint(stays) else None
-    if held is None or held.leader not in partition.replicas or held.leader in stays:
+    if leadership is None or leadership.leader not in partition.replicas or leadership.leader in stays:
         return None
     for broker in stays:
-        if broker in partition.replicas and broker in held.isr and cluster.is_online(broker, partition.name):
+        if broker in partition.replicas and broker in leadership.isr and cluster.is_online(broker, partition.name):
             return broker
     return NO_LEADER
 
 
 @given(clusters())
-def test_columns_and_objects_say_the_same_of_what_is_complete(both: Both) -> None:
+def test_columns_and_objects_agree_on_completion(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
-    found = reassignment.is_complete(rows).tolist()
+    complete = reassignment.is_complete(rows).tolist()
 
     names = list(both.cluster.table.names(rows.index))
-    assert dict(zip(names, found, strict=True)) == {
+    assert dict(zip(names, complete, strict=True)) == {
         name: is_complete(partition) for name, partition in both.objects.partitions.items()
     }
 
 
 @given(clusters(), st.lists(st.sampled_from(BROKERS), unique=True))
-def test_columns_and_objects_choose_the_same_heir(both: Both, stays: list[int]) -> None:
+def test_columns_and_objects_elect_the_same_leader(both: Both, stays: list[int]) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
     column = np.array([*stays, NO_BROKER], np.int32).reshape(-1, 1) * np.ones((1, len(rows)), np.int32)
 
     change = reassignment.hand_over(rows, column, both.cluster.live_brokers, controller_epoch=OURS)
 
-    for at, name in enumerate(both.cluster.table.names(rows.index)):
-        wanted = heir(both.objects, both.objects.partitions[name], tuple(stays))
-        if wanted is None or wanted == NO_LEADER:
-            refusal = Refusal.NONE if wanted is None else Refusal.NO_ELIGIBLE_LEADER
-            assert (change.refusal[at], change.writes[at]) == (refusal, False)
-            assert (change.leader[at], change.leader_epoch[at]) == (rows.leader[at], rows.leader_epoch[at])
-            assert change.controller_epoch[at] == rows.controller_epoch[at]
-            assert not change.notify[:, at].any()
+    for index, name in enumerate(both.cluster.table.names(rows.index)):
+        expected = heir(both.objects, both.objects.partitions[name], tuple(stays))
+        if expected is None or expected == NO_LEADER:
+            refusal = Refusal.NONE if expected is None else Refusal.NO_ELIGIBLE_LEADER
+            assert (change.refusal[index], change.writes[index]) == (refusal, False)
+            assert (change.leader[index], change.leader_epoch[index]) == (rows.leader[index], rows.leader_epoch[index])
+            assert change.controller_epoch[index] == rows.controller_epoch[index]
+            assert not change.notify[:, index].any()
         else:
-            assert (change.refusal[at], change.writes[at]) == (Refusal.NONE, True)
-            assert (change.leader[at], change.leader_epoch[at]) == (wanted, rows.leader_epoch[at] + 1)
-            assert change.controller_epoch[at] == OURS
-            assert change.notify[:, at].tolist() == rows.assigned[:, at].tolist()
-        # Nobody leaves the ISR by it; that is for whoever is stopped.
-        assert change.in_sync[:, at].tolist() == rows.in_sync[:, at].tolist()
+            assert (change.refusal[index], change.writes[index]) == (Refusal.NONE, True)
+            assert (change.leader[index], change.leader_epoch[index]) == (expected, rows.leader_epoch[index] + 1)
+            assert change.controller_epoch[index] == OURS
+            assert change.notify[:, index].tolist() == rows.assigned[:, index].tolist()
+        # The transfer does not shrink the ISR; stopping a replica does.
+        assert change.in_sync[:, index].tolist() == rows.in_sync[:, index].tolist()
 
 
 @given(clusters(), st.data())
-def test_a_new_epoch_removes_stopped_replicas_from_the_isr_and_changes_nothing_else(
-    both: Both, data: st.DataObject
-) -> None:
+def test_new_epoch_only_removes_stopped_replicas_from_the_isr(both: Both, data: st.DataObject) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
     which = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_)
 
@@ -90,22 +88,26 @@ def test_a_new_epoch_removes_stopped_replicas_from_the_isr_and_changes_nothing_e
     assert change.leader_epoch.tolist() == (rows.leader_epoch + (which & known)).tolist()
     assert change.leader is rows.leader
     assert change.state is rows.state
-    for at, name in enumerate(both.cluster.table.names(rows.index)):
+    for index, name in enumerate(both.cluster.table.names(rows.index)):
         partition = both.objects.partitions[name]
         isr = set(partition.leading.isr) if partition.leading else set()
         stays = {
-            each for each in isr if each in partition.replicas or partition.replica_state(each) != ReplicaState.ABSENT
+            member
+            for member in isr
+            if member in partition.replicas or partition.replica_state(member) != ReplicaState.ABSENT
         }
-        removes = change.writes[at] and rows.leader[at] in stays
-        assert {*rows.replicas[change.in_sync[:, at], at].tolist()} == (stays if removes else isr)
+        removes = change.writes[index] and rows.leader[index] in stays
+        assert {*rows.replicas[change.in_sync[:, index], index].tolist()} == (stays if removes else isr)
 
 
 @pytest.mark.parametrize(
     ("leader", "isr", "after"),
     [(1, (1, 4), {1}), (1, (1, 2, 4), {1, 2}), (4, (1, 4), {1, 4}), (NO_LEADER, (1, 4), {1, 4}), (1, (1, 5), {1, 5})],
 )
-def test_a_new_epoch_removes_stopped_replicas(leader: int, isr: tuple[int, ...], after: set[int]) -> None:
-    """Broker 4 was stopped, and 5 is not yet."""
+def test_stopped_replica_leaves_the_isr_and_running_one_stays(
+    leader: int, isr: tuple[int, ...], after: set[int]
+) -> None:
+    """Broker 4 is stopped, 5 is not yet."""
     seed = PartitionSeed(replicas=(1, 2), leadership=led(leader, 3, isr, 7), states={5: ReplicaState.ONLINE})
     rows = rows_of(ClusterSeed(live=frozenset({1, 2, 4, 5}), partitions={T0: seed}).columns())
 
@@ -119,7 +121,7 @@ def test_a_new_epoch_removes_stopped_replicas(leader: int, isr: tuple[int, ...],
     ("isr", "complete"),
     [((1, 2), False), ((1, 2, 3), False), ((3, 4), True), ((1, 2, 3, 4), True), ((3, 4, 9), True), ((), False)],
 )
-def test_it_is_complete_when_the_target_is_in_sync_whoever_else_is(isr: tuple[int, ...], complete: bool) -> None:
+def test_complete_once_the_target_is_in_sync(isr: tuple[int, ...], complete: bool) -> None:
     seed = PartitionSeed(replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2), leadership=led(1, 3, isr, 7), states={})
     rows = rows_of(ClusterSeed(live=frozenset({1, 2, 3, 4}), partitions={T0: seed}).columns())
 

@@ -1,4 +1,4 @@
-"""Plans for a reassignment: little is moved, nothing is crowded, and everything asked for is there."""
+"""Reassignment plans: few moves, balanced load, and all requested replicas."""
 
 import collections
 
@@ -12,71 +12,73 @@ from kactl.model import Broker, TopicPartition
 
 
 def brokers(*ids: int, racks: str = "") -> list[Broker]:
-    return [Broker(id_, 0, rack=racks[at] if racks else None) for at, id_ in enumerate(ids)]
+    return [Broker(id_, 0, rack=racks[index] if racks else None) for index, id_ in enumerate(ids)]
 
 
-def held(*replicas: Replicas) -> dict[TopicPartition, Replicas]:
-    return {TopicPartition("t", at): each for at, each in enumerate(replicas)}
+def partitions_of(*replicas: Replicas) -> dict[TopicPartition, Replicas]:
+    return {TopicPartition("t", number): assignment for number, assignment in enumerate(replicas)}
 
 
-def test_what_may_stay_stays() -> None:
-    assert plan(held((1, 2), (2, 3)), brokers(1, 2, 3)) == {}
+def test_valid_replicas_are_not_moved() -> None:
+    assert plan(partitions_of((1, 2), (2, 3)), brokers(1, 2, 3)) == {}
 
 
-def test_a_broker_that_is_left_out_is_replaced_in_its_place() -> None:
-    planned = plan(held((1, 2), (3, 1), (2, 3)), brokers(2, 3))
+def test_removed_broker_is_replaced_in_its_position() -> None:
+    planned = plan(partitions_of((1, 2), (3, 1), (2, 3)), brokers(2, 3))
 
     assert planned == {TopicPartition("t", 0): (3, 2), TopicPartition("t", 1): (3, 2)}
 
 
-def test_the_least_loaded_broker_is_chosen_and_others_count_as_load() -> None:
-    assert plan(held((1,)), brokers(2, 3), others=[(2, 9), (2,)]) == held((3,))
+def test_least_loaded_broker_is_chosen_and_others_count_as_load() -> None:
+    assert plan(partitions_of((1,)), brokers(2, 3), others=[(2, 9), (2,)]) == partitions_of((3,))
 
 
-def test_a_rack_without_a_replica_comes_before_a_less_loaded_broker() -> None:
-    planned = plan(held((1, 9)), brokers(1, 2, 3, racks="aab"), others=[(3,), (3,)])
+def test_new_rack_is_preferred_to_a_less_loaded_broker() -> None:
+    planned = plan(partitions_of((1, 9)), brokers(1, 2, 3, racks="aab"), others=[(3,), (3,)])
 
-    assert planned == held((1, 3))
-
-
-def test_more_replicas_are_put_at_the_end_and_fewer_are_cut_there() -> None:
-    assert plan(held((2, 1)), brokers(1, 2, 3), replication_factor=3) == held((2, 1, 3))
-    assert plan(held((2, 1, 3)), brokers(1, 2, 3), replication_factor=1) == held((2,))
+    assert planned == partitions_of((1, 3))
 
 
-def test_of_too_many_replicas_those_go_first_that_could_not_stay() -> None:
-    assert plan(held((9, 1, 2)), brokers(1, 2, 3), replication_factor=2) == held((1, 2))
+def test_replicas_are_appended_and_cut_at_the_end() -> None:
+    assert plan(partitions_of((2, 1)), brokers(1, 2, 3), replication_factor=3) == partitions_of((2, 1, 3))
+    assert plan(partitions_of((2, 1, 3)), brokers(1, 2, 3), replication_factor=1) == partitions_of((2,))
 
 
-def test_a_new_broker_gets_its_share_only_when_asked_to_balance() -> None:
-    partitions = held(*[(1, 2)] * 6)
+def test_invalid_replicas_are_cut_first() -> None:
+    assert plan(partitions_of((9, 1, 2)), brokers(1, 2, 3), replication_factor=2) == partitions_of((1, 2))
+
+
+def test_new_broker_gets_its_share_only_with_balance() -> None:
+    partitions = partitions_of(*[(1, 2)] * 6)
 
     assert plan(partitions, brokers(1, 2, 3)) == {}
     planned = partitions | plan(partitions, brokers(1, 2, 3), balance=True)
-    assert sorted(counted(planned).values()) == [4, 4, 4]
-    assert sorted(collections.Counter(each[0] for each in planned.values()).values()) == [2, 2, 2]
+    assert sorted(replica_counts(planned).values()) == [4, 4, 4]
+    assert sorted(collections.Counter(replicas[0] for replicas in planned.values()).values()) == [2, 2, 2]
 
 
-def test_balancing_does_not_take_a_rack_from_a_partition() -> None:
-    partitions = held(*[(1, 3)] * 4)
+def test_balance_does_not_reduce_the_racks_of_a_partition() -> None:
+    partitions = partitions_of(*[(1, 3)] * 4)
 
     planned = partitions | plan(partitions, brokers(1, 2, 3, racks="aab"), balance=True)
 
-    assert all({1: "a", 2: "a", 3: "b"}[each[0]] != {1: "a", 2: "a", 3: "b"}[each[1]] for each in planned.values())
-    assert counted(planned) == {1: 2, 2: 2, 3: 4}
+    assert all(
+        {1: "a", 2: "a", 3: "b"}[replicas[0]] != {1: "a", 2: "a", 3: "b"}[replicas[1]] for replicas in planned.values()
+    )
+    assert replica_counts(planned) == {1: 2, 2: 2, 3: 4}
 
 
 def test_impossible_plans_are_rejected() -> None:
     with pytest.raises(InvalidReplicationFactor, match="t-0 is to have 3 replicas, on 2 brokers"):
-        plan(held((1, 2, 3)), brokers(1, 2))
+        plan(partitions_of((1, 2, 3)), brokers(1, 2))
     with pytest.raises(InvalidReplicationFactor, match="0 replicas"):
-        plan(held((1,)), brokers(1), replication_factor=0)
+        plan(partitions_of((1,)), brokers(1), replication_factor=0)
     with pytest.raises(InvalidReplicaAssignment, match="no broker is left"):
-        plan(held((1,)), [])
+        plan(partitions_of((1,)), [])
 
 
-def counted(partitions: dict[TopicPartition, Replicas]) -> dict[int, int]:
-    return dict(collections.Counter(broker for each in partitions.values() for broker in each))
+def replica_counts(partitions: dict[TopicPartition, Replicas]) -> dict[int, int]:
+    return dict(collections.Counter(broker for replicas in partitions.values() for broker in replicas))
 
 
 @st.composite
@@ -84,15 +86,15 @@ def clusters(draw: st.DrawFn) -> tuple[dict[TopicPartition, Replicas], list[Brok
     ids = draw(st.lists(st.integers(0, 8), min_size=1, max_size=6, unique=True))
     allowed = [Broker(id_, 0, rack=draw(st.sampled_from([None, "a", "b"]))) for id_ in ids]
     replicas = st.lists(st.integers(0, 8), min_size=1, max_size=len(ids), unique=True).map(tuple)
-    partitions = held(*draw(st.lists(replicas, max_size=12)))
+    partitions = partitions_of(*draw(st.lists(replicas, max_size=12)))
     return partitions, allowed, draw(st.none() | st.integers(1, len(ids)))
 
 
 @given(clusters(), st.booleans())
-def test_every_plan_is_an_assignment_and_a_second_one_changes_nothing(
-    asked: tuple[dict[TopicPartition, Replicas], list[Broker], int | None], balance: bool
+def test_plan_is_a_valid_assignment_and_idempotent(
+    request: tuple[dict[TopicPartition, Replicas], list[Broker], int | None], balance: bool
 ) -> None:
-    partitions, allowed, factor = asked
+    partitions, allowed, factor = request
 
     planned = plan(partitions, allowed, replication_factor=factor, balance=balance)
 

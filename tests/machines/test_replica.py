@@ -1,4 +1,4 @@
-"""The moves of a replica: those of the table, and no others; and how a broker leaves ISRs."""
+"""Replica state machine: exactly the transitions of the table are legal; brokers leave ISRs."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, 
 S = ReplicaState
 T0 = tp("t-0")
 
-# Written out once more, from what the classic controller allows.
+# Independent copy of the transitions that the classic controller allows.
 LEGAL = {
     (S.ABSENT, S.NEW),
     *itertools.product((S.NEW, S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE), (S.ONLINE, S.OFFLINE)),
@@ -28,7 +28,7 @@ LEGAL = {
 
 
 def in_state(state: ReplicaState, leadership: Leadership | None = None, *, queued: bool = False) -> Cluster:
-    """t-0 on 1, 2 and 3; the replica on 2 in some state."""
+    """Partition t-0 on 1, 2 and 3; the replica on 2 is in `state`."""
     seed = PartitionSeed(replicas=(1, 2, 3), adding=(2,), removing=(2,), leadership=leadership, states={2: state})
     return ClusterSeed(
         live=frozenset({1, 2, 3}), partitions={T0: seed}, queued=frozenset({"t"} if queued else ())
@@ -36,14 +36,14 @@ def in_state(state: ReplicaState, leadership: Leadership | None = None, *, queue
 
 
 def brokers(change: Change, which: Bools) -> list[int]:
-    """The brokers of some slots of the one row, in slot order."""
+    """Return the brokers of the selected slots of the one row, in slot order."""
     named: list[int] = change.rows.replicas[which].tolist()
     return named
 
 
 @pytest.mark.parametrize("leadership", [None, led(1, 3, (1, 2), 7)])
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(S, S)), ids=str)
-def test_only_the_moves_in_the_table_are_made(before: S, after: S, leadership: Leadership | None) -> None:
+def test_only_transitions_of_the_table_are_applied(before: S, after: S, leadership: Leadership | None) -> None:
     cluster = in_state(before, leadership)
     rows = rows_of(cluster)
     which = slots_of(rows, 2)
@@ -70,7 +70,7 @@ def test_only_the_moves_in_the_table_are_made(before: S, after: S, leadership: L
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "notified"),
     [
         (S.ABSENT, S.NEW, [2]),
         (S.NEW, S.ONLINE, []),
@@ -83,9 +83,9 @@ def test_only_the_moves_in_the_table_are_made(before: S, after: S, leadership: L
         (S.DELETION_SUCCESSFUL, S.ABSENT, []),
     ],
 )
-def test_who_is_told(before: S, after: S, told: list[int]) -> None:
-    """The replica's own broker if anybody; nobody while there is no leadership."""
-    for leadership, expected in ((led(1, 3, (1, 2), 7), told), (None, [])):
+def test_notified_brokers(before: S, after: S, notified: list[int]) -> None:
+    """Only the replica's own broker is notified, and no broker while there is no leadership."""
+    for leadership, expected in ((led(1, 3, (1, 2), 7), notified), (None, [])):
         rows = rows_of(in_state(before, leadership))
 
         change = replica.plan(rows, slots_of(rows, 2), after).change
@@ -93,7 +93,7 @@ def test_who_is_told(before: S, after: S, told: list[int]) -> None:
         assert brokers(change, change.notify) == expected
 
 
-def test_a_leader_is_not_created_as_a_follower() -> None:
+def test_leader_is_not_created_as_a_follower() -> None:
     rows = rows_of(in_state(S.ABSENT, led(2, 3, (1, 2), 7)))
 
     planned = replica.plan(rows, slots_of(rows, 2, 3), S.NEW)
@@ -104,7 +104,7 @@ def test_a_leader_is_not_created_as_a_follower() -> None:
     assert planned.change.replica_state[:, 0].tolist() == [S.ABSENT, S.ABSENT, S.NEW]
 
 
-def test_a_new_replica_that_is_not_assigned_is_put_at_the_end() -> None:
+def test_new_unassigned_replica_is_appended() -> None:
     cluster = in_state(S.ONLINE, led(1, 3, (1, 2), 7))
     cluster.table.admit_replica(0, 9, S.NEW)
     rows = rows_of(cluster)
@@ -117,7 +117,7 @@ def test_a_new_replica_that_is_not_assigned_is_put_at_the_end() -> None:
     assert view.replica_states[9] is S.ONLINE
 
 
-def test_a_deleted_replica_leaves_the_assignment() -> None:
+def test_deleted_replica_leaves_the_assignment() -> None:
     cluster = in_state(S.DELETION_SUCCESSFUL, led(1, 3, (1, 2), 7))
     rows = rows_of(cluster)
 
@@ -130,7 +130,7 @@ def test_a_deleted_replica_leaves_the_assignment() -> None:
     assert 2 not in view.replica_states
 
 
-def test_a_deleted_preferred_replica_makes_the_next_one_preferred() -> None:
+def test_next_replica_is_preferred_after_deletion_of_the_first() -> None:
     seed = PartitionSeed(replicas=(2, 1), leadership=led(1, 3, (1, 2)), states={2: S.DELETION_SUCCESSFUL})
     cluster = ClusterSeed(live=frozenset({1, 2}), partitions={T0: seed}).columns()
     assert cluster.imbalance_count == 1
@@ -143,7 +143,7 @@ def test_a_deleted_preferred_replica_makes_the_next_one_preferred() -> None:
 
 # -- leaving ISRs ------------------------------------------------------------------------------------------------------
 
-E = 6  # the leader epoch before
+E = 6  # leader epoch before the change
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ E = 6  # the leader epoch before
         (led(1, E, ()), 1, None),
     ],
 )
-def test_a_broker_leaves_the_isr(before: Leadership, gone: int, after: tuple[int, set[int], int] | None) -> None:
+def test_broker_leaves_the_isr(before: Leadership, gone: int, after: tuple[int, set[int], int] | None) -> None:
     seed = PartitionSeed(replicas=(1, 2, 3), leadership=before)
     rows = rows_of(ClusterSeed(partitions={T0: seed}).columns())
 
@@ -169,14 +169,14 @@ def test_a_broker_leaves_the_isr(before: Leadership, gone: int, after: tuple[int
     assert change.leader.tolist() == [leader]
     assert set(brokers(change, change.in_sync)) == isr
     assert change.leader_epoch.tolist() == [epoch]
-    assert change.controller_epoch.tolist() == [EPOCH + 1]  # written or not
+    assert change.controller_epoch.tolist() == [EPOCH + 1]  # whether written or not
     assert brokers(change, change.notify) == [broker for broker in (1, 2, 3) if broker != gone]
     assert change.replica_state[slots_of(rows, gone)].tolist() == [S.OFFLINE]
     assert change.recovering is rows.recovering
 
 
-def test_a_stopped_replica_in_the_isr_does_not_count_as_its_last_member() -> None:
-    """A leader added it after the controller stopped it, and died: the records are only on the leader."""
+def test_stopped_replica_does_not_count_as_last_isr_member() -> None:
+    """A leader added the replica after the controller stopped it, then failed: only the leader has the records."""
     seed = PartitionSeed(replicas=(1, 2), leadership=led(1, E, (1, 4)))
     rows = rows_of(ClusterSeed(partitions={T0: seed}).columns())
 
@@ -187,7 +187,7 @@ def test_a_stopped_replica_in_the_isr_does_not_count_as_its_last_member() -> Non
     assert set(brokers(change, change.in_sync)) == {1, 4}
 
 
-def test_a_replica_that_is_not_stopped_yet_counts_as_a_member() -> None:
+def test_running_replica_counts_as_isr_member() -> None:
     seed = PartitionSeed(replicas=(1, 2), leadership=led(1, E, (1, 4)), states={4: S.ONLINE})
     rows = rows_of(ClusterSeed(partitions={T0: seed}).columns())
 
@@ -196,7 +196,7 @@ def test_a_replica_that_is_not_stopped_yet_counts_as_a_member() -> None:
     assert set(brokers(change, change.in_sync)) == {4}
 
 
-def test_nobody_is_told_of_a_topic_that_is_being_deleted_but_the_isr_shrinks() -> None:
+def test_isr_shrinks_without_notification_for_queued_topics() -> None:
     rows = rows_of(in_state(S.ONLINE, led(1, E, (1, 2)), queued=True))
 
     change = replica.go_offline(rows, 2, controller_epoch=EPOCH)
@@ -206,7 +206,7 @@ def test_nobody_is_told_of_a_topic_that_is_being_deleted_but_the_isr_shrinks() -
     assert not change.notify.any()
 
 
-def test_without_leadership_only_the_state_changes() -> None:
+def test_only_the_state_changes_without_leadership() -> None:
     rows = rows_of(in_state(S.NEW))
 
     change = replica.go_offline(rows, 2, controller_epoch=EPOCH)
@@ -217,8 +217,8 @@ def test_without_leadership_only_the_state_changes() -> None:
     assert change.replica_state[slots_of(rows, 2)].tolist() == [S.OFFLINE]
 
 
-def test_what_was_read_again_is_taken_over_whole() -> None:
-    """A leader recovered behind our back; a broker that leaves its ISR does not undo that in memory."""
+def test_reloaded_row_is_applied_completely() -> None:
+    """A leader recovered between read and write; a broker that leaves its ISR does not undo that in memory."""
     cluster = in_state(S.ONLINE, led(1, E, (1, 2), 7, recovering=True))
     read = rows_of(cluster).replace(recovering=np.array([False]), partition_epoch=np.array([8], np.int32))
 

@@ -1,6 +1,6 @@
-"""The controller's decisions once more, in plain objects: what columns are compared with, and measured against.
+"""Object implementation of the controller's decisions: the oracle and the baseline for the columnar code.
 
-Dictionaries, lists and loops, one partition at a time, written from what the classic controller does and from nothing
-that stands in the package but its words (names of states, of refusals, of elections). Whoever doubts the columns reads
-this; where both say the same on any cluster, both can be believed.
+It uses dictionaries, lists and loops, one partition at a time. It follows the classic controller and shares only the
+vocabulary of the package (names of states, refusals and elections). Tests compare it with the columns on random
+clusters; two independent implementations that agree on every cluster confirm each other.
 """

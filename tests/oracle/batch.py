@@ -1,4 +1,4 @@
-"""Requests to brokers as objects, one entry for each partition, and their bytes, packed one entry after the other."""
+"""Broker requests as objects, one entry for each partition, and their encoding, entry after entry."""
 
 import dataclasses
 import struct
@@ -11,7 +11,7 @@ from .model import ObjectCluster, Partition
 
 @dataclasses.dataclass(slots=True)
 class LeadEntry:
-    """What a LeaderAndIsr says of one partition."""
+    """Entry of a LeaderAndIsr request for one partition."""
 
     name: TopicPartition
     topic_id: bytes
@@ -29,7 +29,7 @@ class LeadEntry:
 
 @dataclasses.dataclass(slots=True)
 class MetadataEntry:
-    """What an UpdateMetadata says of one partition."""
+    """Entry of an UpdateMetadata request for one partition."""
 
     name: TopicPartition
     topic_id: bytes
@@ -44,7 +44,7 @@ class MetadataEntry:
 
 @dataclasses.dataclass(slots=True)
 class StopEntry:
-    """What a StopReplica says of one replica."""
+    """Entry of a StopReplica request for one replica."""
 
     name: TopicPartition
     topic_id: bytes
@@ -54,7 +54,7 @@ class StopEntry:
 
 @dataclasses.dataclass(slots=True)
 class Request:
-    """One request to one broker. `nodes`: the leaders that are named, or all registered brokers, by id."""
+    """One request to one broker. `nodes`: the leaders named in it, or all registered brokers, by id."""
 
     kind: str
     broker: int
@@ -66,7 +66,7 @@ class Request:
 
 
 class ObjectBatch:
-    """Gathers entries by broker and partition, and makes requests of them."""
+    """Collects entries by broker and partition and builds requests from them."""
 
     def __init__(self, cluster: ObjectCluster) -> None:
         self.cluster = cluster
@@ -131,7 +131,7 @@ class ObjectBatch:
             )
 
     def flush(self) -> list[Request]:
-        """First LeaderAndIsr, then UpdateMetadata, then StopReplica; only to brokers that are registered."""
+        """Return LeaderAndIsr, then UpdateMetadata, then StopReplica requests; only for registered brokers."""
         requests = []
         registered = self.cluster.brokers
         for broker, lead in sorted(self.lead.items()):
@@ -166,7 +166,7 @@ class ObjectBatch:
 
 
 def encode(requests: Iterable[Request]) -> list[bytes]:
-    """The bytes of each request, laid out much like Kafka's; entries that many brokers are sent are packed once."""
+    """Return the bytes of each request, similar to Kafka's layout. Entries sent to many brokers are encoded once."""
     bodies: dict[int, bytes] = {}
     encoded = []
     for request in requests:

@@ -1,4 +1,4 @@
-"""Who should lead, one partition at a time. None where nobody may."""
+"""Leader elections, one partition at a time. A result of None means that no replica may lead."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from .model import Leading, ObjectCluster, Partition
 
 @dataclasses.dataclass(slots=True)
 class Choice:
-    """A leader, the ISR and the recovery state that go with it, and whose brokers are told by LeaderAndIsr."""
+    """A leader, its ISR and recovery state, and the brokers that receive a LeaderAndIsr request."""
 
     leader: int
     isr: list[int]
@@ -27,7 +27,7 @@ def first_leader(cluster: ObjectCluster, partition: Partition) -> Choice | None:
 
 
 def offline(cluster: ObjectCluster, partition: Partition, leading: Leading, *, unclean: bool) -> Choice | None:
-    """`unclean`: whether an unclean election is allowed should nobody in sync be online."""
+    """Elect a leader for an OFFLINE partition, outside the ISR only if `unclean` and no member is online."""
     online = [broker for broker in partition.replicas if cluster.is_online(broker, partition.name)]
     in_sync = [broker for broker in leading.isr if cluster.is_online(broker, partition.name)]
     for broker in online:

@@ -1,8 +1,8 @@
-"""What the failure of one broker costs, as objects: from the event to the requests, stage by stage.
+"""Failure of one broker, as objects: from the event to the requests, stage by stage.
 
     find → elect → commit → apply → find → shrink → commit → apply → encode
 
-Two machines take part, so commit and apply come twice. The broker is no longer registered when it begins.
+Both machines take part, so commit and apply occur twice. The broker is already unregistered when the run begins.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from .model import ObjectCluster, Partition
 
 
 class BrokerFailure:
-    """One failure under way. Call the stages in the order of `run`, or `run`."""
+    """One failure being handled. Call the stages in the order of `run`, or call `run`."""
 
     def __init__(self, cluster: ObjectCluster, broker: int, *, unclean_topics: Collection[str] = ()) -> None:
         self.cluster = cluster
@@ -32,7 +32,7 @@ class BrokerFailure:
         self.any_elected = False
 
     def run(self) -> list[Request]:
-        """All requests, in the order in which they are sent."""
+        """Run all stages. Returns all requests, in the order in which they are sent."""
         self.find_leaderless()
         self.elect()
         self.commit()
@@ -44,7 +44,7 @@ class BrokerFailure:
         return self.requests
 
     def find_leaderless(self) -> None:
-        """All partitions whose leader is offline become OFFLINE; all that wait for a leader are to get one."""
+        """Move partitions with an offline leader to OFFLINE. Partitions without a leader need an election."""
         machines.move_partitions(self.cluster.with_offline_leader(), PartitionState.OFFLINE)
         self.leaderless = self.cluster.waiting_for_a_leader()
 
@@ -57,7 +57,7 @@ class BrokerFailure:
         self.kept = machines.commit(self.cluster, self.plans)
 
     def apply_elections(self) -> None:
-        # First leaders are no elections.
+        # First leaders are not elections.
         self.any_elected = any(not plan.is_new for plan in self.kept)
         machines.apply_online(self.batch, self.kept)
         self.requests += self.batch.flush()
@@ -77,13 +77,13 @@ class BrokerFailure:
         machines.apply_shrink(self.batch, self.kept, self.untouched, self.broker)
         self.requests += self.batch.flush()
         if not self.hosted and not self.any_elected:
-            # Nobody would learn of it otherwise.
+            # No other request would announce it.
             self.batch.update_metadata(self.cluster.brokers)
             self.requests += self.batch.flush()
 
 
 def broker_failed(cluster: ObjectCluster, broker: int, *, unclean_topics: Collection[str] = ()) -> list[Request]:
-    """The broker goes, and everything that follows from it but deletions; the requests in their order."""
+    """Remove the broker and handle the failure, without deletions. Returns the requests in sending order."""
     cluster.brokers.pop(broker, None)
     cluster.shutting_down.discard(broker)
     cluster.offline_dirs.pop(broker, None)

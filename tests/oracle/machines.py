@@ -1,7 +1,7 @@
-"""Both machines as objects: every move, one partition and one replica at a time, with what is stored and what is sent.
+"""Both state machines as objects: every move, one partition and one replica at a time, with its writes and requests.
 
-Each call plans from what is known, commits by compare-and-set on the version, and takes over what was kept. What the
-store refuses is left as it was; reading it again is the actors' affair.
+Each call plans from the known state, commits by compare-and-set on the version, and applies the committed plans. Plans
+that the store rejects are left unapplied; reloading them is the actors' task.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from .batch import ObjectBatch
 from .election import STRATEGIES, Choice, first_leader
 from .model import Leading, ObjectCluster, Partition
 
-# Which states may come before each state.
+# Legal previous states of each state.
 PARTITION_MOVES = {
     PartitionState.NEW: (PartitionState.ABSENT,),
     PartitionState.ONLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
@@ -36,7 +36,7 @@ REPLICA_MOVES = {
 
 @dataclasses.dataclass(slots=True)
 class Planned:
-    """New leadership of one partition, not stored yet; `expected` is the version that has to stand there."""
+    """New leadership of one partition, not stored yet. `expected` is the stored version required for the write."""
 
     partition: Partition
     leading: Leading
@@ -50,23 +50,23 @@ Refusals = dict[TopicPartition, Refusal]
 
 
 def commit(cluster: ObjectCluster, plans: Iterable[Planned]) -> list[Planned]:
-    """Store each by compare-and-set; those that were kept, with the version that the store gave them."""
-    kept = []
+    """Store each plan by compare-and-set. Returns the committed plans, with their new versions."""
+    committed = []
     for plan in plans:
         stored = cluster.store.get(plan.partition.name)
         if plan.expected != (NO_VERSION if stored is None else stored.version):
             continue
         plan.leading = dataclasses.replace(plan.leading, version=plan.expected + 1)
         cluster.store[plan.partition.name] = plan.leading
-        kept.append(plan)
-    return kept
+        committed.append(plan)
+    return committed
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
 def move_partitions(partitions: Iterable[Partition], target: PartitionState) -> Refusals:
-    """A move that needs no leader."""
+    """Move partitions to a state that needs no leader. Returns the refusals."""
     refused = {}
     for partition in partitions:
         if partition.state in PARTITION_MOVES[target]:
@@ -82,7 +82,7 @@ def plan_online(
     election: Election,
     unclean_topics: Collection[str] = (),
 ) -> tuple[list[Planned], Refusals]:
-    """First leaders for those that are NEW, elections for the others."""
+    """Plan first leaders for NEW partitions and elections for the others. Returns the plans and the refusals."""
     plans, refused = [], {}
     for partition in partitions:
         plan = (
@@ -128,8 +128,8 @@ def _planned(
     return Planned(partition, leading, expected, choice.told, is_new, choice.unclean)
 
 
-def apply_online(batch: ObjectBatch, kept: Iterable[Planned]) -> None:
-    for plan in kept:
+def apply_online(batch: ObjectBatch, committed: Iterable[Planned]) -> None:
+    for plan in committed:
         plan.partition.leading = plan.leading
         plan.partition.state = PartitionState.ONLINE
         batch.lead_and_follow(plan.told, plan.partition, is_new=plan.is_new)
@@ -139,7 +139,7 @@ def apply_online(batch: ObjectBatch, kept: Iterable[Planned]) -> None:
 
 
 def move_replica(batch: ObjectBatch, partition: Partition, broker: int, target: ReplicaState) -> Refusal:
-    """A move of one replica to any state but OFFLINE."""
+    """Move one replica to any state but OFFLINE. Returns Refusal.NONE if the move is legal."""
     before = partition.replica_state(broker)
     if before not in REPLICA_MOVES[target]:
         return Refusal.ILLEGAL_MOVE
@@ -165,7 +165,10 @@ def move_replica(batch: ObjectBatch, partition: Partition, broker: int, target: 
 
 
 def begin_offline(batch: ObjectBatch, partitions: Iterable[Partition], broker: int) -> list[Partition]:
-    """Stops for all that may go OFFLINE; those without leadership go at once, the others are answered."""
+    """Send StopReplica for all replicas that may become OFFLINE.
+
+    Replicas of partitions without leadership become OFFLINE at once; returns the partitions with leadership.
+    """
     with_leadership = []
     for partition in partitions:
         if partition.replica_state(broker) not in REPLICA_MOVES[ReplicaState.OFFLINE]:
@@ -182,7 +185,7 @@ def begin_offline(batch: ObjectBatch, partitions: Iterable[Partition], broker: i
 def plan_shrink(
     cluster: ObjectCluster, partitions: Iterable[Partition], broker: int
 ) -> tuple[list[Planned], list[Partition]]:
-    """What removes a broker from ISRs, and the partitions in whose ISR it is not."""
+    """Return plans that remove a broker from ISRs, and the partitions whose ISR does not contain it."""
     plans, untouched = [], []
     for partition in partitions:
         leading = partition.leading
@@ -191,7 +194,7 @@ def plan_shrink(
             untouched.append(partition)
             continue
         remaining = [member for member in leading.isr if member != broker]
-        # A stopped replica that a leader added to the ISR has no log any more: it is not another member.
+        # A stopped replica that a leader added to the ISR has no log any more: it does not count as a member.
         alone = all(
             member not in partition.replicas and partition.replica_state(member) == ReplicaState.ABSENT
             for member in remaining
@@ -205,10 +208,10 @@ def plan_shrink(
     return plans, untouched
 
 
-def apply_shrink(batch: ObjectBatch, kept: Iterable[Planned], untouched: Iterable[Partition], broker: int) -> None:
-    """Take over what was kept; the untouched are taken over by this controller, and told as well."""
+def apply_shrink(batch: ObjectBatch, committed: Iterable[Planned], untouched: Iterable[Partition], broker: int) -> None:
+    """Apply the committed plans. Untouched partitions get this controller's epoch and are sent as well."""
     shrunk = []
-    for plan in kept:
+    for plan in committed:
         plan.partition.leading = plan.leading
         shrunk.append(plan.partition)
     for partition in untouched:
@@ -226,13 +229,13 @@ def _others(partition: Partition, broker: int) -> list[int]:
 
 
 def replicas_offline(cluster: ObjectCluster, batch: ObjectBatch, replicas: dict[int, list[Partition]]) -> None:
-    """A move to OFFLINE of replicas by broker, broker after broker."""
+    """Move replicas to OFFLINE, one broker after the other."""
     for broker, partitions in sorted(replicas.items()):
         plans, untouched = plan_shrink(cluster, begin_offline(batch, partitions, broker), broker)
         apply_shrink(batch, commit(cluster, plans), untouched, broker)
 
 
-# -- at the beginning --------------------------------------------------------------------------------------------------
+# -- startup -----------------------------------------------------------------------------------------------------------
 
 
 def state_at_the_beginning(cluster: ObjectCluster, partition: Partition) -> PartitionState:

@@ -1,4 +1,4 @@
-"""The cluster as objects."""
+"""Object model of the cluster."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPar
 
 @dataclasses.dataclass(slots=True)
 class Leading:
-    """Who leads a partition. `version` is that of the stored entry."""
+    """Leadership of a partition. `version` is the version of the stored entry."""
 
     leader: int
     leader_epoch: int
@@ -20,7 +20,7 @@ class Leading:
 
 @dataclasses.dataclass(slots=True)
 class Partition:
-    """One partition. `leading` is None before it had its first leader; a replica without a state is ABSENT."""
+    """One partition. `leading` is None before the first election; a replica without a state is ABSENT."""
 
     name: TopicPartition
     replicas: list[int]
@@ -40,7 +40,7 @@ class Partition:
 
 @dataclasses.dataclass(slots=True)
 class ObjectCluster:
-    """Everything the controller knows, and under `store` what is stored of leadership."""
+    """All controller state; `store` is the stored leadership."""
 
     controller_id: int
     controller_epoch: int
@@ -52,9 +52,9 @@ class ObjectCluster:
     topics_to_delete: set[str] = dataclasses.field(default_factory=set)
     deletion_started: set[str] = dataclasses.field(default_factory=set)
     store: dict[TopicPartition, Leading] = dataclasses.field(default_factory=dict)
-    recovery: bool = True  # whether uncleanly elected leaders are told to recover
+    recovery: bool = True  # whether uncleanly elected leaders receive a recovery state
 
-    # -- who is there --------------------------------------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------------------------------
 
     def is_live(self, broker: int) -> bool:
         return broker in self.brokers and broker not in self.shutting_down
@@ -63,17 +63,17 @@ class ObjectCluster:
         return broker in self.brokers
 
     def is_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:
-        """Whether one replica can serve."""
+        """Return whether the broker is live (or registered) and its log directory is online."""
         there = self.is_registered(broker) if include_shutting_down else self.is_live(broker)
         return there and name not in self.offline_dirs.get(broker, ())
 
-    # -- which partitions ----------------------------------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------------------------------
 
     def is_queued(self, partition: Partition) -> bool:
         return partition.name.topic in self.topics_to_delete
 
     def with_offline_leader(self) -> list[Partition]:
-        """Those with leadership whose leader is not online; topics that wait for deletion left out."""
+        """Return partitions that have leadership but no online leader, except those of topics queued for deletion."""
         return [
             partition
             for partition in self.partitions.values()
@@ -83,7 +83,7 @@ class ObjectCluster:
         ]
 
     def led_by(self, broker: int) -> list[Partition]:
-        """Those that `broker` leads and that have a second replica; topics that wait for deletion left out."""
+        """Return partitions led by `broker` with at least two replicas, except those of topics queued for deletion."""
         return [
             partition
             for partition in self.partitions.values()
@@ -94,15 +94,15 @@ class ObjectCluster:
         ]
 
     def with_replica_on(self, brokers: Iterable[int]) -> list[Partition]:
-        wanted = set(brokers)
+        broker_ids = set(brokers)
         return [
             partition
             for partition in self.partitions.values()
-            if any(broker in wanted for broker in partition.replicas)
+            if any(broker in broker_ids for broker in partition.replicas)
         ]
 
     def waiting_for_a_leader(self) -> list[Partition]:
-        """What a global election tries: OFFLINE and NEW, topics that wait for deletion left out."""
+        """Return candidates of a global election: OFFLINE and NEW partitions, except topics queued for deletion."""
         return [
             partition
             for partition in self.partitions.values()
@@ -110,15 +110,15 @@ class ObjectCluster:
         ]
 
     def stop_epoch(self, partition: Partition) -> int:
-        """The leader epoch that a StopReplica carries."""
+        """Return the leader epoch for StopReplica requests."""
         if self.is_queued(partition):
             return -2
         return NO_EPOCH if partition.leading is None else partition.leading.leader_epoch
 
-    # -- counting ------------------------------------------------------------------------------------------------------
+    # -- counters ------------------------------------------------------------------------------------------------------
 
     def count_offline(self) -> int:
-        """Partitions that are OFFLINE, those of topics whose deletion has begun left out."""
+        """Count OFFLINE partitions, except those of topics whose deletion has begun."""
         return sum(
             partition.state == PartitionState.OFFLINE and partition.name.topic not in self.deletion_started
             for partition in self.partitions.values()
@@ -128,7 +128,7 @@ class ObjectCluster:
         return sum(self.is_imbalanced(partition) for partition in self.partitions.values())
 
     def is_imbalanced(self, partition: Partition) -> bool:
-        """Whether a partition counts as not led by its preferred replica."""
+        """Return whether the partition counts as imbalanced, i.e. not led by its preferred replica."""
         leading = partition.leading
         if leading is None or self.is_queued(partition) or not partition.replicas:
             return False

@@ -1,4 +1,4 @@
-"""The cluster as the controller knows it: assignments, counters, who is online, and how topics go."""
+"""Cluster state of the controller: assignments, counters, brokers, topic ids and deletion."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def cluster() -> Cluster:
 
 
 def lead(cluster: Cluster, name: str, leadership: Leadership) -> None:
-    """Put leadership of one partition, as if it had been read."""
+    """Set the leadership of one partition, as after a read from the store."""
     cluster.put_leaderships(cluster.table.rows_named([tp(name)]), Leaderships.of([leadership]))
 
 
@@ -41,7 +41,7 @@ def assignments_of(cluster: Cluster, topic: str) -> dict[object, Assignment]:
 
 
 def counts(cluster: Cluster) -> tuple[int, int]:
-    """The counters; they agree with what is counted anew."""
+    """Return the counters, after checking that a recount agrees."""
     assert (cluster.offline_count, cluster.imbalance_count) == cluster.count_again()
     return cluster.offline_count, cluster.imbalance_count
 
@@ -50,16 +50,16 @@ def counts(cluster: Cluster) -> tuple[int, int]:
 
 
 @pytest.mark.scenario(1)
-def test_an_assignment_replaces_the_one_before(cluster: Cluster) -> None:
+def test_assignment_replaces_the_previous_one(cluster: Cluster) -> None:
     cluster.put_assignment(A0, Assignment((4,)))
 
     assert cluster.assignment(A0) == Assignment((4,))
 
 
 @pytest.mark.scenario(2)
-def test_an_assignment_is_read_back_as_it_was_put(cluster: Cluster) -> None:
-    """Additions and removals are marks on replicas here, so that those who are no replicas leave no trace; nothing
-    is checked."""
+def test_assignment_is_read_back_as_put(cluster: Cluster) -> None:
+    """Additions and removals are marks on replicas, so marks of brokers that are not replicas are dropped. The
+    assignment is not validated."""
     cluster.put_assignment(A0, Assignment((3, 1, 2), adding=(1,), removing=(2,)))
     cluster.put_assignment(A1, Assignment((3,), adding=(1,), removing=(2,)))
 
@@ -69,24 +69,24 @@ def test_an_assignment_is_read_back_as_it_was_put(cluster: Cluster) -> None:
 
 @pytest.mark.scenario(3)
 @pytest.mark.parametrize("name", ["unknown-0", "A-100"])
-def test_an_unknown_partition_has_no_replicas(cluster: Cluster, name: str) -> None:
+def test_unknown_partition_has_no_replicas(cluster: Cluster, name: str) -> None:
     assert cluster.assignment(tp(name)).replicas == ()
     assert cluster.view(tp(name)) is None
 
 
 @pytest.mark.scenario(4)
 @pytest.mark.parametrize("name", ["unknown-0", "A-100"])
-def test_an_unknown_partition_has_an_empty_assignment(cluster: Cluster, name: str) -> None:
+def test_unknown_partition_has_an_empty_assignment(cluster: Cluster, name: str) -> None:
     assert cluster.assignment(tp(name)) == Assignment()
 
 
 @pytest.mark.scenario(5)
-def test_an_unknown_topic_has_no_assignments(cluster: Cluster) -> None:
+def test_unknown_topic_has_no_assignments(cluster: Cluster) -> None:
     assert assignments_of(cluster, "unknown") == {}
 
 
 @pytest.mark.scenario(6)
-def test_a_topic_has_the_assignments_of_its_partitions(cluster: Cluster) -> None:
+def test_topic_has_the_assignments_of_its_partitions(cluster: Cluster) -> None:
     assert assignments_of(cluster, "A") == {A0: Assignment((1, 2, 3)), A1: Assignment((2, 3, 1))}
 
 
@@ -95,7 +95,7 @@ def test_a_topic_has_the_assignments_of_its_partitions(cluster: Cluster) -> None
 
 @pytest.fixture
 def two_off_balance(cluster: Cluster) -> Cluster:
-    """All assigned [1, 2, 3] and led by 1, 2 and 3."""
+    """All partitions assigned to [1, 2, 3], led by 1, 2 and 3."""
     for name in (A0, A1, B0):
         cluster.put_assignment(name, Assignment((1, 2, 3)))
     for leader, name in enumerate((A0, A1, B0), start=1):
@@ -104,7 +104,7 @@ def two_off_balance(cluster: Cluster) -> Cluster:
 
 
 @pytest.mark.scenario(18)
-def test_a_leader_that_is_not_preferred_is_counted(cluster: Cluster) -> None:
+def test_leader_that_is_not_preferred_counts_as_imbalance(cluster: Cluster) -> None:
     for name in (A0, A1, B0):
         cluster.put_assignment(name, Assignment((1, 2, 3)))
     seen = []
@@ -117,7 +117,7 @@ def test_a_leader_that_is_not_preferred_is_counted(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(19)
-def test_a_new_assignment_is_counted_anew(two_off_balance: Cluster) -> None:
+def test_new_assignment_updates_the_imbalance_count(two_off_balance: Cluster) -> None:
     for name in (A0, A1):
         two_off_balance.put_assignment(name, Assignment((2, 3, 1)))
 
@@ -125,7 +125,7 @@ def test_a_new_assignment_is_counted_anew(two_off_balance: Cluster) -> None:
 
 
 @pytest.mark.scenario(20)
-def test_a_topic_that_waits_for_deletion_is_not_counted(two_off_balance: Cluster) -> None:
+def test_topic_queued_for_deletion_is_not_counted(two_off_balance: Cluster) -> None:
     two_off_balance.put_assignment(A0, Assignment((2, 3, 1)))
     two_off_balance.put_assignment(A1, Assignment((2, 3, 1)))
     seen = []
@@ -139,7 +139,7 @@ def test_a_topic_that_waits_for_deletion_is_not_counted(two_off_balance: Cluster
 
 
 @pytest.mark.scenario(21)
-def test_a_removed_topic_is_not_counted(two_off_balance: Cluster) -> None:
+def test_removed_topic_is_not_counted(two_off_balance: Cluster) -> None:
     two_off_balance.queue_deletion(["B"])
 
     for topic in ("A", "A", "B"):
@@ -149,7 +149,7 @@ def test_a_removed_topic_is_not_counted(two_off_balance: Cluster) -> None:
 
 
 @pytest.mark.scenario(22)
-def test_a_topic_that_is_queued_twice_is_taken_out_once(cluster: Cluster) -> None:
+def test_topic_queued_twice_is_subtracted_once(cluster: Cluster) -> None:
     cluster.put_assignment(B0, Assignment((1, 2, 3)))
     seen = []
 
@@ -164,7 +164,7 @@ def test_a_topic_that_is_queued_twice_is_taken_out_once(cluster: Cluster) -> Non
 
 
 @pytest.mark.scenario(23)
-def test_a_preferred_replica_that_is_being_added_counts_once_it_is_in_sync(cluster: Cluster) -> None:
+def test_added_preferred_replica_counts_only_when_in_sync(cluster: Cluster) -> None:
     cluster.put_assignment(A0, Assignment((4, 1), adding=(4,)))
     seen = []
 
@@ -176,19 +176,19 @@ def test_a_preferred_replica_that_is_being_added_counts_once_it_is_in_sync(clust
 
 
 @pytest.mark.scenario(24)
-def test_an_offline_partition_is_counted_once(cluster: Cluster) -> None:
-    at = cluster.table.rows_named([A0])
-    cluster.set_states(at, PartitionState.ONLINE)
+def test_offline_partition_is_counted_once(cluster: Cluster) -> None:
+    rows = cluster.table.rows_named([A0])
+    cluster.set_states(rows, PartitionState.ONLINE)
     seen = []
 
     for state in (PartitionState.OFFLINE, PartitionState.OFFLINE, PartitionState.ONLINE):
-        cluster.set_states(at, state)
+        cluster.set_states(rows, state)
         seen.append(counts(cluster)[0])
 
     assert seen == [1, 1, 0]
 
 
-def test_what_is_offline_when_its_deletion_begins_is_counted_no_more(cluster: Cluster) -> None:
+def test_offline_partitions_are_not_counted_after_deletion_starts(cluster: Cluster) -> None:
     cluster.set_states(cluster.table.all(), PartitionState.OFFLINE)
     cluster.queue_deletion(["A", "B"])
     assert counts(cluster)[0] == 3
@@ -202,7 +202,7 @@ def test_what_is_offline_when_its_deletion_begins_is_counted_no_more(cluster: Cl
     assert cluster.deletion_started == set()
 
 
-def test_partitions_that_come_after_their_topic_was_queued_wait_with_it(cluster: Cluster) -> None:
+def test_new_partitions_of_a_queued_topic_are_queued_with_it(cluster: Cluster) -> None:
     cluster.queue_deletion(["C"])
 
     cluster.put_assignment(tp("C-0"), Assignment((1, 2)))
@@ -213,8 +213,8 @@ def test_partitions_that_come_after_their_topic_was_queued_wait_with_it(cluster:
 
 
 @pytest.mark.parametrize("leader", [-1, 2, 3])
-def test_what_was_read_again_is_counted_as_it_was_known_before(leader: int, cluster: Cluster) -> None:
-    """The rows of a change may have been read from the store since; the counter still has what the table had."""
+def test_reloaded_row_updates_counters_from_the_table_values(leader: int, cluster: Cluster) -> None:
+    """The rows of a change may have been reloaded from the store; the counter still includes the table's old values."""
     lead(cluster, "A-0", led(1, 0, (1, 2, 3), 4, recovering=True))
     cluster.set_states(cluster.table.all(), PartitionState.ONLINE)
     read = rows_of(cluster, "A-0").replace(
@@ -232,7 +232,7 @@ def test_what_was_read_again_is_counted_as_it_was_known_before(leader: int, clus
 
 
 @pytest.mark.scenario(25)
-def test_names_and_ids_of_topics_belong_together() -> None:
+def test_topic_names_and_ids_are_one_to_one() -> None:
     x, y = b"x" * 16, b"y" * 16
     cluster = ClusterSeed(partitions={tp("t-0"): PartitionSeed(replicas=(1,))}).columns()
 
@@ -250,11 +250,11 @@ def test_names_and_ids_of_topics_belong_together() -> None:
     assert ids == {"t": x, "u": bytes(16)}
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(26)
-def test_a_replica_is_online_where_its_broker_and_its_directory_are() -> None:
+def test_replica_is_online_if_its_broker_and_directory_are() -> None:
     seed = PartitionSeed(replicas=(1, 2, 3, 4), dirs_offline=(4,))
     cluster = ClusterSeed(live=frozenset({1, 4}), shutting_down=frozenset({2}), partitions={tp("t-0"): seed}).columns()
 
@@ -268,7 +268,7 @@ def test_a_replica_is_online_where_its_broker_and_its_directory_are() -> None:
 
 
 @pytest.mark.scenario(27)
-def test_partitions_that_a_broker_leads_alone_or_that_wait_for_deletion_are_not_asked_for() -> None:
+def test_led_by_excludes_sole_replicas_and_queued_topics() -> None:
     cluster = ClusterSeed(
         partitions={
             tp("a-0"): PartitionSeed(replicas=(1,), leadership=led(1, 0, (1,))),
@@ -282,7 +282,7 @@ def test_partitions_that_a_broker_leads_alone_or_that_wait_for_deletion_are_not_
 
 
 @pytest.mark.scenario(28)
-def test_the_epoch_of_a_stop_says_whether_the_topic_goes() -> None:
+def test_stop_replica_epoch_marks_topics_queued_for_deletion() -> None:
     cluster = ClusterSeed(
         partitions={
             tp("t-0"): PartitionSeed(replicas=(1,), leadership=led(1, 7, (1,))),
@@ -296,21 +296,21 @@ def test_the_epoch_of_a_stop_says_whether_the_topic_goes() -> None:
 
 
 @pytest.mark.scenario(29)
-def test_a_topic_without_partitions_has_all_its_replicas_anywhere(cluster: Cluster) -> None:
+def test_topic_without_partitions_has_all_replicas_in_any_state(cluster: Cluster) -> None:
     cluster.table.add_topic("empty")
 
     assert cluster.all_replicas_in("empty", ReplicaState.DELETION_SUCCESSFUL)
     assert cluster.all_replicas_in("unknown", ReplicaState.DELETION_SUCCESSFUL)
     assert not cluster.all_replicas_in("A", ReplicaState.DELETION_SUCCESSFUL)
-    at = cluster.table.all()
-    rows = cluster.table.rows(at)
+    row_numbers = cluster.table.all()
+    rows = cluster.table.rows(row_numbers)
     states = np.where(slots_of(rows, 1, 2), ReplicaState.DELETION_SUCCESSFUL, ReplicaState.OFFLINE)
-    cluster.table.set_replica_states(at, states)
+    cluster.table.set_replica_states(row_numbers, states)
     assert not cluster.all_replicas_in("A", ReplicaState.DELETION_SUCCESSFUL)
 
 
 @pytest.mark.scenario(30)
-def test_an_offline_leader_is_one_that_is_dead_or_nobody() -> None:
+def test_leader_is_offline_if_dead_or_absent() -> None:
     cluster = ClusterSeed(
         live=frozenset({1}),
         partitions={
@@ -322,17 +322,17 @@ def test_an_offline_leader_is_one_that_is_dead_or_nobody() -> None:
         queued=frozenset({"x"}),
     ).columns()
 
-    found = cluster.table.led_by_none_of(cluster.live_brokers.live)
+    rows = cluster.table.led_by_none_of(cluster.live_brokers.live)
 
-    assert found.tolist() == cluster.table.rows_named([tp("t-0"), tp("u-0")]).tolist()
+    assert rows.tolist() == cluster.table.rows_named([tp("t-0"), tp("u-0")]).tolist()
 
 
-# -- the end of topics -------------------------------------------------------------------------------------------------
+# -- removed topics ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def doomed() -> Cluster:
-    """Topic t is being deleted and has everything that a topic can have; u is its neighbour."""
+    """Topic t is being deleted and has every kind of state; u has the same and is not deleted."""
     seed = PartitionSeed(
         replicas=(1, 2),
         adding=(2,),
@@ -355,7 +355,7 @@ def doomed() -> Cluster:
 
 
 @pytest.mark.scenario(31)
-def test_a_removed_topic_is_known_nowhere(doomed: Cluster) -> None:
+def test_removed_topic_is_removed_from_all_state(doomed: Cluster) -> None:
     doomed.remove_topic("t")
 
     assert doomed.topics_to_delete == set()
@@ -370,7 +370,7 @@ def test_a_removed_topic_is_known_nowhere(doomed: Cluster) -> None:
 
 
 @pytest.mark.scenario(32)
-def test_a_removed_topic_takes_its_states_with_it(doomed: Cluster) -> None:
+def test_removed_topic_loses_partition_and_replica_states(doomed: Cluster) -> None:
     doomed.remove_topic("t")
 
     assert doomed.deletion_ineligible == {}
@@ -389,7 +389,7 @@ def test_a_removed_topic_takes_its_states_with_it(doomed: Cluster) -> None:
 
 
 @pytest.mark.scenario(33)
-def test_a_reset_forgets_everything(doomed: Cluster) -> None:
+def test_reset_clears_all_state(doomed: Cluster) -> None:
     doomed.mark_shutting_down(2)
     assert counts(doomed) == (1, 0)
     assert doomed.fence != NOT_ACTIVE
@@ -411,10 +411,15 @@ def test_a_reset_forgets_everything(doomed: Cluster) -> None:
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_registration_replaces_the_one_before_by_id(cluster: Cluster) -> None:
+def test_registration_replaces_the_previous_one_by_id(cluster: Cluster) -> None:
     cluster.add_brokers([broker(7), broker(2, epoch=9)])
 
-    assert [(each.id, each.epoch) for each in cluster.brokers.values()] == [(1, 1001), (2, 9), (3, 1003), (7, 1007)]
+    assert [(registered.id, registered.epoch) for registered in cluster.brokers.values()] == [
+        (1, 1001),
+        (2, 9),
+        (3, 1003),
+        (7, 1007),
+    ]
     assert cluster.live_brokers.live.ids == {1, 2, 3, 7}
     cluster.mark_shutting_down(7)
     cluster.remove_brokers([1, 100])
@@ -424,9 +429,9 @@ def test_a_registration_replaces_the_one_before_by_id(cluster: Cluster) -> None:
     assert cluster.live_brokers.live.ids == {2, 3, 7}
 
 
-def test_put_assignments_gives_rows_in_the_order_of_what_was_put(cluster: Cluster) -> None:
+def test_put_assignments_returns_rows_in_input_order(cluster: Cluster) -> None:
     names = [tp("C-3"), A1, tp("C-0"), B0]
 
-    at = cluster.put_assignments(Assignments.of({name: Assignment((1,)) for name in names}))
+    rows = cluster.put_assignments(Assignments.of({name: Assignment((1,)) for name in names}))
 
-    assert at.tolist() == cluster.table.rows_named(names).tolist()
+    assert rows.tolist() == cluster.table.rows_named(names).tolist()

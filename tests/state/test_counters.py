@@ -1,4 +1,4 @@
-"""The two counters, kept along with every change, are at all times what is counted from nothing."""
+"""Offline and imbalance counters: after every change they equal a recount."""
 
 import numpy as np
 from hypothesis import settings
@@ -23,7 +23,7 @@ MEMBERS = st.lists(IDS, max_size=4, unique=True)
 
 
 class Counting(RuleBasedStateMachine):
-    """Random lives of a cluster."""
+    """Random sequences of cluster changes."""
 
     cluster: Cluster
 
@@ -32,9 +32,9 @@ class Counting(RuleBasedStateMachine):
         self.cluster = seed.columns()
 
     def chosen(self, data: st.DataObject) -> RowNumbers:
-        """Some partitions of the cluster."""
-        at = self.cluster.table.all().tolist()
-        return np.array(data.draw(st.lists(st.sampled_from(at), unique=True)) if at else [], np.intp)
+        """Return random rows of the cluster."""
+        rows = self.cluster.table.all().tolist()
+        return np.array(data.draw(st.lists(st.sampled_from(rows), unique=True)) if rows else [], np.intp)
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=3, unique=True), data=st.data())
     def assign(self, names: list[TopicPartition], data: st.DataObject) -> None:
@@ -49,9 +49,9 @@ class Counting(RuleBasedStateMachine):
 
     @rule(data=st.data(), isr=MEMBERS, leader=st.integers(-1, 5), epoch=st.integers(0, 3))
     def read(self, data: st.DataObject, isr: list[int], leader: int, epoch: int) -> None:
-        at = self.chosen(data)
-        states = [led(leader, epoch, isr, epoch) if data.draw(st.integers(0, 3)) else None for _ in at]
-        self.cluster.put_leaderships(at, Leaderships.of(states))
+        rows = self.chosen(data)
+        states = [led(leader, epoch, isr, epoch) if data.draw(st.integers(0, 3)) else None for _ in rows]
+        self.cluster.put_leaderships(rows, Leaderships.of(states))
 
     @rule(data=st.data(), state=st.sampled_from(PartitionState))
     def put_state(self, data: st.DataObject, state: PartitionState) -> None:
@@ -80,19 +80,19 @@ class Counting(RuleBasedStateMachine):
 
     @rule(data=st.data(), id=IDS, to=st.sampled_from(ReplicaState))
     def move_replicas(self, data: st.DataObject, id: int, to: ReplicaState) -> None:
-        batch, at = RequestBatch(self.cluster), self.chosen(data)
+        batch, rows = RequestBatch(self.cluster), self.chosen(data)
         if to == ReplicaState.OFFLINE:
-            columns.replicas_offline(self.cluster, batch, at, [id])
+            columns.replicas_offline(self.cluster, batch, rows, [id])
         else:
-            columns.move_replicas(self.cluster, batch, at, [id], to)
+            columns.move_replicas(self.cluster, batch, rows, [id], to)
 
     @rule(data=st.data(), id=IDS, offline=st.booleans())
     def fail_directory(self, data: st.DataObject, id: int, offline: bool) -> None:
         self.cluster.table.mark_dirs(id, self.chosen(data), offline)
 
-    @rule(id=IDS, what=st.sampled_from(["come", "go", "fail", "leave", "stay"]))
-    def change_broker(self, id: int, what: str) -> None:
-        match what:
+    @rule(id=IDS, change=st.sampled_from(["come", "go", "fail", "leave", "stay"]))
+    def change_broker(self, id: int, change: str) -> None:
+        match change:
             case "come":
                 self.cluster.add_brokers([broker(id)])
             case "go":
@@ -100,7 +100,7 @@ class Counting(RuleBasedStateMachine):
             case "fail":
                 columns.broker_failed(self.cluster, id)
             case "leave" | "stay":
-                self.cluster.mark_shutting_down(id, what == "leave")
+                self.cluster.mark_shutting_down(id, change == "leave")
 
     @rule(topics=st.sets(st.sampled_from(TOPICS), max_size=2))
     def queue(self, topics: set[str]) -> None:
@@ -125,12 +125,16 @@ class Counting(RuleBasedStateMachine):
 
 
 def as_objects(cluster: Cluster) -> ObjectCluster:
-    """As much of a cluster as is needed to count."""
+    """Object model of the cluster, as far as the counters need it."""
     objects = ObjectCluster(0, 0, topics_to_delete=cluster.topics_to_delete, deletion_started=cluster.deletion_started)
     for row in cluster.table.all().tolist():
         view = cluster.table.view(row)
-        held = view.leadership
-        leading = None if held is None else Leading(held.leader, held.leader_epoch, list(held.isr), 0, 0)
+        leadership = view.leadership
+        leading = (
+            None
+            if leadership is None
+            else Leading(leadership.leader, leadership.leader_epoch, list(leadership.isr), 0, 0)
+        )
         objects.partitions[view.name] = Partition(
             view.name, list(view.replicas), list(view.adding), state=view.state, leading=leading
         )

@@ -1,4 +1,4 @@
-"""Operations on columns, and sets of row numbers against NumPy's own set functions."""
+"""Column operations, and row-number sets compared with NumPy's set functions."""
 
 import numpy as np
 import pytest

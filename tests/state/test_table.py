@@ -1,4 +1,4 @@
-"""The partition table: rows come, go and are used again, and no broker loses what is known of it."""
+"""Partition table: rows are freed and reused, and the state of each replica is kept by broker."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")
 
 
 def table_of(**replicas: tuple[int, ...]) -> Table:
-    """Partitions t0, u1 ... by topic letter and number."""
+    """Table of partitions t0, u1 ... by topic letter and number."""
     table = Table()
     names = {TopicPartition(name[0], int(name[1:])): Assignment(brokers) for name, brokers in replicas.items()}
     table.put_assignments(Assignments.of(names))
@@ -31,7 +31,7 @@ def lead(table: Table, name: TopicPartition, *isr: int) -> None:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def test_freed_rows_are_used_again_and_remember_nothing() -> None:
+def test_freed_rows_are_reused_without_old_state() -> None:
     table = table_of(t0=(1, 2, 3), t1=(2, 3, 1), u0=(3,))
     lead(table, T0, 1, 2)
     table.set_states(table.all(), PartitionState.OFFLINE)
@@ -45,18 +45,18 @@ def test_freed_rows_are_used_again_and_remember_nothing() -> None:
     assert (len(table), table.topic_count(), table.leadership_count()) == (1, 1, 0)
     assert table.row(T0) == NO_ROW
     assert table.all().tolist() == [table.row(U0)]
-    at = table.put_assignments(Assignments.of({tp("v-0"): Assignment((4,)), tp("v-7"): Assignment((5, 1))}))
-    assert set(at.tolist()) == freed
+    rows = table.put_assignments(Assignments.of({tp("v-0"): Assignment((4,)), tp("v-7"): Assignment((5, 1))}))
+    assert set(rows.tolist()) == freed
     view = table.view(table.row(tp("v-7")))
     assert (view.topic, view.partition, view.replicas) == ("v", 7, (5, 1))
     assert (view.state, view.leadership, view.isr) == (PartitionState.ABSENT, None, ())
     assert set(view.replica_states.values()) == {ReplicaState.ABSENT}
     assert not len(table.dirs_offline(1))
     assert len(table) == 3
-    assert not table.rows(at).queued.any()
+    assert not table.rows(rows).queued.any()
 
 
-def test_free_rows_are_nobodys_answer() -> None:
+def test_free_rows_are_in_no_query_result() -> None:
     table = table_of(t0=(1, 2), u0=(1, 2))
     lead(table, T0, 1, 2)
     table.remove_topics(["t"])
@@ -69,7 +69,7 @@ def test_free_rows_are_nobodys_answer() -> None:
     assert not len(table.with_replica_on([-1]))
 
 
-def test_an_unknown_partition_has_no_row() -> None:
+def test_unknown_partition_has_no_row() -> None:
     table = table_of(t3=(1,))
 
     assert [table.row(tp(name)) for name in ("t-0", "t-4", "u-0")] == [NO_ROW] * 3
@@ -78,7 +78,7 @@ def test_an_unknown_partition_has_no_row() -> None:
         table.rows_named([tp("t-3"), tp("t-4")])
 
 
-def test_a_table_grows_by_bulk_and_by_one() -> None:
+def test_table_grows_by_bulk_and_by_single_rows() -> None:
     table = Table()
 
     for number in range(300):
@@ -95,7 +95,7 @@ def test_a_table_grows_by_bulk_and_by_one() -> None:
 # -- slots -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_assignment_keeps_what_is_known_of_each_broker() -> None:
+def test_new_assignment_keeps_the_state_of_each_broker() -> None:
     table = table_of(t0=(1, 2, 3))
     lead(table, T0, 1, 3, 9)
     row = table.row(T0)
@@ -112,18 +112,18 @@ def test_a_new_assignment_keeps_what_is_known_of_each_broker() -> None:
         4: ReplicaState.ABSENT,
         3: ReplicaState.NEW,
         1: ReplicaState.ONLINE,
-        2: ReplicaState.OFFLINE,  # no longer assigned, and still a replica
+        2: ReplicaState.OFFLINE,  # no longer assigned, still a replica
     }
     assert table.dirs_offline(3).tolist() == [row]
     assert table.width == 5
 
 
-def test_a_row_whose_replicas_are_all_gone_is_laid_anew() -> None:
+def test_row_without_replicas_is_laid_out_anew() -> None:
     table = table_of(t0=(1, 2, 3))
     row = table.row(T0)
     table.mark_dirs(1, np.array([row]), True)
     rows = table.rows(np.array([row]))
-    table.apply(Change.of(rows, assigned=np.zeros_like(rows.assigned)))  # as when the last replica was deleted
+    table.apply(Change.of(rows, assigned=np.zeros_like(rows.assigned)))  # as after deletion of the last replica
 
     table.put_assignments(Assignments.of({T0: Assignment((3, 4))}))
 
@@ -134,19 +134,19 @@ def test_a_row_whose_replicas_are_all_gone_is_laid_anew() -> None:
 
 def test_admitting_a_broker_widens_the_table_once() -> None:
     table = table_of(t0=(1, 2, 3), t1=(1,))
-    at = table.rows_named([T0, T1])
+    row_numbers = table.rows_named([T0, T1])
 
-    table.admit(at, np.array([[9, 9], [-1, 8], [9, 1]], np.int32))
-    table.admit(at, np.array([[9, 9]], np.int32))
+    table.admit(row_numbers, np.array([[9, 9], [-1, 8], [9, 1]], np.int32))
+    table.admit(row_numbers, np.array([[9, 9]], np.int32))
 
-    rows = table.rows(at)
+    rows = table.rows(row_numbers)
     assert table.width == 4
     assert rows.replicas.T.tolist() == [[1, 2, 3, 9], [1, 9, 8, -1]]
     assert rows.assigned.sum(axis=0).tolist() == [3, 1]
     assert not rows.in_sync.any()
 
 
-def test_a_change_that_was_planned_before_the_table_grew_wider_is_applied() -> None:
+def test_change_planned_before_the_table_widened_is_applied() -> None:
     table = table_of(t0=(1, 2, 3))
     lead(table, T0, 1, 2)
     rows = table.rows(table.all())
@@ -158,7 +158,7 @@ def test_a_change_that_was_planned_before_the_table_grew_wider_is_applied() -> N
     assert table.view(table.row(T0)).leader == 3
 
 
-def test_states_of_all_replicas_are_put_on_brokers_alone() -> None:
+def test_states_of_all_replicas_are_set_on_brokers_only() -> None:
     table = table_of(t0=(1,), u0=(1, 2, 3))
 
     table.set_replica_states(table.all(), ReplicaState.ONLINE)
@@ -168,7 +168,7 @@ def test_states_of_all_replicas_are_put_on_brokers_alone() -> None:
     assert set(table.view(table.row(U0)).replica_states.values()) == {ReplicaState.ONLINE}
 
 
-def test_what_is_not_stored_leaves_what_is_known() -> None:
+def test_missing_stored_leadership_keeps_the_known_one() -> None:
     table = table_of(t0=(1, 2), t1=(1, 2), u0=(1, 2))
     for name in (T0, T1, U0):
         lead(table, name, 2, 1)
@@ -185,7 +185,7 @@ def test_what_is_not_stored_leaves_what_is_known() -> None:
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_keeps_its_id() -> None:
+def test_topic_keeps_its_id() -> None:
     table = Table()
 
     table.add_topic("t", b"i" * 16)
@@ -200,7 +200,7 @@ def test_a_topic_keeps_its_id() -> None:
         table.topic_at(number)
 
 
-def test_a_topic_that_waits_for_deletion_is_left_out() -> None:
+def test_queries_exclude_topics_queued_for_deletion() -> None:
     table = table_of(t0=(1, 2), u0=(1, 2))
     lead(table, T0, 1)
     lead(table, U0, 1)
@@ -218,7 +218,7 @@ def test_a_topic_that_waits_for_deletion_is_left_out() -> None:
     assert len(table.with_leadership()) == 2
 
 
-# -- random lives ------------------------------------------------------------------------------------------------------
+# -- random sequences --------------------------------------------------------------------------------------------------
 
 names = st.builds(TopicPartition, st.sampled_from("tuv"), st.integers(0, 2))
 members = st.lists(st.integers(0, 6), max_size=5, unique=True)
@@ -232,7 +232,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=25))
-def test_a_table_knows_what_a_dictionary_would(steps: list[tuple[object, ...]]) -> None:
+def test_table_agrees_with_a_dictionary_model(steps: list[tuple[object, ...]]) -> None:
     table = Table(width=1)
     replicas: dict[TopicPartition, list[int]] = {}
     isrs: dict[TopicPartition, set[int]] = {}
@@ -264,19 +264,19 @@ def test_a_table_knows_what_a_dictionary_would(steps: list[tuple[object, ...]]) 
 
         assert len(table) == len(replicas)
         rows = table.rows(table.all())
-        found = {}
+        names = set()
         for position, row in enumerate(rows.index.tolist()):
             view = table.view(row)
-            found[view.name] = view
+            names.add(view.name)
             assert table.row(view.name) == row
-            held = [broker for broker in rows.replicas[:, position].tolist() if broker != -1]
-            assert len(held) == len(set(held)), "a broker has one slot"
+            members = [broker for broker in rows.replicas[:, position].tolist() if broker != -1]
+            assert len(members) == len(set(members)), "a broker has one slot"
             assert list(view.replicas) == replicas[view.name]
             assert set(view.isr) == isrs[view.name]
             expected = {id: state for id, state in states[view.name].items() if state != ReplicaState.ABSENT}
             assert {id: state for id, state in view.replica_states.items() if state != ReplicaState.ABSENT} == expected
-        assert found.keys() == replicas.keys()
+        assert names == replicas.keys()
         free = rows.replicas == -1
         for name in ("assigned", "in_sync", "adding", "removing", "dir_offline"):
-            assert not getattr(rows, name)[free].any(), f"{name} is marked on a slot of nobody"
+            assert not getattr(rows, name)[free].any(), f"{name} is marked on a free slot"
         assert (rows.replica_state[free] == ReplicaState.ABSENT).all()
