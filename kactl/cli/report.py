@@ -126,7 +126,7 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
     from pyspark.errors import PySparkException
 
     from kactl.forensics.report.scope import of_topics
-    from kactl.forensics.timeline.known import alike
+    from kactl.forensics.timeline.lookup import nearest
 
     if asked.begin is not None or asked.end is not None:
         _check_times(results, asked, moments)
@@ -141,7 +141,7 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
             Exit.USAGE,
         ) from None
     if not any(of_topics(results[name], asked).limit(1).count() for name in ("leadership", "events")):
-        near = ", ".join(alike(results, asked.topic, asked.topic)) or "none at all"
+        near = ", ".join(nearest(results, asked.topic, asked.topic)) or "none at all"
         raise Failure(
             f"--topic: these logs tell of no topic whose whole name {asked.topic!r} matches; the nearest are {near}",
             Exit.USAGE,

@@ -24,7 +24,7 @@ from .settings import Settings, local_options
 if TYPE_CHECKING:
     from kactl.forensics.report.wording import Moments
     from kactl.forensics.timeline.entries import Entry, Timeline
-    from kactl.forensics.timeline.known import Life
+    from kactl.forensics.timeline.lookup import Incarnation
 
 _LIMIT: Final = 1000
 _HEADER: Final = ("TIME", "±", "WHO", "WHAT", "MARK", "SAID")
@@ -74,17 +74,17 @@ def timeline(
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
         first, last = times_typed(begin, end, moments)
-        from kactl.forensics.timeline import entries, known
+        from kactl.forensics.timeline import entries, lookup
 
         with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
             results = answers(spark, folder, on_progress)
             on_progress(name, 0, 0)
             try:
-                topic, partition = known.find(results, name)
+                topic, partition = lookup.find(results, name)
             except NotFound as error:
                 raise Failure(str(error)) from None
             if partition is None:
-                lives = known.lives(results, topic)
+                lives = lookup.incarnations(results, topic)
             else:
                 found = entries.timeline(results, topic, partition, begin=first, end=last, limit=limit)
     if partition is None:
@@ -135,7 +135,7 @@ _COLOURS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def _show_lives(lives: "Iterable[Life]", form: str) -> None:
+def _show_lives(lives: "Iterable[Incarnation]", form: str) -> None:
     if form == "json":
         output.print_json(lives)
     elif form == "jsonl":
@@ -144,7 +144,7 @@ def _show_lives(lives: "Iterable[Life]", form: str) -> None:
         output.print_lines(output.table(_LIVES, map(_life, lives)))
 
 
-def _life(each: "Life") -> tuple[Cell, ...]:
+def _life(each: "Incarnation") -> tuple[Cell, ...]:
     from kactl.forensics.report.wording import duration
 
     leader = NONE if each.leader is None else output.broker(each.leader)

@@ -11,262 +11,150 @@ _TEXT_MAX: Final = 300
 
 
 def writer(row: Row) -> str:
-    """Return the writer of the line."""
+    """Returns the writer of the line."""
     if row["role"] == Role.CONTROLLER:
-        speaker = row["controller"] if row["controller"] is not None else row["speaker"]
+        controller = row["controller"] if row["controller"] is not None else row["speaker"]
         epoch = "" if row["controller_epoch"] is None else f" epoch {row['controller_epoch']}"
-        return f"controller {_id(speaker)}{epoch}"
+        return f"controller {_shown(controller)}{epoch}"
     return "?" if row["speaker"] is None else f"broker {row['speaker']}"
 
 
 def describe(row: Row) -> str:
-    """Return the description of the line."""
-    describe_event = _DESCRIBERS.get(row["type"])
-    text = describe_event(row) if describe_event is not None else _plainly(row)
+    """Returns the description of the line."""
+    text = _TEMPLATES.get(row["type"], "{type_name}{state}").format_map(_Phrases(row))
     reason = row["reason"]
     return f"{text}: {reason[:_TEXT_MAX]}" if reason and reason not in text else text
 
 
-def _partition(row: Row) -> str:
-    return f"{_word(row['from_state'])} -> {_word(row['to_state'])}{_state(row)}"
+# Names in braces are those of `_PHRASES`, or of columns. A phrase with its own comma is empty if the line lacks it.
+_TEMPLATES: Final[dict[str, str]] = {
+    EventType.PARTITION: "{from} -> {to}{state}",
+    EventType.PARTITION_FAILED: "transition {from} -> {to} failed{by_strategy}",
+    EventType.ELECTING: "an election begins",
+    EventType.ELECTED: "{new_leader} was elected{uncleanly}",
+    EventType.REPLICA: "replica {broker}: {from} -> {to}",
+    EventType.REPLICA_FAILED: "transition {from} -> {to} of replica {broker} failed",
+    EventType.ISR_CUT: "replica {broker} was removed from the ISR{state}",
+    EventType.LEADERSHIP: "{leadership_change}",
+    EventType.PARTITION_CREATED: "created{state}",
+    EventType.SENT_PARTITION: "{request_name} sent to {receivers}{state}",
+    EventType.ANSWER_FAILED: "broker {broker} rejected {request_name}",
+    EventType.RECEIVED_PARTITION: "{request_name} received{correlation}{state}",
+    EventType.TRANSITION_BEGUN: "begins to become {to}{correlation}",
+    EventType.TRANSITION_DONE: "is {to} now{correlation}",
+    EventType.LEADS: "leads{epochs}{offsets}{in_sync}{previous}",
+    EventType.FOLLOWS: "follows{followed}{epochs}{offsets}{previous}",
+    EventType.IGNORED: "{request_name} rejected",
+    EventType.STOPPING: "replica is stopped{deleted}",
+    EventType.METADATA_PARTITION: "metadata from UPDATE_METADATA{state}",
+    EventType.REASSIGNMENT_STARTED: "reassignment begins{target}",
+    EventType.REASSIGNMENT_WAITS: "reassignment waits: {count} of {count_also} replicas have caught up",
+    EventType.REASSIGNMENT_CAUGHT_UP: "the new replicas of the reassignment have caught up: {replica_ids}",
+    EventType.REASSIGNMENT_SENT: "sent for the reassignment{state}",
+    EventType.EPOCH_RAISED: "leader epoch raised to {leader_epoch}",
+    EventType.ISR_SHRUNK: "ISR shrinks, {prev_isr} -> {isr}{offsets}",
+    EventType.ISR_EXPANDED: "ISR grows, {prev_isr} -> {isr}",
+    EventType.ISR_UPDATED: "ISR is {isr}, version {partition_epoch}",
+    EventType.ISR_REFUSED: "ISR update rejected: version {partition_epoch} is outdated",
+    EventType.TRUNCATED: "log truncated to offset {log_end}",
+    EventType.ROLE_FAILED: "cannot {role_verb}: {reason}",
+    EventType.ELECTION_ASKED: "{strategy_name} election requested{by_trigger}",
+    EventType.UNPARSED: "not parsed: {beginning}",
+}
 
 
-def _failed(row: Row) -> str:
-    by = f" by {row['strategy']} election" if row["strategy"] else ""
-    return f"could not go {_word(row['from_state'])} -> {_word(row['to_state'])}{by}"
+class _Phrases(dict[str, str]):
+    """Phrases of a row, by their names in templates."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self._row = row
+
+    def __missing__(self, name: str) -> str:
+        phrase = _PHRASES.get(name)
+        return phrase(self._row) if phrase is not None else _shown(self._row[name])
 
 
-def _replica(row: Row) -> str:
-    return f"replica {_id(row['broker'])}: {_word(row['from_state'])} -> {_word(row['to_state'])}"
+def _state(row: Row) -> str:
+    """Leader, epoch, ISR, and version, as far as the line has them."""
+    parts = (
+        None if row["leader"] is None else f"leader {_leader(row['leader'])}",
+        None if row["leader_epoch"] is None else f"epoch {row['leader_epoch']}",
+        None if row["isr"] is None else f"ISR {_shown(row['isr'])}",
+        f"replicas {_shown(row['replicas'])}" if row["replicas"] else None,
+        None if row["partition_epoch"] is None else f"version {row['partition_epoch']}",
+        "recovering" if row["recovery"] == "RECOVERING" else None,
+    )
+    return "".join(f", {part}" for part in parts if part)
 
 
-def _replica_failed(row: Row) -> str:
-    return f"replica {_id(row['broker'])} could not go {_word(row['from_state'])} -> {_word(row['to_state'])}"
-
-
-def _elected(row: Row) -> str:
-    unclean = ", uncleanly" if row["unclean"] else ""
-    return f"{_leader(row['leader'])} was elected{unclean}"
-
-
-def _isr_cut(row: Row) -> str:
-    return f"replica {_id(row['broker'])} was taken out of the ISR{_state(row)}"
-
-
-def _leadership(row: Row) -> str:
-    unclean = "unclean change" if row["unclean"] else "change"
-    before = [
+def _leadership_change(row: Row) -> str:
+    change = "unclean change" if row["unclean"] else "change"
+    parts = [
         f"{name} {_shown(row[f'prev_{column}'])} -> {_shown(row[column])}"
         for name, column in (("leader", "leader"), ("ISR", "isr"))
         if row[f"prev_{column}"] is not None and row[column] is not None
     ]
-    return f"{unclean}: {', '.join(before)}{_epochs(row)}" if before else f"{unclean}{_state(row)}"
-
-
-def _created(row: Row) -> str:
-    return f"created{_state(row)}"
-
-
-def _sent(row: Row) -> str:
-    to = row["brokers"] if row["brokers"] else [row["broker"]]
-    return f"{_request(row)} sent to {_ids(to)}{_state(row)}"
-
-
-def _answer_failed(row: Row) -> str:
-    return f"broker {_id(row['broker'])} refused {_request(row)}"
-
-
-def _received(row: Row) -> str:
-    return f"{_request(row)} received{_correlation(row)}{_state(row)}"
-
-
-def _begun(row: Row) -> str:
-    return f"begins to be {_word(row['to_state'])}{_correlation(row)}"
-
-
-def _done(row: Row) -> str:
-    return f"is {_word(row['to_state'])} now{_correlation(row)}"
-
-
-def _leads(row: Row) -> str:
-    return f"leads{_epochs(row)}{_offsets(row)}{_isr(row)}{_before(row)}"
-
-
-def _follows(row: Row) -> str:
-    whom = "" if row["leader"] is None else f" {_leader(row['leader'])}"
-    return f"follows{whom}{_epochs(row)}{_offsets(row)}{_before(row)}"
-
-
-def _ignored(row: Row) -> str:
-    return f"{_request(row)} refused"
-
-
-def _stopping(row: Row) -> str:
-    return "replica is stopped" + (" and deleted" if row["delete"] else "")
-
-
-def _metadata(row: Row) -> str:
-    return f"told by UPDATE_METADATA{_state(row)}"
-
-
-def _reassigned(row: Row) -> str:
-    return f"is to move to {_ids(row['replicas'])}" if row["replicas"] else "is to move"
-
-
-def _waits(row: Row) -> str:
-    return f"the move waits: {_shown(row['count'])} of {_shown(row['count_also'])} replicas have caught up"
-
-
-def _caught_up(row: Row) -> str:
-    return f"the move's replicas have caught up: {_ids(row['replicas'])}"
-
-
-def _reassignment_sent(row: Row) -> str:
-    return f"sent for the move{_state(row)}"
-
-
-def _epoch_raised(row: Row) -> str:
-    return f"leader epoch raised to {_shown(row['leader_epoch'])}"
-
-
-def _shrunk(row: Row) -> str:
-    return f"ISR shrinks, {_ids(row['prev_isr'])} -> {_ids(row['isr'])}{_offsets(row)}"
-
-
-def _expanded(row: Row) -> str:
-    return f"ISR grows, {_ids(row['prev_isr'])} -> {_ids(row['isr'])}"
-
-
-def _updated(row: Row) -> str:
-    return f"ISR is {_ids(row['isr'])}, version {_shown(row['partition_epoch'])}"
-
-
-def _refused(row: Row) -> str:
-    return f"ISR not written: its version is no more {_shown(row['partition_epoch'])}"
-
-
-def _truncated(row: Row) -> str:
-    return f"log cut to offset {_shown(row['log_end'])}"
-
-
-def _role_failed(row: Row) -> str:
-    return f"cannot {'lead' if row['to_state'] == 'leader' else 'follow'}: {row['reason'] or '?'}"
-
-
-def _asked(row: Row) -> str:
-    by = f", {row['trigger']}" if row["trigger"] else ""
-    return f"{row['strategy'] or 'an'} election asked for{by}"
-
-
-def _unparsed(row: Row) -> str:
-    return f"not understood: {(row['text'] or '')[:_TEXT_MAX]}"
-
-
-def _plainly(row: Row) -> str:
-    return f"{str(row['type']).replace('-', ' ')}{_state(row)}"
-
-
-_DESCRIBERS: Final[dict[str, Callable[[Row], str]]] = {
-    EventType.PARTITION: _partition,
-    EventType.PARTITION_FAILED: _failed,
-    EventType.ELECTING: lambda _: "an election begins",
-    EventType.ELECTED: _elected,
-    EventType.REPLICA: _replica,
-    EventType.REPLICA_FAILED: _replica_failed,
-    EventType.ISR_CUT: _isr_cut,
-    EventType.LEADERSHIP: _leadership,
-    EventType.PARTITION_CREATED: _created,
-    EventType.SENT_PARTITION: _sent,
-    EventType.ANSWER_FAILED: _answer_failed,
-    EventType.RECEIVED_PARTITION: _received,
-    EventType.TRANSITION_BEGUN: _begun,
-    EventType.TRANSITION_DONE: _done,
-    EventType.LEADS: _leads,
-    EventType.FOLLOWS: _follows,
-    EventType.IGNORED: _ignored,
-    EventType.STOPPING: _stopping,
-    EventType.METADATA_PARTITION: _metadata,
-    EventType.REASSIGNMENT_STARTED: _reassigned,
-    EventType.REASSIGNMENT_WAITS: _waits,
-    EventType.REASSIGNMENT_CAUGHT_UP: _caught_up,
-    EventType.REASSIGNMENT_SENT: _reassignment_sent,
-    EventType.EPOCH_RAISED: _epoch_raised,
-    EventType.ISR_SHRUNK: _shrunk,
-    EventType.ISR_EXPANDED: _expanded,
-    EventType.ISR_UPDATED: _updated,
-    EventType.ISR_REFUSED: _refused,
-    EventType.TRUNCATED: _truncated,
-    EventType.ROLE_FAILED: _role_failed,
-    EventType.ELECTION_ASKED: _asked,
-    EventType.UNPARSED: _unparsed,
-}
-
-# -- parts of sentences ------------------------------------------------------------------------------------------------
-
-
-def _state(row: Row) -> str:
-    """Who leads, in which epoch, who is in sync: as far as the line says it."""
-    said = []
-    if row["leader"] is not None:
-        said.append(f"leader {_leader(row['leader'])}")
-    if row["leader_epoch"] is not None:
-        said.append(f"epoch {row['leader_epoch']}")
-    if row["isr"] is not None:
-        said.append(f"ISR {_ids(row['isr'])}")
-    if row["replicas"]:
-        said.append(f"replicas {_ids(row['replicas'])}")
-    if row["partition_epoch"] is not None:
-        said.append(f"version {row['partition_epoch']}")
-    if row["recovery"] == "RECOVERING":
-        said.append("recovering")
-    return f", {', '.join(said)}" if said else ""
+    return f"{change}: {', '.join(parts)}{_epochs(row)}" if parts else f"{change}{_state(row)}"
 
 
 def _epochs(row: Row) -> str:
-    epoch = "" if row["leader_epoch"] is None else f", epoch {row['leader_epoch']}"
-    return epoch + ("" if row["partition_epoch"] is None else f", version {row['partition_epoch']}")
+    return _if_known(row, ", epoch ", "leader_epoch") + _if_known(row, ", version ", "partition_epoch")
 
 
 def _offsets(row: Row) -> str:
-    end = "" if row["log_end"] is None else f", log end {row['log_end']}"
-    return end + ("" if row["high_watermark"] is None else f", high watermark {row['high_watermark']}")
+    return _if_known(row, ", log end ", "log_end") + _if_known(row, ", high watermark ", "high_watermark")
 
 
-def _isr(row: Row) -> str:
-    return "" if row["isr"] is None else f", ISR {_ids(row['isr'])}"
+def _previous(row: Row) -> str:
+    parts = [] if row["prev_leader"] is None else [f"leader {_leader(row['prev_leader'])}"]
+    parts += [] if row["prev_leader_epoch"] is None else [f"epoch {row['prev_leader_epoch']}"]
+    return f"; before: {', '.join(parts)}" if parts else ""
 
 
-def _before(row: Row) -> str:
-    said = [] if row["prev_leader"] is None else [f"leader {_leader(row['prev_leader'])}"]
-    said += [] if row["prev_leader_epoch"] is None else [f"epoch {row['prev_leader_epoch']}"]
-    return f"; before: {', '.join(said)}" if said else ""
+_PHRASES: Final[dict[str, Callable[[Row], str]]] = {
+    "beginning": lambda row: (row["text"] or "")[:_TEXT_MAX],
+    "by_strategy": lambda row: f" ({row['strategy']} election)" if row["strategy"] else "",
+    "by_trigger": lambda row: _if_known(row, ", ", "trigger") if row["trigger"] else "",
+    "correlation": lambda row: "" if row["correlation_id"] is None else f" (request {row['correlation_id']})",
+    "deleted": lambda row: " and deleted" if row["delete"] else "",
+    "epochs": _epochs,
+    "followed": lambda row: "" if row["leader"] is None else f" {_leader(row['leader'])}",
+    "from": lambda row: _state_name(row["from_state"]),
+    "in_sync": lambda row: _if_known(row, ", ISR ", "isr"),
+    "leadership_change": _leadership_change,
+    "new_leader": lambda row: _leader(row["leader"]),
+    "offsets": _offsets,
+    "previous": _previous,
+    "reason": lambda row: row["reason"] or "?",
+    "receivers": lambda row: _shown(row["brokers"] or [row["broker"]]),
+    "replica_ids": lambda row: _shown(row["replicas"]),
+    "request_name": lambda row: row["request"] or "request",
+    "role_verb": lambda row: "lead" if row["to_state"] == "leader" else "follow",
+    "state": _state,
+    "strategy_name": lambda row: row["strategy"] or "an",
+    "target": lambda row: f", to {_shown(row['replicas'])}" if row["replicas"] else "",
+    "to": lambda row: _state_name(row["to_state"]),
+    "type_name": lambda row: str(row["type"]).replace("-", " "),
+    "uncleanly": lambda row: ", uncleanly" if row["unclean"] else "",
+}
 
 
-def _correlation(row: Row) -> str:
-    return "" if row["correlation_id"] is None else f" (request {row['correlation_id']})"
+def _if_known(row: Row, before: str, column: str) -> str:
+    return "" if row[column] is None else f"{before}{_shown(row[column])}"
 
 
-def _request(row: Row) -> str:
-    return row["request"] or "request"
-
-
-def _word(state: str | None) -> str:
-    """`OfflinePartition` -> offline."""
-    plain = (state or "?").removesuffix("Partition").removesuffix("Replica")
-    return plain.lower() or "?"
+def _state_name(state: str | None) -> str:
+    """Returns `OfflinePartition` as "offline"."""
+    return (state or "?").removesuffix("Partition").removesuffix("Replica").lower() or "?"
 
 
 def _leader(leader: int | None) -> str:
-    return {None: "?", -1: "nobody", -2: "nobody (being deleted)"}.get(leader, str(leader))
+    return {None: "?", -1: "none", -2: "none (being deleted)"}.get(leader, str(leader))
 
 
-def _ids(ids: Sequence[int | None] | None) -> str:
-    return "?" if ids is None else ",".join(map(_id, ids)) or "nobody"
-
-
-def _id(number: int | None) -> str:
-    return "?" if number is None else str(number)
-
-
-def _shown(value: Any) -> str:
-    return _ids(value) if isinstance(value, list | tuple) else _id(value)
+def _shown(value: int | str | Sequence[int | None] | None) -> str:
+    """Returns a number, or a list of numbers, as text."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_shown, value)) or "none"
+    return "?" if value is None else str(value)

@@ -1,10 +1,12 @@
-"""All entries of one partition: its lines, and beginnings and ends of what the jobs found, on one clock."""
+"""Timeline of one partition: its log lines, and the begins and ends that the jobs determined, on one clock."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.report.model import Time
@@ -13,14 +15,11 @@ from kactl.forensics.report.wording import duration
 
 from .describe import describe, writer
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-# A partition at TRACE over months; what one person can look through ends far below.
+# Default number of lines. A partition at TRACE has far more over months than can be read.
 LIMIT: Final = 1000
-# Of the jobs' tables: a partition that broke more often shows its first ones.
-_FOUND_MAX: Final = 1000
-# Lines that name partitions in their text, and have none in their columns.
+# Number of rows of each job's table; those of later times are left out.
+_ROWS_MAX: Final = 1000
+# Lines that name partitions in their text only, not in their columns.
 _NAMING: Final = (
     EventType.ELECTION_ASKED,
     EventType.PARTITIONS_CHANGED,
@@ -29,7 +28,8 @@ _NAMING: Final = (
     EventType.TOPICS_CHANGED,
     EventType.UNPARSED,
 )
-_DELETIONS: Final = (
+# Lines about a whole topic, which may list several topics.
+_TOPIC_TYPES: Final = (
     EventType.DELETION_ASKED,
     EventType.DELETION_HANDLED,
     EventType.DELETION_STARTED,
@@ -39,20 +39,20 @@ _DELETIONS: Final = (
     EventType.TOPIC_CREATED,
     EventType.TOPIC_REMOVED,
 )
-_WHERE: Final = ("file_id", "offset", "level", "speaker", "role", "format", "type")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that was known at one time.
+    """One fact about a partition at one time.
 
     Attributes:
-        at: on the reference's clock.
-        error_ms: by how much it may be wrong, either way; null if nothing bounds it.
+        at: on the clock of the reference.
+        error_ms: maximum error of `at` in either direction; null if unbounded.
         what: line, outage, loss, unclean, absence or audit.
-        mark: how well it is known: of an outage's ends observed, inferred, bounded or open; else certain or uncertain.
-        who: who wrote the line; "kactl" for what was concluded.
-        also: others who wrote the same afterwards.
-        path, offset: where the line stands.
+        mark: certainty: observed, inferred, bounded or open for the ends of an outage; certain or uncertain for others.
+        who: writer of the line; "kactl" for results of jobs.
+        said: description.
+        also: other writers of the same line, later.
+        path, offset: position of the line.
     """
 
     at: Time
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries in order of time; `more` if there are lines behind the last of them."""
+    """Entries in order of time; `more` is true if there are lines after the last of them."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline(
-    tables: "Mapping[str, DataFrame]",
+    tables: Mapping[str, DataFrame],
     topic: str,
     partition: int,
     *,
@@ -87,80 +87,77 @@ def timeline(
     end: Time | None = None,
     limit: int = LIMIT,
 ) -> Timeline:
-    """All that is known of a partition, between two times if they are given; at the most `limit` lines of logs."""
+    """Returns everything known of a partition, between `begin` and `end` if given, with at most `limit` log lines."""
     rows = _lines(tables["timed"], topic, partition, begin, end, limit + 1)
     more = len(rows) > limit
     rows = rows[:limit]
     paths = _paths(tables["files"], {row["file_id"] for row in rows})
-    entries = [*_merged(rows, paths), *_found(tables, topic, partition)]
-    last = max((each["at_us"] for each in rows), default=None) if more else None
-    until = [each for each in (end, moment(last)) if each is not None]
-    kept = [
-        each for each in entries if (begin is None or each.at >= begin) and all(each.at <= limit_ for limit_ in until)
+    last = moment(rows[-1]["at_us"]) if more else None
+    ends = [time for time in (end, last) if time is not None]
+    entries = [
+        entry
+        for entry in (*_line_entries(rows, paths), *_job_entries(tables, topic, partition))
+        if (begin is None or entry.at >= begin) and all(entry.at <= time for time in ends)
     ]
-    # Lines of one millisecond stay as their files have them.
-    kept.sort(key=lambda each: (each.at, each.what != "line", "" if each.what == "line" else each.said))
-    return Timeline(topic=topic, partition=partition, entries=tuple(kept), more=more)
+    # Lines of one millisecond keep the order of their files.
+    entries.sort(key=lambda entry: (entry.at, entry.what != "line", "" if entry.what == "line" else entry.said))
+    return Timeline(topic=topic, partition=partition, entries=tuple(entries), more=more)
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
 
 
 def _lines(
-    timed: "DataFrame", topic: str, partition: int, begin: Time | None, end: Time | None, limit: int
+    timed: DataFrame, topic: str, partition: int, begin: Time | None, end: Time | None, limit: int
 ) -> list[dict[str, Any]]:
-    """The lines that tell of it, the first `limit` of them."""
-    from pyspark.sql import functions as f
-
-    named = rf"(?<![A-Za-z0-9._-]){re.escape(topic)}-{partition}(?![0-9])"
-    about = (f.col("topic") == topic) & (f.col("partition") == partition)
-    named_in_text = (
-        f.col("type").isin([str(each) for each in _NAMING]) & f.col("topic").isNull() & f.col("text").rlike(named)
+    """Returns the first `limit` lines about the partition, in order of time."""
+    name = rf"(?<![A-Za-z0-9._-]){re.escape(topic)}-{partition}(?![0-9])"
+    by_name = (f.col("topic") == topic) & (f.col("partition") == partition)
+    in_text = (
+        f.col("type").isin([str(type_) for type_ in _NAMING]) & f.col("topic").isNull() & f.col("text").rlike(name)
     )
-    topics = f.transform(f.split("topic", ","), f.trim)
-    deleted = (
-        f.col("type").isin([str(each) for each in _DELETIONS])
+    of_topic = (
+        f.col("type").isin([str(type_) for type_ in _TOPIC_TYPES])
         & f.col("partition").isNull()
-        & f.array_contains(topics, topic)
+        & f.array_contains(f.transform(f.split("topic", ","), f.trim), topic)
     )
-    ids = timed.where((f.col("topic") == topic) & f.col("topic_id").isNotNull()).select("topic_id").distinct().collect()
-    by_id = f.col("topic_id").isin([row["topic_id"] for row in ids]) & (f.col("partition") == partition)
-    wanted = about | named_in_text | deleted
-    if ids:
-        wanted = wanted | (f.col("topic").isNull() & by_id)
-    found = timed.where(wanted & f.col("at").isNotNull())
+    lines = timed.where(f.col("at").isNotNull())
+    ids = [
+        row["topic_id"]
+        for row in timed.where((f.col("topic") == topic) & f.col("topic_id").isNotNull())
+        .select("topic_id")
+        .distinct()
+        .collect()
+    ]
+    by_id = f.col("topic").isNull() & f.col("topic_id").isin(ids) & (f.col("partition") == partition)
+    lines = lines.where(by_name | in_text | of_topic | by_id if ids else by_name | in_text | of_topic)
     if begin is not None:
-        found = found.where(f.col("at") >= f.lit(begin))
+        lines = lines.where(f.col("at") >= f.lit(begin))
     if end is not None:
-        found = found.where(f.col("at") <= f.lit(end))
-    columns = [f.col(name) for name in found.columns if name not in ("ts", "ts_logged", "at", "day", "kind")]
-    ordered = (
-        found.select(f.unix_micros("at").alias("at_us"), *columns).orderBy("at_us", "file_id", "offset").limit(limit)
-    )
-    return [row.asDict(recursive=True) for row in ordered.collect()]
+        lines = lines.where(f.col("at") <= f.lit(end))
+    columns = [name for name in lines.columns if name not in ("ts", "ts_logged", "at", "day", "kind")]
+    ordered = lines.select(f.unix_micros("at").alias("at_us"), *columns).orderBy("at_us", "file_id", "offset")
+    return [row.asDict(recursive=True) for row in ordered.limit(limit).collect()]
 
 
-def _merged(rows: Iterable[dict[str, Any]], paths: Mapping[int, str]) -> Iterator[Entry]:
-    """A line for an entry; only what every broker is told alike is told once."""
-    told: dict[str, Entry] = {}
-    others: dict[str, list[str]] = {}
+def _line_entries(rows: Iterable[dict[str, Any]], paths: Mapping[int, str]) -> Iterator[Entry]:
+    """Returns an entry per line. Equal metadata that all brokers receive is one entry."""
+    metadata: dict[str, list[Entry]] = {}
     for row in rows:
-        entry = _line(row, paths)
-        if row["type"] != EventType.METADATA_PARTITION:
-            yield entry
-        elif entry.said in told:
-            others.setdefault(entry.said, []).append(entry.who)
+        entry = _line_entry(row, paths)
+        if row["type"] == EventType.METADATA_PARTITION:
+            metadata.setdefault(entry.said, []).append(entry)
         else:
-            told[entry.said] = entry
-    for text, entry in told.items():
-        yield msgspec.structs.replace(entry, also=tuple(dict.fromkeys(others.get(text, ()))))
+            yield entry
+    for first, *others in metadata.values():
+        yield msgspec.structs.replace(first, also=tuple(dict.fromkeys(entry.who for entry in others)))
 
 
-def _line(row: dict[str, Any], paths: Mapping[int, str]) -> Entry:
-    at = moment(row["at_us"])
-    assert at is not None
+def _line_entry(row: dict[str, Any], paths: Mapping[int, str]) -> Entry:
+    time = moment(row["at_us"])
+    assert time is not None
     return Entry(
-        at=at,
+        at=time,
         error_ms=None if row["at_error_us"] is None else row["at_error_us"] / 1000,
         life=row["life"] or 0,
         what="line",
@@ -173,116 +170,96 @@ def _line(row: dict[str, Any], paths: Mapping[int, str]) -> Entry:
     )
 
 
-def _paths(files: "DataFrame", ids: set[int]) -> dict[int, str]:
-    from pyspark.sql import functions as f
-
+def _paths(files: DataFrame, ids: set[int]) -> dict[int, str]:
     if not ids:
         return {}
-    return {
-        row["file_id"]: row["path"]
-        for row in files.where(f.col("file_id").isin(sorted(ids))).select("file_id", "path").collect()
-    }
+    rows = files.where(f.col("file_id").isin(sorted(ids))).select("file_id", "path").collect()
+    return {row["file_id"]: row["path"] for row in rows}
 
 
-# -- what the jobs found -----------------------------------------------------------------------------------------------
+# -- results of jobs ---------------------------------------------------------------------------------------------------
 
 
-def _found(tables: "Mapping[str, DataFrame]", topic: str, partition: int) -> Iterator[Entry]:
-    from pyspark.sql import functions as f
-
-    def of(name: str, *times: str) -> list[dict[str, Any]]:
+def _job_entries(tables: Mapping[str, DataFrame], topic: str, partition: int) -> Iterator[Entry]:
+    def rows(name: str, *times: str) -> list[dict[str, Any]]:
         table = tables[name].where((f.col("topic") == topic) & (f.col("partition") == partition))
-        rest = [each for each in table.columns if each not in times and each != "isr_down"]
-        chosen = table.select(*rest, *map(micros, times)).orderBy(*times).limit(_FOUND_MAX)
-        return [row.asDict(recursive=True) | {name: moment(row[name]) for name in times} for row in chosen.collect()]
+        others = [column for column in table.columns if column not in times and column != "isr_down"]
+        first = table.select(*others, *map(micros, times)).orderBy(*times).limit(_ROWS_MAX)
+        return [row.asDict(recursive=True) | {time: moment(row[time]) for time in times} for row in first.collect()]
 
-    for row in of("outages", "begin", "begin_low", "begin_high", "end", "end_low", "end_high"):
+    for row in rows("outages", "begin", "begin_low", "begin_high", "end", "end_low", "end_high"):
         yield from _outage(row)
-    for row in of("losses", "at", "replica_at"):
+    for row in rows("losses", "at", "replica_at"):
         yield from _loss(row)
-    for row in of("unclean", "at", "out_at"):
+    for row in rows("unclean", "at", "out_at"):
         yield from _unclean(row)
-    for row in of("audit", "at"):
-        if row["at"] is not None:
-            found = f"must not be ({row['rule']}): expected {row['expected']}, found {row['found']}"
-            yield _conclusion(row, row["at"], "audit", "", found)
+    for row in rows("audit", "at"):
+        text = f"violation of {row['rule']}: expected {row['expected']}, found {row['found']}"
+        yield from _result(row, row["at"], "audit", "", text)
     yield from _absences(tables, topic, partition)
 
 
 def _outage(row: dict[str, Any]) -> Iterator[Entry]:
-    planned = ", as somebody wanted" if row["planned"] else ""
+    planned = ", on request" if row["planned"] else ""
     lost = "" if row["broker"] is None else f", broker {row['broker']} led before"
-    if row["begin"] is not None:
-        text = f"no leader from here on: {row['cause']}{planned}{lost}"
-        yield _conclusion(row, row["begin"], "outage", row["begin_kind"], text, row["begin_low"], row["begin_high"])
-    if row["end"] is not None:
-        leader = "a leader" if row["new_leader"] is None else f"leader {row['new_leader']}"
-        unclean = ", elected uncleanly" if row["unclean"] else ""
-        text = f"{leader} can be used again{unclean}, after {duration(row['duration_ms'])}"
-        yield _conclusion(row, row["end"], "outage", row["end_kind"], text, row["end_low"], row["end_high"])
+    text = f"no leader from here on: {row['cause']}{planned}{lost}"
+    bounds = (row["begin_low"], row["begin_high"])
+    yield from _result(row, row["begin"], "outage", row["begin_kind"], text, bounds)
+    leader = "a leader" if row["new_leader"] is None else f"leader {row['new_leader']}"
+    unclean = ", elected uncleanly" if row["unclean"] else ""
+    text = f"{leader} is available again{unclean}, after {duration(row['duration_ms'])}"
+    yield from _result(row, row["end"], "outage", row["end_kind"], text, (row["end_low"], row["end_high"]))
 
 
 def _loss(row: dict[str, Any]) -> Iterator[Entry]:
-    at = row["at"] or row["replica_at"]
-    if at is None:
-        return
-    had = f"broker {row['replica']} had more than leader {row['leader']} of epoch {row['leader_epoch']}"
     committed = row["committed_records"]
-    of = f", of them at least {committed:,} committed" if committed else ""
-    tail = "an unknown number of records" if row["tail_records"] is None else f"{row['tail_records']:,} records"
+    at_least = f", of them at least {committed:,} committed" if committed else ""
+    records = "an unknown number of records" if row["tail_records"] is None else f"{row['tail_records']:,} records"
     ends = "" if row["replica_log_end"] is None else f" (log ends {row['replica_log_end']} and {row['log_end']})"
-    text = f"{had}{ends}: {tail} cut off{of}"
-    yield _conclusion(row, at, "loss", "certain" if row["certain"] else "uncertain", text)
+    text = (
+        f"broker {row['replica']} had more than leader {row['leader']} of epoch {row['leader_epoch']}{ends}: "
+        f"{records} truncated{at_least}"
+    )
+    yield from _result(row, row["at"] or row["replica_at"], "loss", _certainty(row), text)
 
 
 def _unclean(row: dict[str, Any]) -> Iterator[Entry]:
-    if row["at"] is None:
-        return
     isr = ",".join(map(str, row["prev_isr"] or ())) or "?"
     out = "" if row["out_ms"] is None else f", out of sync for {duration(row['out_ms'])}"
     text = f"unclean election: {row['leader']} leads, last in sync were {isr}{out}"
-    yield _conclusion(row, row["at"], "unclean", "certain" if row["certain"] else "uncertain", text)
+    yield from _result(row, row["at"], "unclean", _certainty(row), text)
 
 
-def _absences(tables: "Mapping[str, DataFrame]", topic: str, partition: int) -> Iterator[Entry]:
-    """Of the brokers that were ever assigned, or led."""
-    from pyspark.sql import functions as f
-
-    led = tables["leadership"].where((f.col("topic") == topic) & (f.col("partition") == partition))
-    none = f.array().cast("array<int>")
-    ids = led.select(f.explode(f.concat(f.array("leader"), f.coalesce("replicas", none))).alias("broker")).distinct()
-    names = ("detected_at", "back_at", "last_sign_at")
-    rows = (
-        tables["absences"]
-        .join(f.broadcast(ids), "broker", "left_semi")
-        .select("broker", "how", "planned", *map(micros, names))
-        .limit(_FOUND_MAX)
-        .collect()
-    )
-    for row in rows:
-        times = {name: moment(row[name]) for name in names}
-        gone = times["detected_at"] or times["last_sign_at"]
-        how = f" ({row['how']})" if row["how"] else ""
-        if gone is not None:
-            yield _absence(gone, f"broker {row['broker']} is seen to be gone{how}")
-        if times["back_at"] is not None:
-            yield _absence(times["back_at"], f"broker {row['broker']} is back")
+def _certainty(row: dict[str, Any]) -> str:
+    return "certain" if row["certain"] else "uncertain"
 
 
-def _absence(at: Time, text: str) -> Entry:
-    return Entry(at=at, what="absence", who="kactl", said=text)
-
-
-def _conclusion(
+def _result(
     row: dict[str, Any],
-    at: Time,
+    time: Time | None,
     what: str,
     mark: str,
     text: str,
-    low: Time | None = None,
-    high: Time | None = None,
-) -> Entry:
-    error = None
-    if low is not None and high is not None:
-        error = max(at - low, high - at).total_seconds() * 1000
-    return Entry(at=at, error_ms=error, life=row["life"] or 0, what=what, mark=mark, who="kactl", said=text)
+    bounds: tuple[Time | None, Time | None] = (None, None),
+) -> Iterator[Entry]:
+    """Returns an entry, or none if the time is unknown."""
+    if time is None:
+        return
+    low, high = bounds
+    error = None if low is None or high is None else max(time - low, high - time).total_seconds() * 1000
+    yield Entry(at=time, error_ms=error, life=row["life"] or 0, what=what, mark=mark, who="kactl", said=text)
+
+
+def _absences(tables: Mapping[str, DataFrame], topic: str, partition: int) -> Iterator[Entry]:
+    """Returns the absences of all brokers that led the partition or had a replica of it."""
+    led = tables["leadership"].where((f.col("topic") == topic) & (f.col("partition") == partition))
+    replicas = f.coalesce("replicas", f.array().cast("array<int>"))
+    brokers = led.select(f.explode(f.concat(f.array("leader"), replicas)).alias("broker")).distinct()
+    absences = tables["absences"].join(f.broadcast(brokers), "broker", "left_semi")
+    times = ("detected_at", "back_at", "last_sign_at")
+    for row in absences.select("broker", "how", *map(micros, times)).limit(_ROWS_MAX).collect():
+        detected, back, last_sign = (moment(row[time]) for time in times)
+        how = f" ({row['how']})" if row["how"] else ""
+        for time, text in ((detected or last_sign, f"is detected as absent{how}"), (back, "is back")):
+            if time is not None:
+                yield Entry(at=time, what="absence", who="kactl", said=f"broker {row['broker']} {text}")
