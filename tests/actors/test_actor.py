@@ -1,6 +1,8 @@
 """One task, one inbox: order, answers, errors, bounds."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import anyio
@@ -43,6 +45,25 @@ async def test_messages_are_taken_one_at_a_time_in_order() -> None:
         echo.gate.set()
         assert await echo.ref.ask("c") == "C"
         assert echo.heard == ["a", "wait", "b", "c"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_an_error_is_freed_by_its_reference_count() -> None:
+    """Without a cycle of exception, traceback and future: many errors would make long garbage collections."""
+    echo = Echo()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+        gc.disable()
+        try:
+            try:
+                await echo.ref.ask("fail")
+            except BadRequest as error:
+                reference = weakref.ref(error)
+            await settle()
+
+            assert reference() is None
+        finally:
+            gc.enable()
         tasks.cancel_scope.cancel()
 
 

@@ -220,10 +220,11 @@ class Connection:
         Raises:
             Refused: its response type has no error field.
         """
-        rejected = PeerRejected(rejection.kind, str(rejection))
         response = _error_response(api, head.version, str(rejection))
         if response is None:
-            raise rejected
+            # Raised without a variable: the traceback would refer to itself, and keep the request in memory.
+            raise PeerRejected(rejection.kind, str(rejection)) from None
+        rejected = PeerRejected(rejection.kind, str(rejection))
         ending = ", and the connection is closed" if rejection.ends else ""
         self._counters.reject(rejected, self._peer, action=f"the request is rejected{ending}")
         await self._write(head, api, api.response.write(response, head.version))

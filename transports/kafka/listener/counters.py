@@ -59,7 +59,8 @@ class ListenerCounters:
         self._logged[kind] = (now_s, count)
         unlogged = count - logged_count - 1
         more = f" ({unlogged} more of this kind since the last message)" if unlogged else ""
-        log.warning("%s: %s; %s%s", peer, rejected, action, more)
+        # A handler may keep its arguments: the text, since the exception refers to the whole connection.
+        log.warning("%s: %s; %s%s", peer, str(rejected), action, more)
 
     def readings(self) -> dict[str, Reading]:
         """Returns the readings for `kactl.telemetry.metrics`."""

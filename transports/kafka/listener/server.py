@@ -115,13 +115,22 @@ class KafkaListener:
             brokers=lambda: self._addresses.count,
         )
         self.counters.reserved = lambda: {"client": self._pools.clients.held, "broker": self._pools.brokers.held}
-        self._handlers: dict[int, Handler] = {
+        handlers: dict[int, Handler] = {
             **BrokerHandlers(controller).handlers(),
             **TopicHandlers(
                 controller, partitions=settings.partitions, replication_factor=settings.replication_factor
             ).handlers(),
             **PartitionHandlers(controller).handlers(),
         }
+        # Shared by all connections of a listener.
+        self._handlers = {
+            name: {
+                **handlers,
+                **DiscoveryHandlers(controller, listener_name=name, listed_as=lambda: settings.listed_as).handlers(),
+            }
+            for name in self._sockets
+        }
+        self._configs = ConfigHandlers(controller.node_id)
         self._turn = itertools.count()
         self._serving: set[asyncio.Task[None]] = set()
         self._acceptors: list[Acceptor] = []
@@ -251,13 +260,12 @@ class KafkaListener:
         self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
-        discovery = DiscoveryHandlers(self._controller, listener_name=name, listed_as=lambda: self._settings.listed_as)
         return Connection(
             stream,
             slot,
             self._shared,
-            handlers={**self._handlers, **discovery.handlers()},
-            configs=ConfigHandlers(self._controller.node_id),
+            handlers=self._handlers[name],
+            configs=self._configs,
             relay=Relay(
                 name, self._controller.brokers, turn=next(self._turn), limits=self._limits, buffer=self._buffer
             ),

@@ -140,8 +140,10 @@ class Stream(asyncio.BufferedProtocol):
         self._error = exc
         self._wake()
         self.resume_writing()
-        if self._on_lost is not None:
-            self._on_lost()
+        # The callback refers to the connection, which refers to this stream: without the cycle, all of it is freed now.
+        on_lost, self._on_lost = self._on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     def pause_writing(self) -> None:
         self._writable = asyncio.get_running_loop().create_future()

@@ -67,7 +67,7 @@ class TopicHandlers:
                 continue
             try:
                 if counts[name] > 1:
-                    raise BadRequest("topics", f"{name} is counts {counts[name]} times: name it once")
+                    raise BadRequest("topics", f"{name} is named {counts[name]} times: name it once")
                 creation = self._creation(topic, dry_run=request["validate_only"])
                 ref: TopicRef = await self._controller.ask(creation)
             except Exception as error:
@@ -131,7 +131,7 @@ class TopicHandlers:
             results[key] = {"name": name, "topic_id": topic_id}
             try:
                 if counts[key] > 1:
-                    raise BadRequest("topics", f"{name or topic_id.hex()} is counts {counts[key]} times: name it once")
+                    raise BadRequest("topics", f"{name or topic_id.hex()} is named {counts[key]} times: name it once")
                 ref = await self._delete(name, topic_id, known)
             except Exception as error:
                 results[key] |= result(*error_of(error))
@@ -170,7 +170,7 @@ class TopicHandlers:
             )
             try:
                 if counts[name] > 1:
-                    raise BadRequest("topics", f"{name} is counts {counts[name]} times: name it once")
+                    raise BadRequest("topics", f"{name} is named {counts[name]} times: name it once")
                 await self._controller.ask(PartitionsRequested(name, count, assignment, request["validate_only"]))
             except Exception as error:
                 results[name] = {"name": name, **result(*error_of(error))}

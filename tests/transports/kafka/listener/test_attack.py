@@ -41,25 +41,15 @@ async def test_brokers_are_answered_under_a_thousand_hostile_connections(address
     """100 connections of each kind; from a broker's own address, the brokers that share it receive responses too."""
     async with serving() as server, attacking(server, KINDS, addresses, connections=CONNECTIONS):
         before = await server.meters()
-        seen = await brokers_see(server, requests=60)
-        after = await server.meters()
-
-    assert {name: broker.unanswered for name, broker in seen.items()} == dict.fromkeys(seen, 0)
-    assert after["rss_max"] - before["rss_max"] < RSS_MAX
-    assert "error" not in after["refused"]
-    # Processor time of one step of the event loop, which other processes do not lengthen.
-    assert after["work_s"] - after["collect_s"] < HOLD_S
-
-
-@pytest.mark.long
-@FROM
-async def test_p99_of_brokers_is_below_100_ms_under_attack(addresses: list[str]) -> None:
-    """Needs a machine that does nothing else: hostile clients and the listener share its cores."""
-    async with serving() as server, attacking(server, KINDS, addresses, connections=CONNECTIONS):
-        await server.meters()
         for _ in range(ROUNDS_MAX):
             seen = await brokers_see(server, requests=60)
             after = await server.meters()
+
+            assert {name: broker.unanswered for name, broker in seen.items()} == dict.fromkeys(seen, 0)
+            assert after["rss_max"] - before["rss_max"] < RSS_MAX
+            assert "error" not in after["refused"]
+            # Processor time of one step of the event loop, which other processes do not lengthen.
+            assert after["work_s"] < HOLD_S
             # Time that other processes held the loop, which a request may meet several times.
             stolen_s = max(0.0, after["hold_s"] - after["work_s"])
             if p99_s(seen) < HOLD_S + 4 * stolen_s:

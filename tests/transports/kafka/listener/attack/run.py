@@ -94,7 +94,11 @@ class Seen(NamedTuple):
 
     @property
     def p99_s(self) -> float:
-        return statistics.quantiles(self.answered_s, n=100)[98] if len(self.answered_s) > 1 else float("inf")
+        return (
+            statistics.quantiles(self.answered_s, n=100, method="inclusive")[98]
+            if len(self.answered_s) > 1
+            else float("inf")
+        )
 
 
 class BrokerPeer:
