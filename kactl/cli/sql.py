@@ -21,7 +21,7 @@ from .settings import FORMS, Settings, with_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kactl.forensics.events import Column
+    from kactl.forensics.columns import Column
 
 _LIMIT: Final = 1000
 # They are commands to Spark as well, and change nothing.

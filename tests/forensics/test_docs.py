@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from kactl.forensics.columns import Column
 from kactl.forensics.event_types import Kind
-from kactl.forensics.events import COLUMNS, Column
+from kactl.forensics.events import COLUMNS
 from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import catalog, timed
 from tests.support.tree import ROOT

@@ -10,17 +10,17 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import BOOL, ID, LONG, MS, TEXT, TIME, Column, names_of
 from kactl.forensics.event_types import EventType
-from kactl.forensics.events import Column
 
 from . import around, membership, silence
-from .job import BOOL, INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import is_a
 from .membership import Absence, BrokerLine
 from .sessions import Sessions
 
 COLUMNS: Final = (
-    Column("broker", INT, "the broker"),
+    Column("broker", ID, "the broker"),
     Column(
         "detected_at", TIME, "when a controller took note that it was gone (C3, C4, fenced); null: gone from before"
     ),
@@ -39,7 +39,7 @@ COLUMNS: Final = (
         "failed, stopped, bounced (gone and back before it was detected), fenced, or controller (was the controller, "
         "and the next one found it absent)",
     ),
-    Column("controller", INT, "the controller that detected it"),
+    Column("controller", ID, "the controller that detected it"),
     Column("error_us", LONG, "maximum error of the broker's own times against the controller's"),
     Column("silent_at", TIME, "when it stopped responding: best estimate; null if it bounced, or left before the logs"),
     Column("silent_low", TIME, "earliest possible time; null if unbounded"),
@@ -56,7 +56,7 @@ COLUMNS: Final = (
         "its first line after the silence, of any kind; null without one, or if it was restarted: a paused broker "
         "continues to lead from here unless another replica took over",
     ),
-    Column("session_ms", LONG, "the session timeout after which it was missed"),
+    Column("session_ms", MS, "the session timeout after which it was missed"),
     Column(
         "session_by",
         TEXT,
@@ -100,7 +100,7 @@ def _row(each: Absence, given: silence.Bounds | None, known: Sessions, seen: aro
     own = seen.own(each.broker, _us(each.detected_at))
     # A broker that was back before it was missed continued to write, and its last line before the absence is unknown.
     is_clear = each.how != membership.BOUNCED
-    row: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS) | {
+    row: dict[str, Any] = dict.fromkeys(names_of(COLUMNS)) | {
         "broker": each.broker,
         "detected_at": each.detected_at,
         "back_at": each.back_at,

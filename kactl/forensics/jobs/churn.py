@@ -6,20 +6,20 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.events import Column
+from kactl.forensics.columns import BOOL, LONG, TIME, Column, names_of
 
-from .job import BOOL, LONG, TIME, Job
+from .job import Job
 from .moves import KEY, elections, isr_course
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
-    Column("elections", LONG, "leaders that took over from another one, or from none"),
-    Column("planned", LONG, "of them, those that were requested"),
-    Column("forced", LONG, "of them, those after a failure"),
+    Column("elections", LONG, "leaders that took over from another one, or from none", title="leaders"),
+    Column("planned", LONG, "of them, those that were requested", title="wanted"),
+    Column("forced", LONG, "of them, those after a failure", title="after a failure"),
     Column("partitions", LONG, "partitions with an election"),
-    Column("shrinks", LONG, "ISR changes that removed a replica"),
-    Column("expands", LONG, "ISR changes that added a replica"),
-    Column("most_in_a_minute", LONG, "elections in its worst minute"),
+    Column("shrinks", LONG, "ISR changes that removed a replica", title="ISRs shrank"),
+    Column("expands", LONG, "ISR changes that added a replica", title="grew"),
+    Column("most_in_a_minute", LONG, "elections in its worst minute", title="in its worst minute"),
     Column("storm", BOOL, "whether that minute had many times the usual number; see `churn.STORM_FACTOR`"),
 )
 # A minute is a storm if it has at least this many elections, and this many times the median of all minutes with any. A
@@ -56,7 +56,7 @@ def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFra
     return (
         hours.join(concerned, "hour", "left")
         .withColumns({"partitions": f.coalesce("partitions", f.lit(0)), "storm": many & unusual})
-        .select(*(column.name for column in COLUMNS))
+        .select(*names_of(COLUMNS))
     )
 
 

@@ -9,36 +9,38 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType
-from kactl.forensics.events import Column
 
-from .job import INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import is_a
 from .terms import NAMELESS, ZOOKEEPER, is_own, terms, voiced
 
 COLUMNS: Final = (
-    Column("controller", INT, "the controller; null if no line names it"),
-    Column("controller_epoch", INT, "its epoch; null if no line states it"),
-    Column("elected_at", TIME, "when it was elected; null if before the logs"),
+    Column("controller", ID, "the controller; null if no line names it"),
+    Column("controller_epoch", ID, "its epoch; null if no line states it", title="epoch"),
+    Column("elected_at", TIME, "when it was elected; null if before the logs", title="elected"),
     Column("ready_at", TIME, "when it had loaded the cluster and updated the brokers"),
     Column("started_at", TIME, "the last step of taking over"),
     Column("last_act_at", TIME, "its last line as this controller, responses to its requests excluded"),
-    Column("resigned_at", TIME, "when it resigned, or detected that it had been replaced"),
-    Column("failover_ms", LONG, "from elected until started (or ready)"),
+    Column("resigned_at", TIME, "when it resigned, or detected that it had been replaced", title="until"),
+    Column("failover_ms", MS, "from elected until started (or ready)", title="took over in"),
     Column(
         "gap_ms",
-        LONG,
+        MS,
         "from the last sign of the previous controller (its resignation, or the last line of its broker) until "
         "elected: no controller was active; null for the first",
+        title="nobody before it for",
     ),
     Column(
         "overlap_ms",
-        LONG,
+        MS,
         "time for which it acted after its successor was elected; 0 if within the clock error; null if unknown",
+        title="acted on for",
     ),
     Column("refused", LONG, "its requests that brokers rejected because of its epoch"),
-    Column("partitions_moved", LONG, "partition transitions that it made"),
-    Column("slowest_event_ms", LONG, "the slowest event that it logged; null if none"),
+    Column("partitions_moved", LONG, "partition transitions that it made", title="moved"),
+    Column("slowest_event_ms", MS, "the slowest event that it logged; null if none"),
     Column("source", TEXT, "zookeeper, kraft or kactl"),
 )
 _RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)

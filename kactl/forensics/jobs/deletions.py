@@ -6,23 +6,35 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.events import Column
 from kactl.forensics.text.columns import TEXT_LIMIT
 
-from .job import BOOL, IDS, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import NEW, is_a
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),
-    Column("asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft"),
+    Column(
+        "asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft", title="asked"
+    ),
     Column("started_at", TIME, "when its replicas began to be stopped, the last time"),
     Column("done_at", TIME, "when it was deleted; null if no line states it"),
-    Column("span_ms", LONG, "from request until done, or until the controllers' logs end; null if either is unknown"),
-    Column("restarts", LONG, "number of times it was restarted"),
-    Column("halts", LONG, "number of times it was halted"),
-    Column("reason", TEXT, "reason of the last halt, as the controller logged it"),
-    Column("blocked_by", IDS, "brokers with replicas that were dead, could not be stopped, or were being reassigned"),
+    Column(
+        "span_ms",
+        MS,
+        "from request until done, or until the controllers' logs end; null if either is unknown",
+        title="for",
+    ),
+    Column("restarts", LONG, "number of times it was restarted", title="begun again"),
+    Column("halts", LONG, "number of times it was halted", title="halted"),
+    Column("reason", TEXT, "reason of the last halt, as the controller logged it", title="why"),
+    Column(
+        "blocked_by",
+        IDS,
+        "brokers with replicas that were dead, could not be stopped, or were being reassigned",
+        title="held up by",
+    ),
     Column("finished", BOOL, "whether it was deleted within the logs"),
 )
 STARTED: Final = "ReplicaDeletionStarted"

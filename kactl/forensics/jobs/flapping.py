@@ -7,28 +7,43 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import ID, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
 from kactl.forensics.event_types import Kind
-from kactl.forensics.events import Column
 
 from .deletions import signs
-from .job import INT, LONG, REAL, TEXT, TIME, Job
+from .job import Job
 from .moves import KEY, elections, isr_course
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("elections", LONG, "number of elections of another leader than the one before"),
-    Column("forced", LONG, "of them, those after a failure"),
-    Column("ping_pongs", LONG, "number of times the leadership went from A to B and back to A within ten minutes"),
-    Column("preferred_lost", LONG, "number of times a preferred leader lost the leadership within ten minutes"),
-    Column("shrinks", LONG, "number of ISR changes that removed a replica"),
-    Column("expands", LONG, "number of ISR changes that added a replica"),
+    *KEY_COLUMNS,
+    Column("elections", LONG, "number of elections of another leader than the one before", title="leaders"),
+    Column("forced", LONG, "of them, those after a failure", title="after a failure"),
+    Column(
+        "ping_pongs",
+        LONG,
+        "number of times the leadership went from A to B and back to A within ten minutes",
+        title="to and fro",
+    ),
+    Column(
+        "preferred_lost",
+        LONG,
+        "number of times a preferred leader lost the leadership within ten minutes",
+        title="preferred, lost again",
+    ),
+    Column("shrinks", LONG, "number of ISR changes that removed a replica", title="ISR shrank"),
+    Column("expands", LONG, "number of ISR changes that added a replica", title="grew"),
     Column("cycles_per_hour", REAL, "shrinks followed by the return of a removed replica, in the worst sixty minutes"),
-    Column("worst_follower", INT, "replica that left the ISR most often; null if none did"),
+    Column("worst_follower", ID, "replica that left the ISR most often; null if none did", title="who fell out most"),
     Column("worst_follower_falls", LONG, "number of times it did"),
-    Column("lone_ms", LONG, "milliseconds with at most one replica in sync, though more are assigned"),
-    Column("under_replicated_ms", LONG, "milliseconds with fewer in sync than assigned; null if the latter is unknown"),
+    Column(
+        "lone_ms", MS, "milliseconds with at most one replica in sync, though more are assigned", title="one in sync"
+    ),
+    Column(
+        "under_replicated_ms",
+        MS,
+        "milliseconds with fewer in sync than assigned; null if the latter is unknown",
+        title="fewer than assigned",
+    ),
     Column("first_at", TIME, "time of the first of these changes"),
     Column("last_at", TIME, "time of the last"),
 )
@@ -68,7 +83,7 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
         .join(_small(course, timed), list(KEY), "left")
         .withColumn("cycles_per_hour", f.coalesce("cycles_per_hour", f.lit(0.0)))
         .withColumn("worst_follower_falls", f.coalesce("worst_follower_falls", nothing))
-        .select(*(column.name for column in COLUMNS))
+        .select(*names_of(COLUMNS))
     )
 
 

@@ -2,24 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..events import Column
-
-INT: Final = pa.int32()
-LONG: Final = pa.int64()
-REAL: Final = pa.float64()
-TEXT: Final = pa.string()
-BOOL: Final = pa.bool_()
-TIME: Final = pa.timestamp("us", "UTC")
-DATE: Final = pa.date32()
-IDS: Final = pa.list_(pa.field("element", pa.int32()))
-TEXTS: Final = pa.list_(pa.field("element", pa.string()))
+from kactl.forensics.columns import Column, schema
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +33,7 @@ class Job:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+        return schema(self.columns)
 
     @property
     def spark_schema(self) -> StructType:
@@ -51,6 +41,6 @@ class Job:
 
     def table(self, spark: SparkSession, rows: Sequence[Mapping[str, Any]], *more: Column) -> DataFrame:
         """Returns a few rows as a DataFrame of its schema, with the columns `more` appended."""
-        schema = pa.schema([*self.schema, *(pa.field(column.name, column.type) for column in more)])
-        columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in schema}
-        return spark.createDataFrame(pa.table(columns, schema=schema))
+        wanted = (*self.columns, *more)
+        columns = {column.name: pa.array([row[column.name] for row in rows], column.type) for column in wanted}
+        return spark.createDataFrame(pa.table(columns, schema=schema(wanted)))

@@ -12,20 +12,29 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import (
+    BOOL,
+    CONTROLLER_EPOCH,
+    ID,
+    IDS,
+    KEY_COLUMNS,
+    LONG,
+    TEXT,
+    TIME,
+    Column,
+    names_of,
+)
 from kactl.forensics.event_types import EventType
-from kactl.forensics.events import Column
 
 from . import election_causes
-from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import ABSENT, LEADER_AND_ISR, is_a
 from .states import DELETED
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("leader_epoch", INT, "the leader epoch; one row for each. Null if no line has it (1.0 and before)"),
-    Column("leader", INT, "its leader; -1 none, null if no line states it"),
+    *KEY_COLUMNS,
+    Column("leader_epoch", ID, "the leader epoch; one row for each. Null if no line has it (1.0 and before)"),
+    Column("leader", ID, "its leader; -1 none, null if no line states it"),
     Column("begin", TIME, "when the controller decided it, or else its earliest line"),
     Column("begin_error_us", LONG, "maximum error of `begin` in either direction"),
     Column(
@@ -40,13 +49,13 @@ COLUMNS: Final = (
     Column("planned", BOOL, "whether it was requested: false for offline; null for initial, isr and unknown"),
     Column("isr", IDS, "in-sync replicas at its beginning; null if no line states them"),
     Column("replicas", IDS, "assigned replicas, as far as known"),
-    Column("partition_epoch", INT, "version of the stored state at its beginning"),
+    Column("partition_epoch", ID, "version of the stored state at its beginning"),
     Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
-    Column("controller", INT, "the controller that decided it"),
-    Column("controller_epoch", INT, "its epoch"),
+    Column("controller", ID, "the controller that decided it"),
+    CONTROLLER_EPOCH,
     Column("from_state", TEXT, "the partition's state before, if a line has it"),
-    Column("prev_leader", INT, "leader of the previous epoch; -1 none, null unknown"),
-    Column("prev_leader_epoch", INT, "the previous epoch, as far as known"),
+    Column("prev_leader", ID, "leader of the previous epoch; -1 none, null unknown"),
+    Column("prev_leader_epoch", ID, "the previous epoch, as far as known"),
     Column("prev_isr", IDS, "the last known ISR before it (not only that of the previous epoch's beginning)"),
     Column(
         "prev_isr_sure",
@@ -81,7 +90,7 @@ def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
         election_causes.explain(both, timed)
         .join(_deleted(timed, states), list(_KEY), "left")
         .withColumn("end", f.coalesce("next_begin", gone))
-        .select(*(column.name for column in COLUMNS))
+        .select(*names_of(COLUMNS))
     )
 
 

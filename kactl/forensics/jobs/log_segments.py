@@ -15,23 +15,21 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import ID, IDS, INT, KEY_COLUMNS, LONG, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.events import Column
 
-from .job import IDS, INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import is_a
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("broker", INT, "the broker that wrote the lines"),
+    *KEY_COLUMNS,
+    Column("broker", ID, "the broker that wrote the lines"),
     Column("turn", INT, "number of the segment, from 1; 0 for lines before the first known role"),
     Column("role", TEXT, "leads or follows; this and the next six are null in turn 0"),
-    Column("epoch", INT, "the leader epoch"),
+    Column("epoch", ID, "the leader epoch"),
     Column("log_end", LONG, "its log end offset when it took the role"),
     Column("high_watermark", LONG, "its high watermark then; null if the line does not have it (2.3 and before)"),
-    Column("prev_epoch", INT, "the previous leader epoch that it logged; -1 after a start; null if not logged"),
+    Column("prev_epoch", ID, "the previous leader epoch that it logged; -1 after a start; null if not logged"),
     Column("at", TIME, "when it took the role"),
     Column("cut_to", LONG, "lowest offset that its log was truncated to; null if no line states a truncation"),
     Column("cut_at", TIME, "when"),

@@ -13,27 +13,40 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import BOOL, IDS, KEY_COLUMNS, LONG, MS, TIME, Column
 from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.events import Column
 
-from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import is_a
 from .moves import KEY
 from .reassignment_signs import moves_seen
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("started_at", TIME, "when it began, or the first line that shows it under way; null if there is none"),
+    *KEY_COLUMNS,
+    Column(
+        "started_at",
+        TIME,
+        "when it began, or the first line that shows it under way; null if there is none",
+        title="begun",
+    ),
     Column("caught_up_at", TIME, "when all of the target had caught up"),
     Column("done_at", TIME, "when only the target was assigned; null if no line shows it"),
-    Column("span_ms", LONG, "from started until done, cancelled or replaced by another, or to the end of the logs"),
+    Column(
+        "span_ms",
+        MS,
+        "from started until done, cancelled or replaced by another, or to the end of the logs",
+        title="for",
+    ),
     Column("origin", IDS, "replicas assigned before; null if unknown"),
-    Column("target", IDS, "replicas to be assigned"),
-    Column("copy_ms", LONG, "from started until caught up"),
+    Column("target", IDS, "replicas to be assigned", title="to go to"),
+    Column("copy_ms", MS, "from started until caught up"),
     Column("waits", LONG, "number of times the controller found replicas that had not caught up"),
-    Column("waiting_for", IDS, "replicas of the target never seen in the ISR meanwhile; empty if all caught up"),
+    Column(
+        "waiting_for",
+        IDS,
+        "replicas of the target never seen in the ISR meanwhile; empty if all caught up",
+        title="not in sync yet",
+    ),
     Column("finished", BOOL, "whether it finished within the logs; null if all caught up and no later line exists"),
 )
 # "Sent LeaderAndIsr request LeaderAndIsr(..) with new replica assignment 1,2 to leader 2 for partition ..."

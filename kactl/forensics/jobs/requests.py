@@ -15,35 +15,36 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.window import WindowSpec
 
+from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column
 from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.events import Column
 
 from .instances import PAIR, instances
-from .job import INT, LONG, REAL, TEXT, Job
+from .job import Job
 from .lines import is_a
 from .waits import waits
 
 COLUMNS: Final = (
-    Column("controller", INT, "the sender"),
-    Column("broker", INT, "the receiver"),
+    Column("controller", ID, "the sender", title="by"),
+    Column("broker", ID, "the receiver"),
     Column("request", TEXT, "LEADER_AND_ISR, UPDATE_METADATA or STOP_REPLICA"),
     Column("sent", LONG, "requests that the controller logged as sent; null if it logged none, as before 2.6"),
-    Column("received", LONG, "requests that the broker began to process; null if it logged none"),
-    Column("applied", LONG, "requests that it finished; null if it logged none"),
+    Column("received", LONG, "requests that the broker began to process; null if it logged none", title="begun"),
+    Column("applied", LONG, "requests that it finished; null if it logged none", title="done"),
     Column("answered", LONG, "responses that the controller received; 0 at INFO, which has none"),
     Column(
         "unanswered",
         LONG,
         "received, and neither finished nor answered although the broker's log continues for half a minute or more, or "
         "another connection followed; null if neither is ever logged",
+        title="no answer",
     ),
-    Column("ignored", LONG, "partitions, or whole requests, that the broker rejected as old"),
+    Column("ignored", LONG, "partitions, or whole requests, that the broker rejected as old", title="old"),
     Column("stale", LONG, "of them, for the controller's epoch"),
-    Column("apply_p50_ms", REAL, "processing time of the broker, median"),
-    Column("apply_p99_ms", REAL, "99th percentile"),
-    Column("apply_max_ms", LONG, "the slowest"),
-    Column("wait_p50_ms", REAL, "from sent until begun, median, where the two can be joined"),
-    Column("wait_p99_ms", REAL, "99th percentile"),
+    Column("apply_p50_ms", REAL_MS, "processing time of the broker, median", title="half"),
+    Column("apply_p99_ms", REAL_MS, "99th percentile", title="99 %"),
+    Column("apply_max_ms", MS, "the slowest", title="longest"),
+    Column("wait_p50_ms", REAL_MS, "from sent until begun, median, where the two can be joined"),
+    Column("wait_p99_ms", REAL_MS, "99th percentile", title="waited, 99 %"),
     Column(
         "wait_growth",
         REAL,

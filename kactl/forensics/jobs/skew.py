@@ -21,17 +21,17 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import ID, LONG, TEXT, Column
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.events import Column
 
 from . import kraft
 from .clocks import UNKNOWN, Link, solve
-from .job import INT, LONG, TEXT, Job
+from .job import Job
 from .lines import LEADER_AND_ISR, ONLINE, is_a
 
 COLUMNS: Final = (
-    Column("broker", INT, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
-    Column("reference", INT, "the broker of the reference clock: the one with most links; null as above"),
+    Column("broker", ID, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
+    Column("reference", ID, "the broker of the reference clock: the one with most links; null as above"),
     Column("offset_us", LONG, "its clock minus the reference, in microseconds: best estimate, which `timed` subtracts"),
     Column("low_us", LONG, "lower bound of the offset; null if there is none"),
     Column("high_us", LONG, "upper bound of the offset; null if there is none"),

@@ -15,28 +15,37 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import (
+    CONTROLLER_EPOCH,
+    ID,
+    IDS,
+    KEY_COLUMNS,
+    LONG,
+    TEXT,
+    TEXTS,
+    TIME,
+    Column,
+    names_of,
+)
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.events import Column
 
 from . import kraft
-from .job import IDS, INT, LONG, TEXT, TEXTS, TIME, Job
+from .job import Job
 from .lines import NEW, ONLINE, is_a
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("leader_epoch", INT, "the leader epoch; null if no line states or implies it"),
-    Column("partition_epoch", INT, "version of the stored state; null where no line has it (1.0 and before)"),
-    Column("leader", INT, "the leader; -1 none, -2 the partition is being deleted"),
+    *KEY_COLUMNS,
+    Column("leader_epoch", ID, "the leader epoch; null if no line states or implies it"),
+    Column("partition_epoch", ID, "version of the stored state; null where no line has it (1.0 and before)"),
+    Column("leader", ID, "the leader; -1 none, -2 the partition is being deleted"),
     Column("isr", IDS, "in-sync replicas, in the order written; null if no line states them"),
     Column("replicas", IDS, "assigned replicas, as far as known at that time"),
     Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
     Column("at", TIME, "when it began: its earliest line, the controller's before the brokers'"),
     Column("at_error_us", LONG, "maximum error of `at` in either direction"),
     Column("told_by", TEXT, "controller if its controller's own line dates it; else broker: it may be older"),
-    Column("controller", INT, "the controller that made it; if told_by is broker, the one that sent it first"),
-    Column("controller_epoch", INT, "its epoch"),
+    Column("controller", ID, "the controller that made it; if told_by is broker, the one that sent it first"),
+    CONTROLLER_EPOCH,
     Column("from_state", TEXT, "the partition's state before, if the line has it"),
     Column("formats", TEXTS, "formats of the lines that contain it, ascending"),
 )
@@ -58,7 +67,7 @@ def states(timed: DataFrame) -> DataFrame:
     return (
         known.where(~f.col("only_assigned"))
         .withColumns({"at": f.timestamp_micros("at_us"), "told_by": told_by, "formats": f.array_sort("formats")})
-        .select(*(column.name for column in COLUMNS))
+        .select(*names_of(COLUMNS))
     )
 
 

@@ -10,11 +10,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import DATE, ID, LONG, TEXT, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
-from kactl.forensics.events import Column
 
-from .job import DATE, INT, LONG, TEXT, TIME, Job
+from .job import Job
 from .lines import is_a
 from .skew import on_one_clock
 from .topic_incarnations import topic_incarnations
@@ -23,7 +23,7 @@ from .topic_incarnations import topic_incarnations
 COLUMNS: Final = (
     Column("at", TIME, "`ts` on the reference's clock"),
     Column("at_error_us", LONG, "maximum error of `at` in either direction; null if unbounded"),
-    Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic"),
+    Column("life", ID, "0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic"),
 )
 # Columns that follow those of events when these are opened: the names of the folders.
 FOLDERS: Final = (
@@ -54,7 +54,7 @@ def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) ->
     at_us = f.unix_micros("at") + _slack_us()
     over = f.filter("births", lambda born: born <= at_us)
     life = f.when(f.col("topic").isNotNull(), f.when(f.col("births").isNull(), f.lit(0)).otherwise(f.size(over)))
-    return joined.withColumn("life", life).select(*events.columns, *(column.name for column in COLUMNS))
+    return joined.withColumn("life", life).select(*events.columns, *names_of(COLUMNS))
 
 
 def _with_names(lines: DataFrame, events: DataFrame) -> DataFrame:

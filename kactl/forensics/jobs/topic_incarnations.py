@@ -11,16 +11,16 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import ID, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType
-from kactl.forensics.events import Column
 
-from .job import INT, TEXT, TIME, Job
+from .job import Job
 from .lines import ABSENT, NEW, is_a
 from .skew import on_one_clock
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic's name; only names that were used more than once"),
-    Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ..."),
+    Column("life", ID, "0 for the first topic of this name in the logs, 1 for the second, ..."),
     Column("born_at", TIME, "when it was created, on the reference's clock; null if before the logs"),
 )
 # A line this much older than the creation is about another topic; no clock with links is that wrong.

@@ -7,23 +7,20 @@ from typing import Final
 import pyarrow as pa
 
 from kactl.errors import BadRequest
-from kactl.forensics.events import Column
-
-_INT: Final = pa.int32()
-_IDS: Final = pa.list_(pa.field("element", pa.int32()))
+from kactl.forensics.columns import BOOL, ID, IDS, INT, REAL, TEXT, Column, schema
 
 COLUMNS: Final = (
-    Column("topic", pa.string(), "the topic"),
-    Column("partition", _INT, "the partition's number"),
-    Column("leader", _INT, "who leads; -1 nobody"),
-    Column("replicas", _IDS, "who is assigned, the preferred leader first"),
-    Column("isr", _IDS, "who is in sync, in any order"),
-    Column("elr", _IDS, "KRaft: who may lead without loss though not in sync; null if there are none"),
-    Column("min_isr", _INT, "the topic's min.insync.replicas; null if the snapshot does not say"),
-    Column("unclean", pa.bool_(), "the topic's unclean.leader.election.enable; null if the snapshot does not say"),
-    Column("weight", pa.float64(), "what it weighs in its leader's load; null if nobody said"),
+    Column("topic", TEXT, "the topic"),
+    Column("partition", ID, "the partition's number"),
+    Column("leader", ID, "who leads; -1 nobody"),
+    Column("replicas", IDS, "who is assigned, the preferred leader first"),
+    Column("isr", IDS, "who is in sync, in any order"),
+    Column("elr", IDS, "KRaft: who may lead without loss though not in sync; null if there are none"),
+    Column("min_isr", INT, "the topic's min.insync.replicas; null if the snapshot does not say"),
+    Column("unclean", BOOL, "the topic's unclean.leader.election.enable; null if the snapshot does not say"),
+    Column("weight", REAL, "what it weighs in its leader's load; null if nobody said"),
 )
-SCHEMA: Final = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
+SCHEMA: Final = schema(COLUMNS)
 REQUIRED: Final = ("topic", "partition", "leader", "replicas", "isr")
 
 # What a class is known by. Two partitions that agree in these fare alike, whoever dies.

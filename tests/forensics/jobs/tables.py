@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import Column, schema
 from kactl.forensics.event_types import Kind
-from kactl.forensics.events import COLUMNS, Column
+from kactl.forensics.events import COLUMNS
 from kactl.forensics.jobs import timed
 from tests.forensics.reading import events_of
 
 _BASE: Final = datetime.datetime(2024, 5, 1, 10, tzinfo=datetime.UTC)
 _STATE_CHANGE: Final = "state.change.logger"
-_ON_TOP: Final = (Column("kind", pa.string(), "folder"), Column("day", pa.date32(), "folder"))
 
 
 def moment(seconds: float) -> datetime.datetime:
@@ -46,7 +46,7 @@ def events(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]]) 
         for row in events_of("".join(lines), kind=kind, broker=broker):
             day = row["ts"].date() if row["ts"] else None
             rows.append(row | {"file_id": number, "kind": str(kind), "day": day})
-    return table(spark, (*COLUMNS, *_ON_TOP), rows)
+    return table(spark, (*COLUMNS, *timed.FOLDERS), rows)
 
 
 def as_timed(found: DataFrame) -> DataFrame:
@@ -57,7 +57,7 @@ def as_timed(found: DataFrame) -> DataFrame:
 
 def timed_table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """`timed` by hand; what a row does not name is null."""
-    return table(spark, (*COLUMNS, *_ON_TOP, *timed.COLUMNS), rows)
+    return table(spark, (*COLUMNS, *timed.FOLDERS, *timed.COLUMNS), rows)
 
 
 def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -66,12 +66,12 @@ def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping
     Raises:
         ValueError: a row names a column that there is not.
     """
-    schema = pa.schema([pa.field(each.name, each.type) for each in columns])
+    wanted = schema(columns)
     given = list(rows)
-    if strange := {name for row in given for name in row} - set(schema.names):
+    if strange := {name for row in given for name in row} - set(wanted.names):
         raise ValueError(f"there is no column {', '.join(sorted(strange))}")
-    made = pa.table({field.name: pa.array([row.get(field.name) for row in given], field.type) for field in schema})
-    return spark.createDataFrame(made.cast(schema))
+    made = pa.table({field.name: pa.array([row.get(field.name) for row in given], field.type) for field in wanted})
+    return spark.createDataFrame(made.cast(wanted))
 
 
 def rows(found: DataFrame, *by: str) -> list[dict[str, Any]]:

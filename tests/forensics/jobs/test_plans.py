@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kactl.forensics.events import COLUMNS, Column
+from kactl.forensics.columns import Column, schema
+from kactl.forensics.events import COLUMNS
 from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import catalog, timed
 from kactl.forensics.jobs.job import Job
@@ -49,8 +49,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def _table(spark: SparkSession, folder: Path, columns: tuple[Column, ...]) -> DataFrame:
     folder.mkdir()
-    schema = pa.schema([pa.field(each.name, each.type) for each in columns])
-    return spark.read.schema(from_arrow_schema(schema)).parquet(str(folder))
+    return spark.read.schema(from_arrow_schema(schema(columns))).parquet(str(folder))
 
 
 def faults(found: DataFrame) -> list[str]:

@@ -9,11 +9,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from kactl.forensics.events import Column
+from kactl.forensics.columns import LONG, Column
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs import catalog, skew
 from kactl.forensics.jobs.catalog import open_results
-from kactl.forensics.jobs.job import LONG, Job
+from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.running import run_jobs
 
 from . import said

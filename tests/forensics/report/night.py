@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kactl.forensics.columns import Column
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import COLUMNS as EVENT_COLUMNS
-from kactl.forensics.events import Column
 from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import (
     absences,

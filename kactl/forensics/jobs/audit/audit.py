@@ -10,8 +10,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from kactl.forensics.events import Column
-from kactl.forensics.jobs.job import INT, LONG, TEXT, TIME, Job
+from kactl.forensics.columns import CONTROLLER_EPOCH, ID, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.jobs.job import Job
 
 from .epochs import epochs_rise, one_leader
 from .fencing import controllers_at_brokers, one_controller, requests_in_order
@@ -20,17 +20,15 @@ from .transitions import chains, legal
 
 COLUMNS: Final = (
     Column("rule", TEXT, "the violated rule; see `audit.RULES`"),
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("broker", INT, "the replica's broker, or the one that wrote the line"),
-    Column("at", TIME, "when"),
-    Column("controller", INT, "the controller"),
-    Column("controller_epoch", INT, "its epoch"),
+    *KEY_COLUMNS,
+    Column("broker", ID, "the replica's broker, or the one that wrote the line"),
+    Column("at", TIME, "when", title="first"),
+    Column("controller", ID, "the controller"),
+    CONTROLLER_EPOCH,
     Column("expected", TEXT, "the correct value"),
     Column("found", TEXT, "the logged value"),
-    Column("file_id", INT, "the file of the line that shows it"),
-    Column("offset", LONG, "offset in that file"),
+    Column("file_id", ID, "the file of the line that shows it"),
+    Column("offset", LONG, "offset in that file", title="at byte"),
 )
 RULES: Final = {
     "partition-move": "a partition moved between states between which no version allows a move",
@@ -68,7 +66,7 @@ def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
     first, *others = (rule() for rule in rules)
     for other in others:
         first = first.unionByName(other)
-    return first.select(*(column.name for column in COLUMNS))
+    return first.select(*names_of(COLUMNS))
 
 
 JOB: Final = Job(

@@ -11,23 +11,31 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.events import Column
-from kactl.forensics.jobs.job import BOOL, INT, LONG, TEXT, TIME, Job
+from kactl.forensics.columns import BOOL, ID, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.log_segments import KEY, starts
 
 from . import truncations
 from .histories import histories, of_epoch, was_in_sync_between, watermark_before
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("leader_epoch", INT, "the epoch from whose beginning the histories differ; null if no line states it"),
-    Column("leader", INT, "its leader"),
-    Column("at", TIME, "when that leader took its role"),
-    Column("log_end", LONG, "its log end offset then: records of others beyond it are lost; null if no line states it"),
+    *KEY_COLUMNS,
+    Column(
+        "leader_epoch",
+        ID,
+        "the epoch from whose beginning the histories differ; null if no line states it",
+        title="epoch",
+    ),
+    Column("leader", ID, "its leader", title="new leader"),
+    Column("at", TIME, "when that leader took its role", title="when"),
+    Column(
+        "log_end",
+        LONG,
+        "its log end offset then: records of others beyond it are lost; null if no line states it",
+        title="its log end",
+    ),
     Column("unclean", BOOL, "whether its election was unclean; null if unknown"),
-    Column("replica", INT, "a replica with a longer log; one row for each"),
+    Column("replica", ID, "a replica with a longer log; one row for each"),
     Column("replica_at", TIME, "when the end of its log was logged"),
     Column("replica_log_end", LONG, "the replica's log end offset before the truncation; null if no line states it"),
     Column("high_watermark", LONG, "the highest known earlier high watermark; null if unknown"),
@@ -151,7 +159,7 @@ def _answer(judged: DataFrame) -> DataFrame:
             "committed_records": f.when(known, committed),
         }
     )
-    return answers.select(*(column.name for column in COLUMNS))
+    return answers.select(*names_of(COLUMNS))
 
 
 JOB: Final = Job(

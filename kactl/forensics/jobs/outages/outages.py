@@ -19,17 +19,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from kactl.forensics.events import Column
-from kactl.forensics.jobs.job import BOOL, INT, LONG, TEXT, TIME, Job
+from kactl.forensics.columns import BOOL, CONTROLLER_EPOCH, ID, INT, KEY_COLUMNS, MS, TEXT, TIME, Column, names_of
+from kactl.forensics.jobs.job import Job
 
 from .causes import causes
 from .intervals import intervals
 from .times import times
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
+    *KEY_COLUMNS,
     Column("begin", TIME, "begin of the unavailability: best estimate; the latest possible time if little is known"),
     Column("begin_low", TIME, "earliest possible begin; null if it may precede the logs"),
     Column("begin_high", TIME, "latest possible begin"),
@@ -44,9 +42,9 @@ COLUMNS: Final = (
     Column("end_low", TIME, "earliest possible end; the end of the logs if it is open"),
     Column("end_high", TIME, "latest possible end; null if it is open, or if no line shows the new leader active"),
     Column("end_kind", TEXT, "observed, inferred, bounded, or open"),
-    Column("duration_ms", LONG, "`end` - `begin`, or to the end of the controllers' logs if it is open"),
-    Column("duration_min_ms", LONG, "shortest possible duration: `end_low` - `begin_high`, at least 0"),
-    Column("duration_max_ms", LONG, "longest possible duration: `end_high` - `begin_low`; null if either is null"),
+    Column("duration_ms", MS, "`end` - `begin`, or to the end of the controllers' logs if it is open"),
+    Column("duration_min_ms", MS, "shortest possible duration: `end_low` - `begin_high`, at least 0"),
+    Column("duration_max_ms", MS, "longest possible duration: `end_high` - `begin_low`; null if either is null"),
     Column(
         "planned",
         BOOL,
@@ -60,12 +58,14 @@ COLUMNS: Final = (
         "election failed because no in-sync replica was alive), controller-change (the controller was lost with it) "
         "or unknown",
     ),
-    Column("broker", INT, "the leader that was lost; null if there was none before, or it is unknown"),
-    Column("new_leader", INT, "the leader afterwards; null if there was none"),
-    Column("leader_epoch", INT, "the leader epoch that ended it"),
+    Column(
+        "broker", ID, "the leader that was lost; null if there was none before, or it is unknown", title="leader lost"
+    ),
+    Column("new_leader", ID, "the leader afterwards; null if there was none", title="leader then"),
+    Column("leader_epoch", ID, "the leader epoch that ended it"),
     Column("unclean", BOOL, "whether the leader that ended it was not in sync; null if unknown"),
-    Column("controller", INT, "the controller that ended it, or tried last"),
-    Column("controller_epoch", INT, "its epoch"),
+    Column("controller", ID, "the controller that ended it, or tried last"),
+    CONTROLLER_EPOCH,
     Column("attempts_failed", INT, "elections that failed during the outage (P4)"),
     Column("reason", TEXT, "why the last of them failed, as the controller logged it"),
     Column("last_sign_at", TIME, "the lost leader's own last line"),
@@ -74,12 +74,12 @@ COLUMNS: Final = (
     Column("elected_at", TIME, "when the controller had elected a leader and stored it"),
     Column("received_at", TIME, "when the new leader's broker began to process the request"),
     Column("led_at", TIME, "when the new leader took its role"),
-    Column("detection_ms", LONG, "from `begin` until detected; this and the next five are parts of the duration"),
-    Column("queue_ms", LONG, "from detected until begun"),
-    Column("waiting_ms", LONG, "from begun until elected, where no replica could be elected at first; null elsewhere"),
-    Column("election_ms", LONG, "from begun until elected and stored, where a replica could be elected at once"),
-    Column("send_ms", LONG, "from elected until received by the new leader"),
-    Column("apply_ms", LONG, "from received until led"),
+    Column("detection_ms", MS, "from `begin` until detected; this and the next five are parts of the duration"),
+    Column("queue_ms", MS, "from detected until begun"),
+    Column("waiting_ms", MS, "from begun until elected, where no replica could be elected at first; null elsewhere"),
+    Column("election_ms", MS, "from begun until elected and stored, where a replica could be elected at once"),
+    Column("send_ms", MS, "from elected until received by the new leader"),
+    Column("apply_ms", MS, "from received until led"),
 )
 
 
@@ -96,7 +96,7 @@ def outages(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> Dat
         One row for each outage, with the columns of `COLUMNS`.
     """
     caused = causes(intervals(timed, leadership, absences), timed, absences)
-    return times(caused, timed).select(*(column.name for column in COLUMNS))
+    return times(caused, timed).select(*names_of(COLUMNS))
 
 
 JOB: Final = Job(

@@ -13,49 +13,52 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
-from kactl.forensics.events import Column
-from kactl.forensics.jobs.job import BOOL, IDS, INT, LONG, TEXT, TEXTS, TIME, Job
+from kactl.forensics.columns import (
+    BOOL,
+    CONTROLLER_EPOCH,
+    ID,
+    IDS,
+    KEY_COLUMNS,
+    MS,
+    TEXT,
+    TEXTS,
+    TIME,
+    Column,
+    Type,
+    Unit,
+    names_of,
+)
+from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.moves import KEY
 
 from .evidence import judged
 from .mentions import ASKED, matched, said_clean
 
-_DOWN: Final = pa.list_(
-    pa.field(
-        "element",
-        pa.struct(
-            [pa.field("broker", INT), pa.field("away", BOOL), pa.field("down_at", TIME), pa.field("down_ms", LONG)]
-        ),
-    )
+_DOWN: Final = pa.struct(
+    [("broker", ID.arrow), ("away", BOOL.arrow), ("down_at", TIME.arrow), ("down_ms", MS.arrow)],
 )
+_DOWN_LIST: Final = Type(pa.list_(pa.field("element", _DOWN)), Unit.LIST)
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", INT, "the partition's number"),
-    Column("life", INT, "which topic of this name; see `timed`"),
-    Column("at", TIME, "when it was decided"),
-    Column("leader_epoch", INT, "the epoch of the new leader; null if no line states it"),
-    Column("leader", INT, "the new leader"),
-    Column("prev_leader", INT, "the previous leader"),
-    Column("prev_isr", IDS, "the last ISR before it that was not empty"),
+    *KEY_COLUMNS,
+    Column("at", TIME, "when it was decided", title="when"),
+    Column("leader_epoch", ID, "the epoch of the new leader; null if no line states it"),
+    Column("leader", ID, "the new leader", title="new leader"),
+    Column("prev_leader", ID, "the previous leader"),
+    Column("prev_isr", IDS, "the last ISR before it that was not empty", title="last in sync"),
     Column(
-        "evidence",
-        TEXTS,
-        "not-in-isr, recovering, warned (C7), said (KRaft) or asked (an election of kind UNCLEAN)",
+        "evidence", TEXTS, "not-in-isr, recovering, warned (C7), said (KRaft) or asked (an election of kind UNCLEAN)"
     ),
-    Column(
-        "certain",
-        BOOL,
-        "false if the only evidence is a request, or an ISR of which later changes may be missing",
-    ),
+    Column("certain", BOOL, "false if the only evidence is a request, or an ISR of which later changes may be missing"),
     Column("asked_by", TEXT, "origin of the request, as Kafka logs it; null if a topic's setting allowed it"),
-    Column("controller", INT, "the controller"),
-    Column("controller_epoch", INT, "its epoch"),
+    Column("controller", ID, "the controller"),
+    CONTROLLER_EPOCH,
     Column("out_at", TIME, "when the new leader left the ISR; null if before the logs"),
-    Column("out_ms", LONG, "for how long"),
+    Column("out_ms", MS, "for how long", title="out of sync for"),
     Column(
         "isr_down",
-        _DOWN,
+        _DOWN_LIST,
         "members of the last ISR: whether each was absent, since when (null: before the logs), and for how long",
+        title="where those were",
     ),
 )
 
@@ -89,9 +92,7 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
     found = told.unionByName(alone.where(~f.array_contains("evidence", ASKED)))
     explained = _with_isr_down(_with_out_at(found, states), absences)
     out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
-    return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(
-        *(column.name for column in COLUMNS)
-    )
+    return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(*names_of(COLUMNS))
 
 
 # -- states before elections-------------------------------------------------------------------------------------------
