@@ -1,7 +1,7 @@
 """Brokers receive responses during attacks on the listener: over real sockets, in processes of their own.
 
-A shared machine can only add to a time. So each time is measured up to `ROUNDS_MAX` times, until it is within its
-bound; a listener that blocks its event loop exceeds the bound in every round.
+A shared machine can only add to a response time. So response times are measured up to `ROUNDS_MAX` times, until they
+are within their bound; a listener that blocks its event loop exceeds the bound in every round.
 """
 
 import asyncio
@@ -96,15 +96,12 @@ async def test_the_largest_requests_of_clients_and_brokers_do_not_hold_the_loop(
     async with serving() as server:
         propose = alter_partition(3, server.epochs[3], 65_000)
         await server.meters()
-        for _ in range(ROUNDS_MAX):
-            await respond(server, "127.0.0.2", delete, size_min=0)
-            await respond(server, "127.0.0.9", propose, size_min=65_000 * 20)
-            after = await server.meters()
-            assert after["refused"] == {}
-            if after["work_s"] - after["collect_s"] < HOLD_S:
-                break
+        await respond(server, "127.0.0.2", delete, size_min=0)
+        await respond(server, "127.0.0.9", propose, size_min=65_000 * 20)
+        after = await server.meters()
 
-    assert after["work_s"] - after["collect_s"] < HOLD_S
+    assert after["refused"] == {}
+    assert after["work_s"] < HOLD_S
 
 
 async def respond(server: Server, address: str, content: bytes, *, size_min: int) -> None:
