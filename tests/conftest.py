@@ -6,8 +6,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import scenarios
-from tests.support import storm_seeds as seeds
+from tests.support import scenarios, storm_seeds
 
 # The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
 # No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.
@@ -19,17 +18,17 @@ settings.load_profile("default")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before workers are started, which take the first seed over."""
-    seeds.draw()
+    storm_seeds.draw()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return seeds.headline()
+    return storm_seeds.seed_headline()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
     """Repeat the first seed at the end of a run that failed: its head may be out of sight, and `-q` prints none."""
     if exitstatus:
-        terminalreporter.write_line(seeds.headline())
+        terminalreporter.write_line(storm_seeds.seed_headline())
 
 
 @pytest.fixture(scope="session")

@@ -87,7 +87,7 @@ FOREIGN = ["/" + "work/", ".." + "/shared", "/" + "root/", "py" + "pi.org", "pyt
 
 def test_the_text_speaks_of_the_project_alone() -> None:
     found = []
-    for file in tree.files():
+    for file in tree.tracked_files():
         if file.is_symlink() or b"\0" in (content := file.read_bytes()):
             continue
         text = content.decode("utf-8", errors="replace")

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from kactl.config.settings import Config
-from tests.support.diagrams import PAGE, page
+from tests.support.diagrams import PAGE, state_machine_page
 from tests.support.tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -14,7 +14,7 @@ FLAWS_FIXED = [*range(1, 10), 14, 15, 16, *range(19, 26), 27, 30]
 
 
 def test_the_diagrams_are_those_of_the_tables() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m tests.support.diagrams"
+    assert PAGE.read_text() == state_machine_page(), "write it anew: python -m tests.support.diagrams"
 
 
 def test_differences_are_numbered_without_a_gap_and_no_flaw_that_is_fixed_lacks_a_line() -> None:

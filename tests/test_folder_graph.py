@@ -11,7 +11,7 @@ TEXT = folder_graph.PAGE.read_text(encoding="utf-8")
 
 
 def test_architecture_page_shows_the_current_imports() -> None:
-    assert folder_graph.page(TEXT) == TEXT, "run: python -m tests.support.folder_graph"
+    assert folder_graph.architecture_page(TEXT) == TEXT, "run: python -m tests.support.folder_graph"
 
 
 def test_graph_counts_imports_of_folders_at_run_time(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Checkout(NamedTuple):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     folder = tmp_path_factory.mktemp("checkout") / "kactl"
-    for file in tree.files():
+    for file in tree.tracked_files():
         copy = folder / file.relative_to(tree.ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy, follow_symlinks=False)

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.machine_harness import Bench, open_bench
+from tests.support.machine_harness import Machines, open_machines
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with open_bench() as opened:
+async def bench() -> AsyncIterator[Machines]:
+    async with open_machines() as opened:
         yield opened

@@ -24,7 +24,8 @@ from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPar
 from kactl.outbound.batch import RequestBatch
 from kactl.state.rows import RowNumbers
 from tests.support.clocks import ManualClock
-from tests.support.machine_harness import EPOCH, Bench, RecordingOutbox, at, open_bench
+from tests.support.cluster_seeds import EPOCH, led
+from tests.support.machine_harness import Machines, RecordingOutbox, open_machines
 
 BROKERS = (1, 2, 3)
 ASSIGNED = {0: (1, 2, 3), 1: (2, 3, 1)}
@@ -58,7 +59,7 @@ class Outlets(RecordingOutbox):
 class DeletionBench:
     """See the module. Made by `open_deletion_bench`."""
 
-    def __init__(self, bench: Bench, *, delete_topics: bool) -> None:
+    def __init__(self, bench: Machines, *, delete_topics: bool) -> None:
         self.bench = bench
         self.cluster = bench.cluster
         self.store = bench.store
@@ -96,7 +97,9 @@ class DeletionBench:
         if topic not in await self.store.real.topics():
             self.bench._assigned.pop(topic, None)
         state = PartitionState.ONLINE
-        await self.bench.put(name, replicas, state, stored=at(replicas[0], 0, replicas, 0), replica_state=replica_state)
+        await self.bench.put(
+            name, replicas, state, stored=led(replicas[0], 0, replicas, 0), replica_state=replica_state
+        )
 
     async def fail(self, *brokers: int) -> None:
         """Brokers die."""
@@ -190,7 +193,7 @@ class DeletionBench:
 @asynccontextmanager
 async def open_deletion_bench(*topics: str, delete_topics: bool = True) -> AsyncIterator[DeletionBench]:
     """A bench with some of the topics, all of them if none is named."""
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         made = DeletionBench(bench, delete_topics=delete_topics)
         made.live(*BROKERS)
         for topic in topics or TOPICS:

@@ -17,8 +17,8 @@ from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import CONTROLLER, Brokers, World
-from tests.support.store_clients import write
+from tests.support.controller_harness import CONTROLLER, RecordingBrokers, World
+from tests.support.store_clients import new_write
 
 T0 = TopicPartition("t", 0)
 EPOCH, VERSION = 5, 9
@@ -50,14 +50,14 @@ async def led(
         await admin.create_topic(TopicRef("t", ID), dict.fromkeys(range(partitions), held), {})
         names = [TopicPartition("t", number) for number in range(partitions)]
         fence = await admin.contest(99)
-        await admin.commit(write(names, leader=1, leader_epoch=EPOCH, isr=isr, recovering=recovering), fence)
+        await admin.commit(new_write(names, leader=1, leader_epoch=EPOCH, isr=isr, recovering=recovering), fence)
         for name in names:
             state = (await admin.leaderships(Names.of([name]))).one(0)
             assert state is not None
             for version in range(VERSION):
                 assert await admin.write_isr(name, state, expected=version) == version + 1
         await admin.resign(fence)
-        transport = Brokers()
+        transport = RecordingBrokers()
         controller = Controller(CONTROLLER, store=make_store(admin), transport=transport, clock=clock, **options)
         made = World(clock, admin, controller, transport)
         await made.start(*brokers)

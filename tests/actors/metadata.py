@@ -8,7 +8,7 @@ from kactl.messages.control import UpdateMetadata
 from kactl.messages.events import ControllerState, Event
 from kactl.model import NO_BROKER
 from tests.support.clocks import settle
-from tests.support.controller_harness import Brokers, World
+from tests.support.controller_harness import RecordingBrokers, World
 
 
 class Seen(NamedTuple):
@@ -20,7 +20,7 @@ class Seen(NamedTuple):
     offline: tuple[int, ...]
 
 
-def metadata(brokers: Brokers, broker: int) -> dict[str, Seen]:
+def metadata(brokers: RecordingBrokers, broker: int) -> dict[str, Seen]:
     """The partitions, as the latest request that spoke of each said."""
     known: dict[str, Seen] = {}
     for request in brokers.of(broker, UpdateMetadata):
@@ -37,7 +37,7 @@ def metadata(brokers: Brokers, broker: int) -> dict[str, Seen]:
     return known
 
 
-def alive(brokers: Brokers, broker: int) -> list[int]:
+def alive(brokers: RecordingBrokers, broker: int) -> list[int]:
     """The brokers that the latest request named as live."""
     last = brokers.of(broker, UpdateMetadata)[-1]
     assert isinstance(last, UpdateMetadata)

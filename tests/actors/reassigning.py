@@ -9,7 +9,7 @@ from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
 from kactl.outbound.batch import Addressed
 from tests.support.clocks import settle
 from tests.support.controller_harness import World
-from tests.support.machine_harness import Sent
+from tests.support.machine_harness import Flush
 from tests.support.scripted_store import Step
 
 Targets = Mapping[str, Sequence[int] | None]
@@ -68,15 +68,15 @@ def states(view: PartitionView) -> dict[int, ReplicaState]:
     return dict(sorted(view.replica_states.items()))
 
 
-def flushes(w: World) -> list[Sent]:
+def flushes(w: World) -> list[Flush]:
     """Every flush from now on, in order, whoever sent it; empty ones are left out."""
-    noted: list[Sent] = []
+    noted: list[Flush] = []
     real = w.controller.channels.send
 
     def send(requests: Iterable[Addressed]) -> None:
         flush = list(requests)
         if flush:
-            noted.append(Sent(flush))
+            noted.append(Flush(flush))
         real(flush)
 
     w.controller.channels.send = send  # type: ignore[method-assign]

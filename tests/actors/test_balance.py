@@ -9,7 +9,7 @@ from kactl.messages.admin import ElectionKind
 from kactl.messages.events import BalanceDue
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
@@ -264,7 +264,7 @@ async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCap
 async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await lead_elsewhere(w, "t", partitions=1, moved=1)
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             sleepers = w.clock.sleepers

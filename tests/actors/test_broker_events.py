@@ -13,7 +13,7 @@ from kactl.stores.base import Found
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, kinds, partitions_of, world
-from tests.support.scripted_store import Step, answers, fails, found
+from tests.support.scripted_store import Step, fails, returns, with_status
 
 pytestmark = pytest.mark.anyio
 
@@ -347,7 +347,7 @@ async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody()
         assert await w.store.isr_notifications() == []
 
 
-@pytest.mark.parametrize("step", [fails(StoreUnavailable("gone")), answers(found(Found.FAILED, "t-0"))],
+@pytest.mark.parametrize("step", [fails(StoreUnavailable("gone")), returns(with_status(Found.FAILED, "t-0"))],
                          ids=["all", "one"])  # fmt: skip
 async def test_an_isr_that_cannot_be_read_at_once_is_read_later(step: Step) -> None:
     """Kafka takes the notification away all the same, and knows nothing of the ISR until it writes one."""

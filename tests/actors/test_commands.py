@@ -7,7 +7,7 @@ from kactl.actors.actor import ActorStopped
 from kactl.errors import BadRequest, BrokerNotAvailable, NotController
 from kactl.messages.admin import ResignRequested
 from tests.support.clocks import settle
-from tests.support.controller_harness import standby, world
+from tests.support.controller_harness import open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def test_who_waits_for_leaders_hears_that_the_controllership_moved() -> No
             except NotController as moved:
                 heard.append(moved)
 
-        other, _ = standby(here, 101, take_over=True)
+        other, _ = open_standby(here, 101, take_over=True)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await settle()
@@ -67,7 +67,7 @@ async def test_who_waits_for_leaders_hears_that_the_controllership_moved() -> No
 
 async def test_a_stopped_instance_takes_no_requests() -> None:
     async with world(1) as here:
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             pass
 

@@ -9,7 +9,7 @@ from kactl.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, kinds, partitions_of, standby, world
+from tests.support.controller_harness import World, kinds, open_standby, partitions_of, world
 from tests.support.scripted_store import after
 
 pytestmark = pytest.mark.anyio
@@ -241,7 +241,7 @@ async def test_a_broker_that_is_not_registered_cannot_be_shut_down(broker_epoch:
 @pytest.mark.scenario(274)
 async def test_who_is_not_the_controller_says_so_in_words_that_brokers_understand() -> None:
     async with world(1, 2) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             with pytest.raises(NotController) as refused:

@@ -32,7 +32,7 @@ from kactl.messages.events import (
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.support.clocks import settle
-from tests.support.controller_harness import Line, World, standby, world
+from tests.support.controller_harness import RecordingConnection, World, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def test_those_who_stop_waiting_for_events_leave_nothing_behind() -> None:
 
 async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesting() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             left = _fails(second.store, "controller", AWAY, 6)
@@ -124,7 +124,7 @@ async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesti
 
 async def test_an_election_that_was_won_without_an_answer_is_held_again() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             _fails(second.store, "contest", AWAY, done=True)
@@ -192,7 +192,7 @@ async def test_who_is_the_controller_is_looked_up_later_if_it_cannot_be_now() ->
 
 async def test_the_controllership_is_taken_from_others_at_the_first_contest_only() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200, take_over=True)
+        second, _ = open_standby(w, 200, take_over=True)
         async with second:
             await settle()
             assert second.is_active
@@ -245,7 +245,7 @@ async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() 
     async with world(1, 2) as w:
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         with anyio.CancelScope() as scope:
             async with second:
                 await settle()
@@ -263,7 +263,7 @@ async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() 
 
 async def test_the_session_may_end_while_the_controller_stops() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             gate = asyncio.Event()
@@ -306,7 +306,7 @@ async def test_a_full_inbox_loses_nothing_that_the_store_tells_only_once() -> No
 
 async def test_a_full_inbox_does_not_keep_the_controller_from_stopping() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             for _ in range(INBOX_LIMIT):
@@ -443,9 +443,9 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
     caplog.set_level(logging.CRITICAL)
     async with world(1, 2) as w:
         tries = 0
-        real: Callable[[Line, Request], Awaitable[Response]] = Line.deliver
+        real: Callable[[RecordingConnection, Request], Awaitable[Response]] = RecordingConnection.deliver
 
-        async def broken(self: Line, request: Request) -> Response:
+        async def broken(self: RecordingConnection, request: Request) -> Response:
             nonlocal tries
             if self.broker == 2 and isinstance(request, LeaderAndIsr):
                 tries += 1
@@ -453,7 +453,7 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
             return await real(self, request)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Line, "deliver", broken)
+            patch.setattr(RecordingConnection, "deliver", broken)
             await w.create("orders", [[1, 2]])
             await pass_time(w, 10)
 

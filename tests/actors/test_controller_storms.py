@@ -15,7 +15,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.errors import KactlError, StoreError, StoreUnavailable
 from kactl.messages.admin import ElectionKind
 from kactl.model import Assignment
-from tests.support import storm_seeds as seeds
+from tests.support import storm_seeds
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 
@@ -124,9 +124,9 @@ async def _storm(seed: int) -> None:
             assert len(view.isr) == 1 or set(view.isr) <= online, view
 
 
-@pytest.mark.parametrize("begin", seeds.blocks(100))
+@pytest.mark.parametrize("begin", storm_seeds.block_starts(100))
 async def test_the_cluster_comes_to_order_after_any_storm(begin: int) -> None:
-    for seed in seeds.block(begin):
+    for seed in storm_seeds.block_of(begin):
         try:
             await _storm(seed)
         except BaseException as error:

@@ -12,7 +12,7 @@ from kactl.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.stores.base import Notification
 from tests.support.clocks import settle
-from tests.support.controller_harness import CONTROLLER, standby, world
+from tests.support.controller_harness import CONTROLLER, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
             assert not second.is_active
@@ -47,7 +47,7 @@ async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch(
 async def test_a_takeover_deposes_the_one_before_which_then_sends_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        second, _ = standby(w, 200, take_over=True)
+        second, _ = open_standby(w, 200, take_over=True)
         async with second:
             await settle()
 
@@ -106,7 +106,7 @@ async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         # The broker dies while nobody rules: the next controller takes it out of the ISR first, and then elects.
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         await settle()
@@ -124,7 +124,7 @@ async def test_old_notifications_are_taken_away_when_taking_over() -> None:
         await w.controller.resign()
         await w.store.notify_isr([TopicPartition.parse("orders-0")])
         await w.store.notify_log_dir(1)
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
 
@@ -134,7 +134,7 @@ async def test_old_notifications_are_taken_away_when_taking_over() -> None:
 
 async def test_a_takeover_that_fails_gives_the_controllership_up_and_is_tried_again() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200, take_over=True)
+        second, _ = open_standby(w, 200, take_over=True)
         failures = 1
 
         async def broken(notifications: list[Notification], fence: Fence) -> None:
@@ -205,7 +205,7 @@ async def test_a_handler_that_fails_does_not_end_the_loop() -> None:
 
 async def test_stopping_gives_the_controllership_up_at_once() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             await w.controller._stop()

@@ -12,7 +12,8 @@ from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Names
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
-from tests.support.machine_harness import Stopped, at
+from tests.support.cluster_seeds import led
+from tests.support.machine_harness import SentStop
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
@@ -86,12 +87,12 @@ async def test_partitions_stop_then_everybody_forgets_the_topic_then_replicas_ar
         assert metadata.kinds == ["UpdateMetadata"]
         for flush, deleted in ((halt, False), (delete, True)):
             assert flush.kinds == ["StopReplica"]
-            expected = dict.fromkeys(("foo-0", "foo-1"), Stopped(leader_epoch=-2, delete=deleted))
+            expected = dict.fromkeys(("foo-0", "foo-1"), SentStop(leader_epoch=-2, delete=deleted))
             assert flush.stop == dict.fromkeys(BROKERS, expected)
         # In Kafka all leave the ISR that can, one write for each, and the last one stays in it: -1, epoch 3, [3].
         assert "commit" not in [call.kind for call in b.store.calls]
         stored = await b.store.real.leaderships(Names.of([TopicPartition("foo", 0), TopicPartition("foo", 1)]))
-        assert [stored.one(0), stored.one(1)] == [at(1, 0, [1, 2, 3], 0), at(2, 0, [2, 3, 1], 0)]
+        assert [stored.one(0), stored.one(1)] == [led(1, 0, [1, 2, 3], 0), led(2, 0, [2, 3, 1], 0)]
 
 
 # -- what halts it, and what does so no longer -------------------------------------------------------------------------
@@ -440,7 +441,7 @@ async def test_a_topic_stops_counting_as_imbalanced_once_however_often_it_is_rep
     async with open_deletion_bench("bar") as b:
         for topic in ("x", "y"):
             await b.put(f"{topic}-0", [1, 2])
-            await b.bench.seed(f"{topic}-0", at(2, 1, [1, 2], 1))
+            await b.bench.seed(f"{topic}-0", led(2, 1, [1, 2], 1))
             row = b.rows(topic)
             names = Names.of([TopicPartition(topic, 0)])
             b.cluster.put_leaderships(row, await b.store.real.leaderships(names))

@@ -16,7 +16,7 @@ from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 from tests.support.scripted_store import Real, Step, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
@@ -221,7 +221,7 @@ async def test_who_is_deposed_between_two_parts_deletes_no_more(monkeypatch: pyt
         w.brokers.silent |= {1, 2}
         await w.delete("t0", "t1")
         real = w.controller.store.delete_topics
-        heir, orders = standby(w, 101)
+        heir, orders = open_standby(w, 101)
         async with heir:
 
             async def and_is_deposed(topics: Mapping[str, Any], fence: Fence) -> Any:

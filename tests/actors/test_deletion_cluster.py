@@ -18,7 +18,7 @@ from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Ints
 from tests.actors.reassigning import reassign
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, partitions_of, standby, world
+from tests.support.controller_harness import World, open_standby, partitions_of, world
 
 pytestmark = pytest.mark.anyio
 
@@ -317,7 +317,7 @@ async def test_the_next_controller_goes_on_and_waits_for_whoever_is_missing() ->
         await w.delete("test")
         assert deletions(w, 1) == ["test-0"]
         await step_down(w)
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
 
@@ -342,7 +342,7 @@ async def test_a_controller_that_finds_a_broker_missing_does_not_begin_to_delete
         await step_down(w)
         await w.stop(2)
         await w.delete("t")
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
 
@@ -361,7 +361,7 @@ async def test_a_controller_finishes_what_the_one_before_left_half_done_in_the_s
         w.store.state.delete_topic("t")  # the entry and the overrides are gone, the mark is not
         await w.store.set_topic_config("t", {"retention.ms": "1"})
         assert await w.store.topics() == []
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
 
@@ -389,7 +389,7 @@ async def test_an_answer_that_finds_no_controller_is_passed_over() -> None:
         await w.create("t", [[1]])
         w.brokers.silent.add(1)
         await w.delete("t")
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
             zero = np.zeros(1, np.int32)
@@ -450,7 +450,7 @@ async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_delet
         await w.delete("t")
         await step_down(w)
         await w.stop(1)
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             # Nobody is elected for a topic that is to go, and so nobody will ever come into sync.
@@ -473,7 +473,7 @@ async def test_a_controller_does_not_wait_for_a_reassignment_that_nobody_leads()
         await w.stop(1)
         assert (await w.stored("t-0"))[::2] == (1, (1,))
         await step_down(w)
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             assert (await w.stored("t-0"))[::2] == (-1, (1,))
@@ -482,7 +482,7 @@ async def test_a_controller_does_not_wait_for_a_reassignment_that_nobody_leads()
             await settle()
         await w.start(1)
         assert await waits(w, "t")
-        third, _ = standby(w, 201)
+        third, _ = open_standby(w, 201)
         async with third:
             await settle()
 
@@ -497,7 +497,7 @@ async def test_the_next_controller_moves_first_and_deletes_then() -> None:
         assert await reassign(w, {"t-0": (1, 3)}) == [ErrorCode.NONE]
         await step_down(w)
         await w.delete("t")
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
 
@@ -530,7 +530,7 @@ async def test_partitions_added_to_a_topic_whose_deletion_is_halted_never_live()
         stored = dict((await w.store.assignments(["test"])).items())
         assert [(name.partition, held.replicas) for name, held in stored.items()] == [(0, (1, 2, 3))]
         await step_down(w)
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         async with second:
             await settle()
             await w.start(3)
@@ -641,7 +641,7 @@ async def test_a_controller_that_was_told_not_to_delete_takes_over_without_the_m
         await w.create("t", [[1]])
         await step_down(w)
         await w.store.mark_deletion("t")
-        second, told = standby(w, 200, delete_topics=False)
+        second, told = open_standby(w, 200, delete_topics=False)
         async with second:
             await settle()
 
@@ -653,7 +653,7 @@ async def test_a_controller_that_was_told_not_to_delete_takes_over_without_the_m
 async def test_only_the_controller_is_asked_to_delete() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             with pytest.raises(NotController):

@@ -12,8 +12,8 @@ from kactl.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.stores.base import Found
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, script, standby, world
-from tests.support.scripted_store import after, answers, fails, found, really
+from tests.support.controller_harness import World, open_standby, script, world
+from tests.support.scripted_store import after, fails, really, returns, with_status
 
 pytestmark = pytest.mark.anyio
 
@@ -176,7 +176,7 @@ async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_e
         await w.create("t", [[1, 2], [1, 2]])
         await lead_elsewhere(w, 1, 1, 2, back="t-1")
         # Nobody is found for t-0, so that it is read; which is what fails.
-        left = w.script("leaderships", answers(found(Found.FAILED, "t-0")))
+        left = w.script("leaderships", returns(with_status(Found.FAILED, "t-0")))
 
         answered = await elect(w, PREFERRED, "t-0", "t-1")
 
@@ -191,7 +191,7 @@ async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_e
 @pytest.mark.scenario(255)
 async def test_who_is_not_the_controller_says_so_once_for_all_partitions() -> None:
     async with world(1, 2) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             with pytest.raises(NotController) as refused:
@@ -395,7 +395,7 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
         await w.store.mark_deletion("q")
         # u-1 never had a leader. In Kafka this alone costs each controller its office, one after the other.
         await request(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
-        second, told = standby(w, 200)
+        second, told = open_standby(w, 200)
         reads = script(second, "preferred_election_request", really, really)
         async with second:
             await settle()
@@ -424,7 +424,7 @@ async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         await request(w, "t-0")
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         left = script(second, "delete_preferred_election_request", *[fails(AWAY)] * 7)
         async with second:
             await settle()

@@ -17,7 +17,7 @@ from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import CONTROLLER, Brokers, World, standby, world
+from tests.support.controller_harness import CONTROLLER, RecordingBrokers, World, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,9 @@ async def test_each_election_raises_the_epoch_which_outlives_everybody() -> None
     clock = ManualClock()
     async with MemoryStore(clock=clock) as admin:
         for epoch in (1, 2):
-            async with Controller(CONTROLLER, store=admin.another(), transport=Brokers(), clock=clock) as controller:
+            async with Controller(
+                CONTROLLER, store=admin.another(), transport=RecordingBrokers(), clock=clock
+            ) as controller:
                 await settle()
                 assert controller.is_active
                 assert controller.cluster.fence.epoch == epoch
@@ -76,7 +78,7 @@ async def test_each_election_raises_the_epoch_which_outlives_everybody() -> None
 @pytest.mark.scenario(365)
 async def test_where_somebody_holds_the_controllership_nobody_claims_it() -> None:
     async with world(1) as w:
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         noted = calls(other, "contest")
         async with other:
             await settle()
@@ -90,7 +92,7 @@ async def test_where_somebody_holds_the_controllership_nobody_claims_it() -> Non
 async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody() -> None:
     """Over ZooKeeper the store finds it out by itself; here it says nothing, and the election is held once more."""
     async with world(1) as w:
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         real: Any = other.store.contest
 
         async def unanswered(*args: Any, **named: Any) -> Any:
@@ -111,7 +113,7 @@ async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody(
 @pytest.mark.scenario(367)
 async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
     async with world(1) as w:
-        other, told = standby(w, 200)
+        other, told = open_standby(w, 200)
         real: Any = other.store.contest
 
         async def outrun(*args: Any, **named: Any) -> Any:
@@ -131,7 +133,7 @@ async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
 @pytest.mark.scenario(368)
 async def test_a_takeover_that_fails_gives_up_and_leads_to_another_election() -> None:
     async with world(1) as w:
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         real = other.store.topics
 
         async def broken() -> list[str]:
@@ -162,7 +164,7 @@ async def test_a_takeover_goes_in_kafkas_order() -> None:
         await w.store.write_assignment(
             (await w.store.assignments(["moving"])).topics[0], {0: Assignment((2, 1), adding=(2,), removing=(1,))}, None
         )
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         noted = calls(
             other, "delete_notifications", "brokers", "topics", "assignments", "leaderships", "deletions",
             "reassignment_request", "preferred_election_request", "write_assignment",
@@ -194,7 +196,7 @@ async def test_a_takeover_goes_in_kafkas_order() -> None:
 async def test_a_leader_that_dies_with_the_controller_costs_two_epochs() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         await retire(w)
         await w.stop(1)
         async with other:
@@ -211,7 +213,7 @@ async def test_a_partition_whose_replicas_died_before_the_controller_keeps_its_i
         await w.stop(2)
         await retire(w)
 
-        other, told = standby(w, 200)
+        other, told = open_standby(w, 200)
         async with other:
             await settle()
             await w.start(2)
@@ -266,7 +268,7 @@ async def test_the_end_of_a_session_voids_what_waits_and_nothing_of_the_next_com
 @pytest.mark.scenario(371)
 async def test_the_end_of_a_session_harms_nobody_who_is_not_the_controller() -> None:
     async with world(1) as w:
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         async with other:
             await settle()
 
@@ -299,7 +301,7 @@ async def test_a_new_session_contests_under_a_new_epoch() -> None:
 async def test_every_instance_remembers_who_was_the_controller_and_why_no_longer() -> None:
     async with world(1) as w:
         began_ms = w.clock.now_ms()
-        other, _ = standby(w, 200)
+        other, _ = open_standby(w, 200)
         async with other:
             await w.clock.advance(1000)
             await retire(w)

@@ -14,7 +14,7 @@ from kactl.model import Broker, Features, Fence
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import CONTROLLER, SESSION_TIMEOUT_MS, Brokers, World
+from tests.support.controller_harness import CONTROLLER, SESSION_TIMEOUT_MS, RecordingBrokers, World
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def opened(stored: Features | None = None, *, damaged: bool = False, **opt
         if stored is not None:
             await admin.write_features(stored, fence)
         await admin.resign(fence)
-        store, transport = Store(admin), Brokers()
+        store, transport = Store(admin), RecordingBrokers()
         store.damaged = damaged
         controller = Controller(CONTROLLER, store=store, transport=transport, clock=clock, **options)
         made = World(clock, admin, controller, transport)

@@ -7,7 +7,8 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
-from tests.support.machine_harness import Bench, at, open_bench
+from tests.support.cluster_seeds import led
+from tests.support.machine_harness import Machines, open_machines
 from tests.support.scripted_store import Step, after, fails, fails_after
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ _BROKERS = (1, 2, 3, 4, 5, 6)
 class _Story:
     """Random calls, leaders that write behind our back, and a store that fails now and then; all from one seed."""
 
-    def __init__(self, seed: int, bench: Bench) -> None:
+    def __init__(self, seed: int, bench: Machines) -> None:
         self.random = random.Random(seed)
         self.bench = bench
         self.names: list[str] = []
@@ -47,7 +48,7 @@ class _Story:
             return
         others = self.random.sample(_BROKERS, self.random.randint(0, 3))
         isr = tuple(dict.fromkeys([stored.leader, *others]))
-        wrote = at(stored.leader, stored.leader_epoch, isr, stored.partition_epoch + 1, epoch=stored.controller_epoch)
+        wrote = led(stored.leader, stored.leader_epoch, isr, stored.partition_epoch + 1, by=stored.controller_epoch)
         await self.bench.leader_writes(name, wrote, expected=stored.partition_epoch)
         self.done.append(f"{name} is written {isr}")
 
@@ -135,7 +136,7 @@ def _same(stored: Leadership | None, known: Leadership | None) -> bool:
 
 @pytest.mark.parametrize("seed", range(_STORIES))
 async def test_memory_follows_the_store_whatever_is_called(seed: int) -> None:
-    async with open_bench(unclean_default=bool(seed % 2)) as bench:
+    async with open_machines(unclean_default=bool(seed % 2)) as bench:
         bench.whole_script = False
         story = _Story(seed, bench)
         await story.begin()

@@ -31,7 +31,7 @@ from kactl.messages.events import (
 from kactl.messages.log import PartitionEvent
 from kactl.model import PartitionState, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, led_by, world
+from tests.support.controller_harness import World, leaders_in, world
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +168,7 @@ async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_de
 
         for broker in (2, 3):
             for kind in (LeaderAndIsr, UpdateMetadata):
-                said = [led_by(request.states) for request in w.brokers.of(broker, kind)]  # type: ignore[union-attr]
+                said = [leaders_in(request.states) for request in w.brokers.of(broker, kind)]  # type: ignore[union-attr]
                 epochs = [each[str(first)][1] for each in said if str(first) in each]
                 assert epochs
                 assert epochs == sorted(epochs), (broker, kind)
@@ -351,7 +351,7 @@ async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
         await w.stop(1)
 
         assert middle.writes[:2] == [[f"t-{each}" for each in range(COUNT)], ["other-0"]]
-        led = [r.states for r in w.brokers.of(3, LeaderAndIsr) if "t-0" in led_by(r.states)]  # type: ignore[union-attr]
+        led = [r.states for r in w.brokers.of(3, LeaderAndIsr) if "t-0" in leaders_in(r.states)]  # type: ignore[union-attr]
         # Of the election, and of the replicas that went offline.
         assert [len(states) for states in led] == [COUNT, COUNT]
 
@@ -374,7 +374,7 @@ async def test_a_broker_that_comes_is_told_of_all_partitions_in_parts() -> None:
 
         told = [r.states for r in w.brokers.of(3, UpdateMetadata)]  # type: ignore[union-attr]
         assert [len(states) for states in told] == [METADATA_CHUNKS, METADATA_CHUNKS, 1]
-        assert {name for states in told for name in led_by(states)} == {f"t-{each}" for each in range(count)}
+        assert {name for states in told for name in leaders_in(states)} == {f"t-{each}" for each in range(count)}
 
 
 def _kinds(w: World, broker: int) -> list[str]:
@@ -426,7 +426,7 @@ async def test_a_registration_first_gets_metadata_and_then_all_that_it_hosts(at:
         assert first > 0
         told = w.brokers.of(2, LeaderAndIsr)[0]
         assert isinstance(told, LeaderAndIsr)
-        assert sorted(led_by(told.states)) == sorted([*map(str, names), "other-0"])
+        assert sorted(leaders_in(told.states)) == sorted([*map(str, names), "other-0"])
         await w.check()
 
 

@@ -16,7 +16,7 @@ from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
-from tests.support.controller_harness import CONTROLLER, World, standby, world
+from tests.support.controller_harness import CONTROLLER, World, open_standby, world
 
 from .led import ask, epoch_of, led
 
@@ -43,7 +43,7 @@ async def test_blocks_are_given_away_one_behind_the_other() -> None:
 async def test_the_next_controller_goes_on_behind_the_last_block() -> None:
     async with world(1) as made:
         await next_block(made)
-        other, _ = standby(made, 7)
+        other, _ = open_standby(made, 7)
         async with other:
             await made.store.contest(98, take_over=True)  # somebody comes and goes
             await made.store.resign(await made.store.contest(98, take_over=True))
@@ -70,7 +70,7 @@ async def test_who_is_not_known_under_that_epoch_gets_none_and_a_standby_gives_n
         for wrong in (epoch - 1, epoch + 1):
             with pytest.raises(StaleBrokerEpoch) as stale:
                 await ask(made, ProducerIdsRequested(1, wrong))
-        other, _ = standby(made, 7)
+        other, _ = open_standby(made, 7)
         async with other:
             await settle()
             found = other.hub.controller(7)

@@ -15,7 +15,7 @@ from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, script, standby, world
+from tests.support.controller_harness import World, open_standby, script, world
 from tests.support.scripted_store import after, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
@@ -318,7 +318,7 @@ async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_ne
         assert await entry(w, "t-0") == Assignment((1,))
         assert (await w.stored("t-0"))[2] == (1, 2)
 
-        second, brokers = standby(w, 200)
+        second, brokers = open_standby(w, 200)
         async with second:
             await settle()
 

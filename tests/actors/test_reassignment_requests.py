@@ -7,7 +7,7 @@ from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
@@ -92,7 +92,7 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_moved() -> None:
 @pytest.mark.scenario(224)
 async def test_who_is_not_the_controller_says_so() -> None:
     async with world(1) as w:
-        second, _ = standby(w, 200)
+        second, _ = open_standby(w, 200)
         async with second:
             await settle()
             with pytest.raises(NotController):

@@ -22,9 +22,9 @@ from tests.actors.reassigning import (
     tp,
 )
 from tests.support.clocks import settle
+from tests.support.cluster_seeds import led
 from tests.support.controller_harness import World, world
-from tests.support.machine_harness import Sent, Stopped, open_bench
-from tests.support.machine_harness import at as led
+from tests.support.machine_harness import Flush, SentStop, open_machines
 from tests.support.scripted_store import after, fails, really
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ S = ReplicaState
 REFUSED = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def told(flush: Sent) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
+def told(flush: Flush) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
     """What the LeaderAndIsr of one flush say of t-0: leader, leader epoch, ISR, is new."""
     return {
         broker: (said["t-0"].leader, said["t-0"].leader_epoch, tuple(sorted(said["t-0"].isr)), said["t-0"].is_new)
@@ -41,7 +41,7 @@ def told(flush: Sent) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
     }
 
 
-def stopped(flush: Sent) -> dict[int, Stopped]:
+def stopped(flush: Flush) -> dict[int, SentStop]:
     return {broker: said["t-0"] for broker, said in flush.stop.items()}
 
 
@@ -128,10 +128,10 @@ async def test_who_is_told_what_in_which_order() -> None:
         assert told(elected) == dict.fromkeys((4, 5, 6), (4, 2, (1, 2, 3, 4, 5, 6), False))
         assert stopped(elected) == {}
         assert told(stop) == dict.fromkeys((4, 5, 6), (4, 5, (4, 5, 6), False))
-        assert stopped(stop) == {1: Stopped(2, False), 2: Stopped(3, False), 3: Stopped(4, False)}
+        assert stopped(stop) == {1: SentStop(2, False), 2: SentStop(3, False), 3: SentStop(4, False)}
         assert stop.kinds == ["LeaderAndIsr", "UpdateMetadata", "StopReplica"]
         assert (told(delete), delete.metadata) == ({}, {})
-        assert stopped(delete) == dict.fromkeys((1, 2, 3), Stopped(5, True))
+        assert stopped(delete) == dict.fromkeys((1, 2, 3), SentStop(5, True))
         assert everybody_knows.kinds == ["UpdateMetadata"]
         assert everybody_knows.metadata.keys() == everybody
         assert everybody_knows.metadata[1]["t-0"][:2] == (4, 5)
@@ -166,7 +166,7 @@ async def test_fewer_replicas() -> None:
         leads_on, stop, delete, _ = sent
         assert told(leads_on) == dict.fromkeys((1, 2), (1, 1, (1, 2, 3), False))
         assert told(stop) == dict.fromkeys((1, 2), (1, 2, (1, 2), False))
-        assert (stopped(stop), stopped(delete)) == ({3: Stopped(1, False)}, {3: Stopped(2, True)})
+        assert (stopped(stop), stopped(delete)) == ({3: SentStop(1, False)}, {3: SentStop(2, True)})
         await w.check()
 
 
@@ -198,8 +198,8 @@ async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.L
         assert await entry(w, "t-0") == Assignment((4, 7, 8, 1, 2, 3), adding=(4, 7, 8), removing=(1, 2, 3))
         stop, delete, copy, seven, eight = [flush for flush in sent if flush.lead or flush.stop]
         assert told(stop).keys() == {4, 7, 8, 1, 2, 3}
-        assert stopped(stop) == dict.fromkeys((5, 6), Stopped(1, False))
-        assert stopped(delete) == dict.fromkeys((5, 6), Stopped(1, True))
+        assert stopped(stop) == dict.fromkeys((5, 6), SentStop(1, False))
+        assert stopped(delete) == dict.fromkeys((5, 6), SentStop(1, True))
         assert told(copy) == {broker: (1, 2, (1, 2, 3), broker in (4, 7, 8)) for broker in (1, 2, 3, 4, 7, 8)}
         # 4 is NEW already, and is not made once more.
         assert [list(told(seven)), list(told(eight))] == [[7], [8]]
@@ -220,7 +220,7 @@ async def test_a_reassignment_is_cancelled() -> None:
 
         assert await w.stored("t-0") == (1, 2, (1, 2, 3))
         assert await entry(w, "t-0") == Assignment((1, 2, 3))
-        assert stopped(sent[1]) == dict.fromkeys((4, 5, 6), Stopped(1, True))
+        assert stopped(sent[1]) == dict.fromkeys((4, 5, 6), SentStop(1, True))
         assert states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
         assert w.controller.cluster.reassigning == set()
         await w.check()
@@ -264,8 +264,8 @@ async def test_leadership_moves_before_the_leader_is_stopped() -> None:
         # Who led hears that it follows before it is stopped; never is nobody said to lead.
         assert told(hand_over) == dict.fromkeys((1, 2, 3, 4), (1, epoch + 1, (1, 2, 3), False))
         assert told(stop) == dict.fromkeys((1, 2), (1, epoch + 2, (1, 2), False))
-        assert stopped(stop) == dict.fromkeys((3, 4), Stopped(epoch + 1, False)) | {4: Stopped(epoch + 2, False)}
-        assert stopped(delete) == dict.fromkeys((3, 4), Stopped(epoch + 2, True))
+        assert stopped(stop) == dict.fromkeys((3, 4), SentStop(epoch + 1, False)) | {4: SentStop(epoch + 2, False)}
+        assert stopped(delete) == dict.fromkeys((3, 4), SentStop(epoch + 2, True))
         assert told(leads_on) == dict.fromkeys((1, 2), (1, epoch + 3, (1, 2), False))
         led_by = {said["t-0"].leader for flush in sent for said in flush.lead.values()}
         known_led_by = {said["t-0"].leader for flush in sent for said in flush.metadata.values()}
@@ -278,7 +278,7 @@ async def test_leadership_moves_before_the_leader_is_stopped() -> None:
 @pytest.mark.scenario(218)
 async def test_stopping_the_leader_first_would_leave_none() -> None:
     """What Kafka does, with the same machines: the replica goes first, and takes the leadership with it."""
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         bench.live(1, 2, 3, 4)
         await bench.put("t-0", [1, 2], stored=led(3, 3, [1, 2, 3], 4), replica_state=dict.fromkeys((1, 2, 3), S.ONLINE))
 
@@ -573,7 +573,7 @@ async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_sam
         assert "1 partitions cannot become ONLINE; the first: t-0: NO_ELIGIBLE_LEADER" in caplog.text
         # The leader leads on under a new epoch, and is not elected again; 3 is stopped, and the end is stored.
         assert await w.stored("t-0") == (1, 2, (1, 2))
-        assert [stopped(flush) for flush in sent if flush.stop] == [{3: Stopped(1, False)}, {3: Stopped(2, True)}]
+        assert [stopped(flush) for flush in sent if flush.stop] == [{3: SentStop(1, False)}, {3: SentStop(2, True)}]
         assert await entry(w, "t-0") == Assignment((1, 2))
         assert sent[-1].kinds == ["UpdateMetadata"]
         assert await running(w) == {}

@@ -10,7 +10,7 @@ from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.reassigning import entry, leave, left, reassign, replicas, running
 from tests.support.clocks import settle
-from tests.support.controller_harness import CONTROLLER, World, led_by, standby, world
+from tests.support.controller_harness import CONTROLLER, World, leaders_in, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,9 @@ async def test_a_broker_with_a_failed_directory_can_take_a_new_replica() -> None
 
         await leave(w, {"t-0": [2]})
 
-        news = [led_by(each.states)["t-0"] for each in w.brokers.of(2, LeaderAndIsr) if isinstance(each, LeaderAndIsr)]
+        news = [
+            leaders_in(each.states)["t-0"] for each in w.brokers.of(2, LeaderAndIsr) if isinstance(each, LeaderAndIsr)
+        ]
         assert news == [(1, 1, (1,), True), (1, 1, (1,), True)]
         assert w.controller.cluster.is_replica_online(2, w.known("t-0").name)
         await w.write_isr("t-0", 1, 2)
@@ -246,7 +248,7 @@ async def test_the_next_controller_goes_on() -> None:
         await w.create("t", [[1, 2], [1, 2], [1, 2]])
         await reassign(w, {"t-0": [3, 2], "t-1": [2, 3]})
         assert await w.stored("t-0") == (1, 1, (1, 2))
-        second, _ = standby(w, CONTROLLER + 1)
+        second, _ = open_standby(w, CONTROLLER + 1)
         async with second:
             await settle()
             # The ISR of one grows while nobody listens.

@@ -15,7 +15,7 @@ from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 from tests.support.store_clients import delete_topic
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
     async with world(1, 2, 3) as here:
         await here.create("orders", [[1, 2], [2, 3], [3, 1]])
         await here.create("quiet", [[1, 2], [2, 3]])
-        other, brokers = standby(here, 101)
+        other, brokers = open_standby(here, 101)
         async with other:
             await warm(here, other)
             reads = Reads(other)
@@ -87,7 +87,7 @@ async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
 async def test_what_changes_while_standing_by_is_followed_and_read_no_more() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2], [2, 1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             await here.write_isr("orders-0", 1)
@@ -103,7 +103,7 @@ async def test_what_changes_while_standing_by_is_followed_and_read_no_more() -> 
 async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             await here.store.write_assignment(TopicRef("orders"), {0: Assignment((1, 2)), 1: Assignment((2,))}, None)
@@ -123,7 +123,7 @@ async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -
 async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_before() -> None:
     async with world(1, level=ProtocolLevel(2, 7, 2)) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             assert not any((await here.store.assignments(["orders"])).topics[0].id)
@@ -138,7 +138,7 @@ async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_befor
 async def test_a_lost_session_ends_the_copy() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
 
@@ -154,7 +154,7 @@ async def test_a_lost_session_ends_the_copy() -> None:
 async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             store: Any = other.store
@@ -173,7 +173,7 @@ async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
 async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_what_changed() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             store: Any = other.store
@@ -194,7 +194,7 @@ async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_wha
 async def test_whatever_fails_ends_the_copy_which_is_begun_anew_later(error: Exception) -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             store: Any = other.store
@@ -226,7 +226,7 @@ async def test_who_is_told_to_stand_by_blindly_reads_nothing() -> None:
 async def test_an_instance_that_was_deposed_stands_by_with_a_copy_of_its_own() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
-        other, _ = standby(here, 101, take_over=True)
+        other, _ = open_standby(here, 101, take_over=True)
         async with other:
             await settle()
             assert not here.controller.is_active
@@ -243,7 +243,7 @@ async def test_a_controllership_that_is_vacant_is_not_kept_waiting_by_the_readin
         for number in range(TOPICS_AT_ONCE + 10):
             await here.store.create_topic(TopicRef(f"t{number}"), {0: Assignment((1,))}, {})
         await settle()
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             reads = Reads(other)
             store: Any = other.store
@@ -350,7 +350,7 @@ async def test_after_any_interleaving_a_warm_load_knows_what_a_cold_one_knows(se
 async def test_leadership_that_vanished_behind_everybodys_back_is_not_kept() -> None:
     async with world(1) as here:
         await here.create("orders", [[1], [1]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
         async with other:
             await warm(here, other)
             await here.write_isr("orders-0", 1)

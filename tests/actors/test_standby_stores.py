@@ -15,7 +15,7 @@ from kactl.stores.base import Names, Store, Write
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.test_standby import knowledge
-from tests.support.controller_harness import Brokers
+from tests.support.controller_harness import RecordingBrokers
 from tests.support.store_clients import delete_topic
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -102,8 +102,8 @@ async def test_a_warm_load_knows_what_a_cold_one_knows(opened: Open, seed: int) 
         for number in range(TOPICS):
             await holder.create(f"t{number}")
         async with (
-            Controller(901, store=opened(), transport=Brokers(), standby_interval_ms=INTERVAL_MS) as warm,
-            Controller(902, store=opened(), transport=Brokers(), standby_interval_ms=0) as cold,
+            Controller(901, store=opened(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS) as warm,
+            Controller(902, store=opened(), transport=RecordingBrokers(), standby_interval_ms=0) as cold,
         ):
             await until(lambda: warm.loop.standby.copied > 0)
             for _ in range(CHANGES):
@@ -127,7 +127,9 @@ async def test_what_changes_after_a_warm_takeover_is_seen(opened: Open) -> None:
         fence = await store.contest(900)
         ref = TopicRef("orders", bytes(range(16)))
         await store.create_topic(ref, {0: Assignment((1,))}, {})
-        async with Controller(901, store=opened(), transport=Brokers(), standby_interval_ms=INTERVAL_MS) as warm:
+        async with Controller(
+            901, store=opened(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS
+        ) as warm:
             await until(lambda: warm.loop.standby.copied == 1)
             await store.write_assignment(ref, {0: Assignment((1,)), 1: Assignment((1,))}, fence)
             await until(lambda: warm.loop.standby.copied == 2)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.actors.storms.checks import Writes, at_every_moment, at_rest
 from tests.actors.storms.storm import Storm, open_storm
-from tests.support import storm_seeds as seeds
+from tests.support import storm_seeds
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ async def test_a_storm_that_failed_once_ends_well(seed: int) -> None:
     await tell(seed)
 
 
-@pytest.mark.parametrize("begin", seeds.blocks())
+@pytest.mark.parametrize("begin", storm_seeds.block_starts())
 async def test_a_cluster_keeps_its_promises_in_any_storm(begin: int) -> None:
-    for seed in seeds.block(begin):
+    for seed in storm_seeds.block_of(begin):
         await tell(seed)

@@ -6,7 +6,7 @@ from kactl.errors import StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 from tests.support.scripted_store import fails_after
 
 pytestmark = pytest.mark.anyio
@@ -239,7 +239,7 @@ async def test_allowing_and_forbidding_it_changes_nothing_while_the_leader_lives
 async def test_an_instance_that_stands_by_looks_at_no_configuration() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        other, told = standby(w, 200)
+        other, told = open_standby(w, 200)
         async with other:
             await w.store.set_topic_config("t", ALLOWED)
             await w.store.create_topic(TopicRef("u"), {0: Assignment((1,))}, {})

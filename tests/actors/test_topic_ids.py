@@ -11,7 +11,7 @@ from kactl.messages.control import LeaderAndIsr, StopReplica
 from kactl.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 
 from .led import ask
 
@@ -94,7 +94,7 @@ async def test_ids_stay_when_the_controllership_moves() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
         before = ids(made)
-        other, _ = standby(made, 7)
+        other, _ = open_standby(made, 7)
         async with other:
             await settle()
             await made.controller.resign()
@@ -112,7 +112,7 @@ async def test_a_topic_from_before_ids_gets_one_from_the_first_controller_that_g
     async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("old", [[1]])
         assert await stored(made, "old") == {"old": ZERO_ID}
-        upgraded, brokers = standby(made, 7)
+        upgraded, brokers = open_standby(made, 7)
         await made.controller.__aexit__(None, None, None)
         async with upgraded:
             await settle()

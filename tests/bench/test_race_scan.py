@@ -23,7 +23,7 @@ NEWEST = LEVELS[-1]
 
 def framed(request: Request, versions: Any = NEWEST) -> bytearray:
     """By kio, without the length."""
-    whole = by_kio.frame(request, versions, correlation_id=39, client_id="9001", listener_name=LISTENER)
+    whole = by_kio.request_bytes(request, versions, correlation_id=39, client_id="9001", listener_name=LISTENER)
     return bytearray(whole[4:])
 
 

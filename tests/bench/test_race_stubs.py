@@ -70,7 +70,7 @@ def stop(numbers: Sequence[int], *, delete: bool) -> StopReplica:
 
 def framed(request: Request) -> bytearray:
     versions = versions_for(LEVEL)
-    whole = by_kio.frame(request, versions, correlation_id=1, client_id="9001", listener_name="PLAINTEXT")
+    whole = by_kio.request_bytes(request, versions, correlation_id=1, client_id="9001", listener_name="PLAINTEXT")
     return bytearray(whole[4:])
 
 

@@ -7,7 +7,16 @@ from kactl.model import (
     NO_BROKER,
 )
 from kactl.stores.base import Changed
-from tests.support.store_clients import ORDERS_0, ORDERS_1, ORDERS_2, SESSION_MS, EventRecorder, Stores, broker, lead
+from tests.support.store_clients import (
+    ORDERS_0,
+    ORDERS_1,
+    ORDERS_2,
+    SESSION_MS,
+    EventRecorder,
+    Stores,
+    broker_info,
+    create_and_lead,
+)
 
 
 class BrokerContract:
@@ -17,11 +26,11 @@ class BrokerContract:
         async with stores.open_client() as store, stores.open_client() as other:
             session = await store.new_session(SESSION_MS)
 
-            epoch = await session.register(broker(3, epoch=99))
+            epoch = await session.register(broker_info(3, epoch=99))
 
             for client in (store, other):
-                assert await client.brokers() == {3: broker(3, epoch=epoch)}
-                assert await client.broker(3) == broker(3, epoch=epoch)
+                assert await client.brokers() == {3: broker_info(3, epoch=epoch)}
+                assert await client.broker(3) == broker_info(3, epoch=epoch)
                 assert await client.broker(4) is None
             assert session.timeout_ms > 0
 
@@ -30,7 +39,7 @@ class BrokerContract:
             epochs = []
             for number in (1, 2, 1, 1):
                 session = await store.new_session(SESSION_MS)
-                epochs.append(await session.register(broker(number)))
+                epochs.append(await session.register(broker_info(number)))
                 await session.close()
 
             assert epochs == sorted(set(epochs))
@@ -39,28 +48,28 @@ class BrokerContract:
     async def test_broker_id_of_a_live_session_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             first, second = await store.new_session(SESSION_MS), await other.new_session(SESSION_MS)
-            epoch = await first.register(broker(1))
+            epoch = await first.register(broker_info(1))
 
             with pytest.raises(BrokerIdTaken):
-                await second.register(broker(1, rack="elsewhere"))
+                await second.register(broker_info(1, rack="elsewhere"))
 
-            assert await other.brokers() == {1: broker(1, epoch=epoch)}
+            assert await other.brokers() == {1: broker_info(1, epoch=epoch)}
             await first.close()
-            assert await second.register(broker(1)) > epoch
+            assert await second.register(broker_info(1)) > epoch
 
     async def test_closing_a_session_removes_its_registration(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session, staying = await store.new_session(SESSION_MS), await store.new_session(SESSION_MS)
-            await session.register(broker(1))
-            epoch = await staying.register(broker(2))
+            await session.register(broker_info(1))
+            epoch = await staying.register(broker_info(2))
 
             await session.close()
 
-            assert await store.brokers() == {2: broker(2, epoch=epoch)}
+            assert await store.brokers() == {2: broker_info(2, epoch=epoch)}
             with pytest.raises(SessionExpired):
                 await session.keep_alive()
             with pytest.raises(SessionExpired):
-                await session.register(broker(1))
+                await session.register(broker_info(1))
 
     async def test_closing_a_session_is_idempotent(self, stores: Stores) -> None:
         async with stores.open_client() as store:
@@ -75,7 +84,7 @@ class BrokerContract:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)
-            await session.register(broker(1))
+            await session.register(broker_info(1))
             assert list(await store.brokers()) == [1]
 
             await stores.expire_session(session)
@@ -85,16 +94,16 @@ class BrokerContract:
             with pytest.raises(SessionExpired):
                 await session.keep_alive()
             with pytest.raises(SessionExpired):
-                await session.register(broker(1))
+                await session.register(broker_info(1))
 
     async def test_kept_alive_session_does_not_expire(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session = await store.new_session(SESSION_MS)
-            epoch = await session.register(broker(1))
+            epoch = await session.register(broker_info(1))
 
             await session.keep_alive()
 
-            assert await store.brokers() == {1: broker(1, epoch=epoch)}
+            assert await store.brokers() == {1: broker_info(1, epoch=epoch)}
 
     async def test_registrations_and_their_ends_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
@@ -102,7 +111,7 @@ class BrokerContract:
             await watching.brokers()
 
             session = await other.new_session(SESSION_MS)
-            await session.register(broker(1))
+            await session.register(broker_info(1))
             await recorder.wait_for(Changed.BROKERS)
             assert list(await watching.brokers()) == [1]
             await session.close()
@@ -114,23 +123,23 @@ class BrokerContract:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)
-            epoch = await session.register(broker(1))
+            epoch = await session.register(broker_info(1))
             fence = await store.contest(100)
             await store.controller()
 
             await session.close()
             assert await store.controller() is not None
             again = await store.new_session(SESSION_MS)
-            epoch = await again.register(broker(1))
+            epoch = await again.register(broker_info(1))
             await store.resign(fence)
 
             await recorder.wait_for(Changed.CONTROLLER_GONE)
-            assert await store.brokers() == {1: broker(1, epoch=epoch)}
+            assert await store.brokers() == {1: broker_info(1, epoch=epoch)}
 
     async def test_endpoints_rack_and_features_are_stored(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session = await store.new_session(SESSION_MS)
-            plain = broker(1, rack=None)
+            plain = broker_info(1, rack=None)
             await session.register(plain)
 
             found = await store.broker(1)
@@ -144,7 +153,7 @@ class NotificationContract:
 
     async def test_isr_notifications_remain_until_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as leader:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await leader.notify_isr([ORDERS_0, ORDERS_2])
             await leader.notify_isr([ORDERS_1])
 
@@ -171,7 +180,7 @@ class NotificationContract:
 
     async def test_deleting_missing_notifications_is_skipped(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await store.notify_isr([ORDERS_0])
             standing = await store.isr_notifications()
             await store.delete_notifications(standing, fence)
@@ -184,7 +193,7 @@ class NotificationContract:
 
     async def test_notification_kinds_are_separate(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await store.notify_isr([ORDERS_0])
             await store.notify_log_dir(2)
 
@@ -196,7 +205,7 @@ class NotificationContract:
     async def test_notifications_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as leader:
             recorder = EventRecorder(store)
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             for count in (1, 2):
                 await store.isr_notifications()
                 await store.log_dir_notifications()

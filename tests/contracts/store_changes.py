@@ -11,9 +11,9 @@ from tests.support.store_clients import (
     ORDERS_2,
     THREE_PARTITIONS,
     Stores,
+    create_and_lead,
     delete_topic,
-    lead,
-    write,
+    new_write,
 )
 
 PAYMENTS = TopicRef("payments", bytes(range(1, 17)))
@@ -38,10 +38,10 @@ class ChangesContract:
 
     async def test_writes_of_other_clients_are_returned_once(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             position = (await copying.changes(None)).position
 
-            await other.commit(write([ORDERS_0, ORDERS_2], leader=2, leader_epoch=1, expected=0), fence)
+            await other.commit(new_write([ORDERS_0, ORDERS_2], leader=2, leader_epoch=1, expected=0), fence)
             position, topics, partitions = await look(copying, position)
             assert (topics, partitions) == (set(), {"orders-0", "orders-2"})
 
@@ -53,38 +53,38 @@ class ChangesContract:
 
     async def test_same_position_returns_the_same_changes(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             position = (await store.changes(None)).position
-            await store.commit(write([ORDERS_0], leader_epoch=1, expected=0), fence)
+            await store.commit(new_write([ORDERS_0], leader_epoch=1, expected=0), fence)
 
             assert (await look(store, position))[2] == {"orders-0"}
             assert (await look(store, position))[2] == {"orders-0"}
 
     async def test_changes_start_over_after_the_last_read(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             position = (await store.changes(None)).position
-            await store.commit(write([ORDERS_0], leader_epoch=1, expected=0), fence)
+            await store.commit(new_write([ORDERS_0], leader_epoch=1, expected=0), fence)
 
             changes = await store.changes(position, last=True)
             assert [str(name) for name in changes.partitions] == ["orders-0"]
 
             position = (await store.changes(None)).position
-            await store.commit(write([ORDERS_1], leader_epoch=1, expected=0), fence)
+            await store.commit(new_write([ORDERS_1], leader_epoch=1, expected=0), fence)
             assert (await look(store, position))[2] == {"orders-1"}
 
     async def test_rejected_write_is_not_a_change(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             position = (await store.changes(None)).position
 
-            await store.commit(write([ORDERS_0], expected=7), fence)
+            await store.commit(new_write([ORDERS_0], expected=7), fence)
 
             assert (await look(store, position))[1:] == (set(), set())
 
     async def test_created_expanded_and_recreated_topics_are_returned(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             position = (await copying.changes(None)).position
 
             await other.create_topic(PAYMENTS, {0: Assignment((1,))}, {})
@@ -102,11 +102,11 @@ class ChangesContract:
 
     async def test_leadership_of_a_new_topic_is_returned(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             position = (await copying.changes(None)).position
 
             await other.create_topic(PAYMENTS, {0: Assignment((1,))}, {})
             position, *_ = await look(copying, position)
-            await other.commit(write([TopicPartition("payments", 0)]), fence)
+            await other.commit(new_write([TopicPartition("payments", 0)]), fence)
 
             assert (await look(copying, position))[2] == {"payments-0"}

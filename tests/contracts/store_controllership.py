@@ -16,9 +16,9 @@ from tests.support.store_clients import (
     THREE_PARTITIONS,
     EventRecorder,
     Stores,
-    lead,
-    stored,
-    write,
+    create_and_lead,
+    new_write,
+    stored_leadership,
 )
 
 
@@ -65,7 +65,7 @@ class ControllershipContract:
 
     async def test_takeover_fences_the_previous_controller(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
-            old_fence = await lead(old, controller=1)
+            old_fence = await create_and_lead(old, controller=1)
 
             fence = await new.contest(2, take_over=True)
 
@@ -74,7 +74,7 @@ class ControllershipContract:
             assert held is not None
             assert (held.id, held.epoch) == (2, fence.epoch)
             with pytest.raises(ControllerMoved):
-                await old.commit(write([ORDERS_0], leader=2, expected=0), old_fence)
+                await old.commit(new_write([ORDERS_0], leader=2, expected=0), old_fence)
             with pytest.raises(ControllerMoved):
                 await old.resign(old_fence)
             assert await new.controller() == held
@@ -134,7 +134,7 @@ class ControllershipContract:
     async def test_controllership_ends_with_the_session(self, stores: Stores) -> None:
         async with stores.open_client() as holder, stores.open_client() as next_one:
             own_ear, recorder = EventRecorder(holder), EventRecorder(next_one)
-            old_fence = await lead(holder, controller=1)
+            old_fence = await create_and_lead(holder, controller=1)
             await next_one.controller()
 
             await stores.expire(holder)
@@ -145,8 +145,8 @@ class ControllershipContract:
             await own_ear.wait_for(Changed.SESSION_LOST)
             await own_ear.wait_for(Changed.SESSION_OPENED)
             with pytest.raises(ControllerMoved):
-                await holder.commit(write([ORDERS_0], leader=2, expected=0), old_fence)
-            assert (await stored(holder, ORDERS_0)) == Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)
+                await holder.commit(new_write([ORDERS_0], leader=2, expected=0), old_fence)
+            assert (await stored_leadership(holder, ORDERS_0)) == Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)
 
     async def test_client_opens_a_new_session_after_a_loss(self, stores: Stores) -> None:
         async with stores.open_client() as store:
@@ -160,7 +160,7 @@ class ControllershipContract:
 
             assert again.epoch == fence.epoch + 1
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
-            assert (await store.commit(write(ALL), again)).kept.all()
+            assert (await store.commit(new_write(ALL), again)).kept.all()
 
 
 class FencingContract:
@@ -168,11 +168,11 @@ class FencingContract:
 
     async def test_stale_fence_cannot_commit(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
-            old_fence = await lead(old, controller=1)
+            old_fence = await create_and_lead(old, controller=1)
             await new.contest(2, take_over=True)
 
             with pytest.raises(ControllerMoved):
-                await old.commit(write(ALL, leader=2, leader_epoch=1, expected=0), old_fence)
+                await old.commit(new_write(ALL, leader=2, leader_epoch=1, expected=0), old_fence)
 
             found = await new.leaderships(Names.of(ALL))
             assert [found.one(at) for at in range(3)] == [Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)] * 3
@@ -184,13 +184,13 @@ class FencingContract:
             await new.contest(2, take_over=True)
 
             with pytest.raises(ControllerMoved):
-                await old.commit(write(ALL), old_fence)
+                await old.commit(new_write(ALL), old_fence)
 
             assert not (await new.leaderships(Names.of(ALL))).found.any()
 
     async def test_stale_fence_cannot_write_assignments(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
-            old_fence = await lead(old, controller=1)
+            old_fence = await create_and_lead(old, controller=1)
             await new.contest(2, take_over=True)
 
             with pytest.raises(ControllerMoved):
@@ -202,7 +202,7 @@ class FencingContract:
 
     async def test_stale_fence_cannot_delete_notifications(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
-            old_fence = await lead(old, controller=1)
+            old_fence = await create_and_lead(old, controller=1)
             await old.notify_isr([ORDERS_0])
             await old.notify_log_dir(3)
             await new.contest(2, take_over=True)
@@ -216,10 +216,10 @@ class FencingContract:
 
     async def test_reelected_controller_is_fenced_by_its_later_epoch(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            first = await lead(store)
+            first = await create_and_lead(store)
             second = await store.contest(100, take_over=True)
 
             with pytest.raises(ControllerMoved):
-                await store.commit(write([ORDERS_0], expected=0), first)
+                await store.commit(new_write([ORDERS_0], expected=0), first)
 
-            assert (await store.commit(write([ORDERS_0], expected=0), second)).version.tolist() == [1]
+            assert (await store.commit(new_write([ORDERS_0], expected=0), second)).version.tolist() == [1]

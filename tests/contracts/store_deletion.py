@@ -16,10 +16,10 @@ from tests.support.store_clients import (
     WAIT_S,
     EventRecorder,
     Stores,
+    create_and_lead,
     delete_topic,
-    lead,
-    stored,
-    write,
+    new_write,
+    stored_leadership,
 )
 
 
@@ -56,17 +56,17 @@ class DeletionContract:
 
     async def test_deletion_mark_deletes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
 
             await store.mark_deletion("orders")
 
             assert await store.topics() == ["orders"]
-            assert await stored(store, ORDERS_0) is not None
-            assert (await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)).kept.all()
+            assert await stored_leadership(store, ORDERS_0) is not None
+            assert (await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)).kept.all()
 
     async def test_unmarking_removes_only_marks(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             for name in ("orders", "a", "b"):
                 await store.mark_deletion(name)
 
@@ -80,11 +80,11 @@ class DeletionContract:
 
     async def test_deletion_removes_everything_of_a_topic(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await store.set_topic_config("orders", {"a": "b"})
             await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
             other_0 = TopicPartition("other", 0)
-            await store.commit(write([other_0], leader=2), fence)
+            await store.commit(new_write([other_0], leader=2), fence)
             await store.mark_deletion("orders")
             await store.mark_deletion("other")
 
@@ -97,19 +97,19 @@ class DeletionContract:
                 assert await client.topic_configs(["orders", "other"]) == {"orders": {}, "other": {"c": "d"}}
                 assert not (await client.leaderships(Names.of(ALL))).found.any()
                 assert await client.partitions_begun("orders") == []
-                found = await stored(client, other_0)
+                found = await stored_leadership(client, other_0)
                 assert found is not None
                 assert found.leader == 2
 
     async def test_only_the_given_topics_are_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             names = [f"t{number}" for number in range(40)]
             for name in (*names, "other"):
                 await store.create_topic(TopicRef(name), THREE_PARTITIONS, {"a": "b"})
                 await store.mark_deletion(name)
             begun = [TopicPartition(name, at) for name in (*names, "other") for at in range(3)]
-            assert (await store.commit(write(begun), fence)).kept.all()
+            assert (await store.commit(new_write(begun), fence)).kept.all()
 
             failed = await store.delete_topics({name: np.arange(3, dtype=np.int32) for name in names}, fence)
 
@@ -126,10 +126,10 @@ class DeletionContract:
         self, stores: Stores, told: tuple[int, ...]
     ) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             for name in ("more", "ghost"):
                 await store.create_topic(TopicRef(name), {at: Assignment((1,)) for at in range(4)}, {})
-            await store.commit(write([TopicPartition("more", at) for at in range(4)], isr=(1,)), fence)
+            await store.commit(new_write([TopicPartition("more", at) for at in range(4)], isr=(1,)), fence)
             for name in ("orders", "more", "ghost", "never created"):
                 await store.mark_deletion(name)
             thought = np.array(told, np.int32)
@@ -143,7 +143,7 @@ class DeletionContract:
 
     async def test_deleting_no_topics_deletes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
 
             assert await store.delete_topics({}, fence) == {}
 
@@ -151,7 +151,7 @@ class DeletionContract:
 
     async def test_deleting_missing_topics_is_skipped(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await store.mark_deletion("orders")
             await store.mark_deletion("never created")
 
@@ -176,7 +176,7 @@ class DeletionContract:
 
     async def test_deposed_controller_cannot_delete(self, stores: Stores) -> None:
         async with stores.open_client() as deposed, stores.open_client() as later:
-            old = await lead(deposed)
+            old = await create_and_lead(deposed)
             await deposed.mark_deletion("orders")
             await deposed.check(old)
             new = await later.contest(2, take_over=True)
@@ -196,7 +196,7 @@ class DeletionContract:
 
     async def test_deletion_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as controller:
-            fence = await lead(controller)
+            fence = await create_and_lead(controller)
             await controller.mark_deletion("orders")
             recorder = EventRecorder(watching)
             await watching.topics()
@@ -215,36 +215,36 @@ class DeletionContract:
             assert await store.partitions_begun("orders") == []
             assert await store.partitions_begun("ghost") == []
 
-            await store.commit(write([TopicPartition("orders", at) for at in (10, 2, 0)], isr=(1,)), fence)
+            await store.commit(new_write([TopicPartition("orders", at) for at in (10, 2, 0)], isr=(1,)), fence)
 
             assert await store.partitions_begun("orders") == [0, 2, 10]
 
     async def test_name_of_a_deleted_topic_can_be_reused(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(store)
-            assert await stored(other, ORDERS_0) is not None
-            await store.commit(write([ORDERS_0], leader=2, leader_epoch=7, expected=0), fence)
+            fence = await create_and_lead(store)
+            assert await stored_leadership(other, ORDERS_0) is not None
+            await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=7, expected=0), fence)
             await delete_topic(store, "orders", fence)
             again = TopicRef("orders", bytes(15) + b"2")
 
             await other.create_topic(again, {0: Assignment((5, 6))}, {})
-            committed = await store.commit(write([ORDERS_0], leader=5, isr=(5, 6)), fence)
+            committed = await store.commit(new_write([ORDERS_0], leader=5, isr=(5, 6)), fence)
 
             assert committed.version.tolist() == [0]
             for client in (store, other):
                 assert dict((await client.assignments(["orders"])).items()) == {ORDERS_0: Assignment((5, 6))}
                 assert (await client.assignments(["orders"])).topics == (again,)
-                found = await stored(client, ORDERS_0)
+                found = await stored_leadership(client, ORDERS_0)
                 assert found is not None
                 assert (found.leader, found.leader_epoch) == (5, 0)
-                assert await stored(client, ORDERS_1) is None
+                assert await stored_leadership(client, ORDERS_1) is None
 
     async def test_many_partitions_are_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
             many = [TopicPartition("orders", at) for at in range(1_234)]
             await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in many}, {})
-            assert (await store.commit(write(many, isr=(1, 2)), fence)).kept.all()
+            assert (await store.commit(new_write(many, isr=(1, 2)), fence)).kept.all()
 
             await delete_topic(store, "orders", fence)
 
@@ -253,7 +253,7 @@ class DeletionContract:
 
     async def test_recreation_between_two_reads_is_recorded_as_deletion(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
             recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
@@ -270,7 +270,7 @@ class DeletionContract:
     async def test_deleted_topics_are_recorded_until_taken(self, stores: Stores) -> None:
         """The answers to any number of reads may be lost."""
         async with stores.open_client() as watching, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
 
@@ -288,7 +288,7 @@ class DeletionContract:
 
     async def test_topic_read_after_its_recreation_is_recorded(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
             await delete_topic(other, "orders", fence)
@@ -302,7 +302,7 @@ class DeletionContract:
 
     async def test_existing_topics_are_not_recorded_as_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
-            await lead(other)
+            await create_and_lead(other)
             recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
             await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
@@ -314,7 +314,7 @@ class DeletionContract:
 
     async def test_client_without_listener_lists_existing_topics(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             assert await store.topics() == ["orders"]
             await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
@@ -323,7 +323,7 @@ class DeletionContract:
 
     async def test_contest_clears_recorded_deletions(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(other)
+            fence = await create_and_lead(other)
             EventRecorder(store)
             await store.assignments(await store.topics())
             await delete_topic(other, "orders", fence)
@@ -336,7 +336,7 @@ class DeletionContract:
 
     async def test_own_deletions_are_not_recorded(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             EventRecorder(store)
             await store.assignments(await store.topics())
             await delete_topic(store, "orders", fence)

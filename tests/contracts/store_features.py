@@ -6,7 +6,15 @@ import pytest
 from kactl.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Store
-from tests.support.store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores, lead, write
+from tests.support.store_clients import (
+    ORDERS_0,
+    ORDERS_1,
+    ORDERS_2,
+    EventRecorder,
+    Stores,
+    create_and_lead,
+    new_write,
+)
 
 LAST = 2**63 - 1
 
@@ -95,7 +103,7 @@ class WatchedLeadershipContract:
 
     async def test_each_write_of_a_watched_partition_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
-            fence = await lead(watching)
+            fence = await create_and_lead(watching)
             recorder = EventRecorder(watching)
             await watching.watch_leaderships([ORDERS_0, ORDERS_2])
 
@@ -105,14 +113,14 @@ class WatchedLeadershipContract:
                 assert await leader.write_isr(ORDERS_2, state, expected=version) is not None
                 await recorder.wait_for(Changed.LEADERSHIP, "orders-2")
 
-            committed = await watching.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+            committed = await watching.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
             assert committed.kept.all()
             await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
             assert recorder.events == []
 
     async def test_only_the_partitions_named_last_are_watched(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
-            fence = await lead(watching)
+            fence = await create_and_lead(watching)
             recorder = EventRecorder(watching)
             state = Leadership(1, 0, (1, 2), 0, fence.epoch)
             await watching.watch_leaderships([ORDERS_0, ORDERS_1])
@@ -133,7 +141,7 @@ class WatchedLeadershipContract:
 
     async def test_rejected_write_is_not_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
-            fence = await lead(watching)
+            fence = await create_and_lead(watching)
             recorder = EventRecorder(watching)
             await watching.watch_leaderships([ORDERS_0, ORDERS_1, TopicPartition("ghost", 0)])
             state = Leadership(1, 0, (1, 2), 0, fence.epoch)

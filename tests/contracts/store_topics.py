@@ -20,9 +20,9 @@ from tests.support.store_clients import (
     THREE_PARTITIONS,
     EventRecorder,
     Stores,
-    lead,
-    stored,
-    write,
+    create_and_lead,
+    new_write,
+    stored_leadership,
 )
 
 
@@ -103,7 +103,7 @@ class TopicContract:
     @pytest.mark.parametrize("fenced", [True, False])
     async def test_an_assignment_is_replaced(self, stores: Stores, fenced: bool) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             grown = {at: Assignment((3, 2, 1)) for at in range(5)}
 
             await store.write_assignment(ORDERS, grown, fence if fenced else None)
@@ -111,13 +111,13 @@ class TopicContract:
             assignments = await store.assignments(["orders"])
             assert assignments.topics == (ORDERS,)
             assert dict(assignments.items()) == {TopicPartition("orders", at): held for at, held in grown.items()}
-            assert await stored(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
+            assert await stored_leadership(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
 
     @pytest.mark.parametrize("fenced", [True, False])
     async def test_an_assignment_without_an_id_keeps_the_id(self, stores: Stores, fenced: bool) -> None:
         """As of tools that do not know ids, or that read the topic before it had one."""
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
 
             await store.write_assignment(TopicRef("orders"), {0: Assignment((9,))}, fence if fenced else None)
 
@@ -137,11 +137,11 @@ class TopicContract:
 
     async def test_new_partitions_can_be_led(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            fence = await lead(store)
+            fence = await create_and_lead(store)
             await store.write_assignment(ORDERS, {at: Assignment((1,)) for at in range(300)}, fence)
             grown = [TopicPartition("orders", at) for at in range(3, 300)]
 
-            committed = await store.commit(write(grown, isr=(1,)), fence)
+            committed = await store.commit(new_write(grown, isr=(1,)), fence)
 
             assert committed.kept.all()
             assert (await store.leaderships(Names.of(ALL + grown))).found.all()

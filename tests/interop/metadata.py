@@ -9,7 +9,7 @@ from kio.schema.metadata.v5.response import MetadataResponse
 from kio.schema.response_header.v0.header import ResponseHeader
 from kio.serial import entity_reader
 
-from tests.support.kio_codec import encode
+from tests.support.kio_codec import entity_bytes
 
 ANSWER_S: Final = 10.0
 
@@ -46,7 +46,7 @@ class MetadataClient:
             correlation_id=self._asked,  # type: ignore[arg-type]
             client_id="metadata-client",
         )
-        content = encode(header) + encode(request)
+        content = entity_bytes(header) + entity_bytes(request)
         self._connection.sendall(struct.pack(">i", len(content)) + content)
         (length,) = struct.unpack(">i", self._receive(4))
         answer = self._receive(length)

@@ -8,7 +8,7 @@ import pytest
 import kactl
 from kactl.errors import BadConfig, BadRequest, NotController, NotFound
 from tests.support.clocks import settle
-from tests.support.controller_harness import standby, world
+from tests.support.controller_harness import open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -161,7 +161,7 @@ async def test_explain_deletion_names_what_it_waits_for() -> None:
 async def test_standby_does_not_explain() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
-        other, _ = standby(here, 101)
+        other, _ = open_standby(here, 101)
 
         async with other:
             await settle()

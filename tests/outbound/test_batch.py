@@ -81,16 +81,16 @@ def of_kind(sent: Iterable[Addressed], kind: type) -> dict[int, Any]:
     return dict(named)
 
 
-def led_by(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+def leaders_sent(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
     """What the LeaderAndIsr to a broker says."""
     return plain_states(of_kind(sent, LeaderAndIsr)[broker].states)
 
 
-def metadata(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+def metadata_sent(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
     return plain_states(of_kind(sent, UpdateMetadata)[broker].states)
 
 
-def stops(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+def stops_sent(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
     return plain_stops(of_kind(sent, StopReplica)[broker])
 
 
@@ -110,7 +110,7 @@ def test_a_broker_gets_one_request_for_all_its_partitions() -> None:
     assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (CONTROLLER, EPOCH, 1002)
     assert [node.id for node in request.live_leaders] == [1, 2, 3]
     assert set(plain_states(request.states)) == {FOO0, FOO1, BAR1}
-    assert set(metadata(sent, 2)) == {FOO0, FOO1, BAR1}
+    assert set(metadata_sent(sent, 2)) == {FOO0, FOO1, BAR1}
 
 
 @pytest.mark.scenario(315)
@@ -122,8 +122,8 @@ def test_a_new_replica_stays_new() -> None:
     gathered.lead([2], "foo-0")
     sent = gathered.flush()
 
-    assert list(led_by(sent, 2)) == [FOO0]
-    entry = led_by(sent, 2)[FOO0]
+    assert list(leaders_sent(sent, 2)) == [FOO0]
+    entry = leaders_sent(sent, 2)[FOO0]
     assert entry["is_new"]
     assert (entry["leader"], entry["leader_epoch"], entry["isr"], entry["version"]) == (2, 5, {2}, 8)
 
@@ -135,8 +135,12 @@ def test_a_replica_is_new_to_those_alone_whom_it_was_said_to() -> None:
     gathered.lead([2, 3], *ALL)
     sent = gathered.flush()
 
-    assert {name: entry["is_new"] for name, entry in led_by(sent, 2).items()} == {FOO0: True, FOO1: True, BAR1: False}
-    assert not any(entry["is_new"] for entry in led_by(sent, 3).values())
+    assert {name: entry["is_new"] for name, entry in leaders_sent(sent, 2).items()} == {
+        FOO0: True,
+        FOO1: True,
+        BAR1: False,
+    }
+    assert not any(entry["is_new"] for entry in leaders_sent(sent, 3).values())
 
 
 @pytest.mark.scenario(316)
@@ -164,7 +168,7 @@ def test_a_recovering_leader_and_the_topics_id_are_said() -> None:
     gathered.leadership("foo-0", led(1, 4, (1,), 7, recovering=True))
 
     gathered.lead([2], "foo-0", "foo-1")
-    entries = led_by(gathered.flush(), 2)
+    entries = leaders_sent(gathered.flush(), 2)
 
     assert {name: entry["recovering"] for name, entry in entries.items()} == {FOO0: True, FOO1: False}
     assert entries[FOO0]["topic_id"] == ids_of(["foo"])["foo"]
@@ -175,7 +179,7 @@ def test_a_topic_without_an_id_has_the_zero_id() -> None:
 
     gathered.lead([2], "foo-0")
 
-    assert led_by(gathered.flush(), 2)[FOO0]["topic_id"] == bytes(16)
+    assert leaders_sent(gathered.flush(), 2)[FOO0]["topic_id"] == bytes(16)
 
 
 def test_everything_that_is_known_of_a_partition_is_said() -> None:
@@ -197,8 +201,8 @@ def test_everything_that_is_known_of_a_partition_is_said() -> None:
         "replicas": [4, 2, 1],
     }
     more = {"adding": [4], "removing": [1], "is_new": False, "recovering": False}
-    assert led_by(sent, 2)[FOO0] == said | more
-    assert metadata(sent, 2)[FOO0] == said | {"offline_replicas": [4]}
+    assert leaders_sent(sent, 2)[FOO0] == said | more
+    assert metadata_sent(sent, 2)[FOO0] == said | {"offline_replicas": [4]}
 
 
 @pytest.mark.scenario(334)
@@ -210,7 +214,7 @@ def test_all_brokers_learn_of_what_nobody_is_told_to_do() -> None:
 
     assert of_kind(sent, LeaderAndIsr) == {}
     assert list(of_kind(sent, UpdateMetadata)) == [1, 2, 3]
-    assert all(list(metadata(sent, broker)) == [FOO0] for broker in (1, 2, 3))
+    assert all(list(metadata_sent(sent, broker)) == [FOO0] for broker in (1, 2, 3))
 
 
 # -- UpdateMetadata ----------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ def test_a_topic_that_waits_for_deletion_is_taken_away() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
 
     gathered.tell([2], *ALL)
-    entries = metadata(gathered.flush(), 2)
+    entries = metadata_sent(gathered.flush(), 2)
 
     said = {
         name: (entry["leader"], entry["leader_epoch"], entry["version"], entry["isr"])
@@ -279,7 +283,7 @@ def test_replicas_of_brokers_that_are_leaving_are_offline() -> None:
     gathered = Gathered(dataclasses.replace(TWO_LEAVES_THREE_IS_GONE, partitions=partitions))
 
     gathered.tell([1], *ALL)
-    entries = metadata(gathered.flush(), 1)
+    entries = metadata_sent(gathered.flush(), 1)
 
     offline = {name: entry["offline_replicas"] for name, entry in entries.items()}
     assert offline == {FOO0: [2, 3], FOO1: [2, 3, 1], BAR1: [2, 3]}
@@ -294,8 +298,8 @@ def test_all_brokers_of_a_batch_get_the_newest_word_of_all_its_partitions() -> N
     sent = gathered.flush()
 
     assert list(of_kind(sent, UpdateMetadata)) == [1, 3]
-    entries = metadata(sent, 3)
-    assert entries == metadata(sent, 1)
+    entries = metadata_sent(sent, 3)
+    assert entries == metadata_sent(sent, 1)
     assert set(entries) == {FOO0, FOO1, BAR1}
     assert (entries[BAR1]["leader"], entries[BAR1]["isr"]) == (2, {2, 17, 18})
 
@@ -303,7 +307,7 @@ def test_all_brokers_of_a_batch_get_the_newest_word_of_all_its_partitions() -> N
 # -- StopReplica -------------------------------------------------------------------------------------------------------
 
 
-def answer(request: StopReplica, cluster: Cluster, error: int = 0) -> list[Any]:
+def stop_response(request: StopReplica, cluster: Cluster, error: int = 0) -> list[Any]:
     """(partition, error) of what an answer to all of `request` says of deletions."""
     names = [ref.name for ref in request.topics]
     errors = PartitionErrors(
@@ -323,10 +327,12 @@ def test_stops_of_a_broker_go_together_and_nobody_waits_for_the_answer() -> None
     sent = gathered.flush()
 
     assert len(sent) == 1
-    assert {name: entry["delete"] for name, entry in stops(sent, 2).items()} == dict.fromkeys((FOO0, FOO1, BAR1), False)
+    assert {name: entry["delete"] for name, entry in stops_sent(sent, 2).items()} == dict.fromkeys(
+        (FOO0, FOO1, BAR1), False
+    )
     request = of_kind(sent, StopReplica)[2]
     assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (CONTROLLER, EPOCH, 1002)
-    assert answer(request, gathered.cluster) == []
+    assert stop_response(request, gathered.cluster) == []
 
 
 @pytest.mark.scenario(323)
@@ -337,7 +343,7 @@ def test_a_deletion_stays_a_deletion(words: tuple[bool, bool]) -> None:
     for delete in words:
         gathered.stop([2], "foo-0", delete=delete)
 
-    assert stops(gathered.flush(), 2)[FOO0]["delete"]
+    assert stops_sent(gathered.flush(), 2)[FOO0]["delete"]
 
 
 @pytest.mark.scenario(324)
@@ -347,8 +353,8 @@ def test_the_epoch_of_a_queued_topic_and_an_answer_before_its_deletion_begins() 
     gathered.stop([2], *ALL, delete=True)
     sent = gathered.flush()
 
-    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == {FOO0: -2, FOO1: -2, BAR1: 6}
-    assert answer(of_kind(sent, StopReplica)[2], gathered.cluster) == []
+    assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == {FOO0: -2, FOO1: -2, BAR1: 6}
+    assert stop_response(of_kind(sent, StopReplica)[2], gathered.cluster) == []
 
 
 @pytest.mark.scenario(325)
@@ -359,7 +365,7 @@ def test_an_answer_to_deletions_speaks_of_the_topics_that_are_being_deleted(erro
     gathered.stop([2], *ALL, delete=True)
     request = of_kind(gathered.flush(), StopReplica)[2]
 
-    assert answer(request, gathered.cluster, error) == [("foo-0", error), ("foo-1", error)]
+    assert stop_response(request, gathered.cluster, error) == [("foo-0", error), ("foo-1", error)]
 
 
 @pytest.mark.scenario(326)
@@ -369,7 +375,7 @@ def test_an_answer_to_stops_without_deletion_says_nothing() -> None:
     gathered.stop([2], "foo-0", "foo-1", delete=False)
     request = of_kind(gathered.flush(), StopReplica)[2]
 
-    assert answer(request, gathered.cluster) == []
+    assert stop_response(request, gathered.cluster) == []
 
 
 def test_only_what_was_to_be_deleted_is_answered() -> None:
@@ -379,8 +385,8 @@ def test_only_what_was_to_be_deleted_is_answered() -> None:
     gathered.stop([2], "foo-0", delete=False)
     request = of_kind(gathered.flush(), StopReplica)[2]
 
-    assert answer(request, gathered.cluster) == [("foo-1", 0)]
-    assert answer(request, gathered.cluster) == [("foo-1", 0)]  # asking changes nothing
+    assert stop_response(request, gathered.cluster) == [("foo-1", 0)]
+    assert stop_response(request, gathered.cluster) == [("foo-1", 0)]  # asking changes nothing
 
 
 def test_an_answer_about_nothing_says_nothing() -> None:
@@ -402,7 +408,11 @@ def test_deletions_and_other_stops_go_in_one_request() -> None:
     sent = gathered.flush()
 
     assert len(sent) == 1
-    assert {name: entry["delete"] for name, entry in stops(sent, 2).items()} == {FOO0: False, FOO1: True, BAR1: True}
+    assert {name: entry["delete"] for name, entry in stops_sent(sent, 2).items()} == {
+        FOO0: False,
+        FOO1: True,
+        BAR1: True,
+    }
 
 
 @pytest.mark.scenario(328)
@@ -437,8 +447,8 @@ def test_a_stop_keeps_the_epoch_of_the_moment_in_which_it_was_added() -> None:
     gathered.stop([3], "foo-0", delete=False)
     sent = gathered.flush()
 
-    assert stops(sent, 2)[FOO0]["leader_epoch"] == 4
-    assert stops(sent, 3)[FOO0]["leader_epoch"] == 40
+    assert stops_sent(sent, 2)[FOO0]["leader_epoch"] == 4
+    assert stops_sent(sent, 3)[FOO0]["leader_epoch"] == 40
 
 
 def test_each_of_several_stops_has_its_own_epoch() -> None:
@@ -448,7 +458,7 @@ def test_each_of_several_stops_has_its_own_epoch() -> None:
         gathered.stop([2], name, delete=False)
     sent = gathered.flush()
 
-    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == {FOO0: 4, FOO1: 5, BAR1: 6}
+    assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == {FOO0: 4, FOO1: 5, BAR1: 6}
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -563,10 +573,10 @@ def test_a_topic_that_grew_later_stands_side_by_side_all_the_same() -> None:
         assert [ref.name for ref in request.topics] == ["foo", "bar"]
     assert [ref.name for ref in of_kind(sent, StopReplica)[2].topics] == ["foo", "bar"]
     leaders = {FOO0: 1, FOO1: 2, tp("foo-2"): 2, BAR1: 3}
-    assert {name: entry["leader"] for name, entry in led_by(sent, 2).items()} == leaders
-    assert {name: entry["leader"] for name, entry in metadata(sent, 2).items()} == leaders
+    assert {name: entry["leader"] for name, entry in leaders_sent(sent, 2).items()} == leaders
+    assert {name: entry["leader"] for name, entry in metadata_sent(sent, 2).items()} == leaders
     epochs = {FOO0: 4, FOO1: 5, tp("foo-2"): 3, BAR1: 6}
-    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == epochs
+    assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == epochs
 
 
 def test_what_does_not_fit_one_request_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,14 +592,14 @@ def test_what_does_not_fit_one_request_is_sent_in_parts(monkeypatch: pytest.Monk
     sent = [request for broker, request in parted.batch.flush() if broker == 2]
 
     assert [type(request) for request in sent] == [LeaderAndIsr] * 2 + [UpdateMetadata] * 2 + [StopReplica] * 2
-    assert [_size(request) for request in sent] == [2, 1] * 3
+    assert [_row_count(request) for request in sent] == [2, 1] * 3
     parts = [Addressed(2, request) for request in sent]
     (lead,) = [request for broker, request in expected if broker == 2 and isinstance(request, LeaderAndIsr)]
-    said = [led_by([part], 2) for part in parts[:2]]
-    assert said[0] | said[1] == led_by([Addressed(2, lead)], 2)
+    said = [leaders_sent([part], 2) for part in parts[:2]]
+    assert said[0] | said[1] == leaders_sent([Addressed(2, lead)], 2)
 
 
-def _size(request: object) -> int:
+def _row_count(request: object) -> int:
     if isinstance(request, StopReplica):
         return len(request)
     assert isinstance(request, LeaderAndIsr | UpdateMetadata)

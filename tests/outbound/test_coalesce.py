@@ -19,7 +19,7 @@ US = 1
 IDS = [bytes([1]) * 16, bytes([2]) * 16]
 
 
-def broker(id_: int, port: int = 9092) -> Broker:
+def broker_on_port(id_: int, port: int = 9092) -> Broker:
     return Broker(id_, 100 + id_, (Endpoint("I", f"h{id_}", port),))
 
 
@@ -98,14 +98,14 @@ class Dice:
         )
 
     def leader_and_isr(self) -> Request:
-        leaders = tuple(broker(id_) for id_ in sorted({US, *self.alive}))
+        leaders = tuple(broker_on_port(id_) for id_ in sorted({US, *self.alive}))
         return LeaderAndIsr(9, 1, 77, self.states(metadata=False), leaders)
 
     def update_metadata(self) -> Request:
         if self.chance(0.2):
             self.alive = np.flatnonzero(self.random.random(6) < 0.7).tolist()
         moved = self.chance(0.05)
-        live = tuple(broker(id_, 9093 if moved else 9092) for id_ in sorted({US, *self.alive}))
+        live = tuple(broker_on_port(id_, 9093 if moved else 9092) for id_ in sorted({US, *self.alive}))
         return UpdateMetadata(9, 1, 77, self.states(metadata=True), live)
 
     def stop_replica(self) -> Request:
@@ -137,7 +137,7 @@ class Heard:
 
 
 @dataclasses.dataclass
-class Line:
+class CoalescingQueue:
     """A broker, a controller, and what waits between them."""
 
     broker: ModelBroker
@@ -177,7 +177,7 @@ class Line:
 )
 def test_it_makes_no_difference(seed: int, sane: bool, steps: list[str], unmade: set[str]) -> None:
     dice = Dice(seed, sane)
-    whole, together = (Line(ModelBroker(US, frozenset(unmade))) for _ in range(2))
+    whole, together = (CoalescingQueue(ModelBroker(US, frozenset(unmade))) for _ in range(2))
 
     for step in steps:
         if step == "put":
@@ -202,7 +202,7 @@ def test_it_makes_no_difference(seed: int, sane: bool, steps: list[str], unmade:
 # -- rule by rule ------------------------------------------------------------------------------------------------------
 
 
-def states(
+def one_row(
     name: str, *, leader: int, epoch: int, replicas: Sequence[int], is_new: bool | None = None
 ) -> PartitionStates:
     topic, partition = name.split("-")
@@ -222,19 +222,19 @@ def states(
     )
 
 
-def lead(
+def lead_one(
     name: str, leader: int = US, epoch: int = 0, *, replicas: Sequence[int] = (1, 2, 3), is_new: bool = False
 ) -> LeaderAndIsr:
-    said = states(name, leader=leader, epoch=epoch, replicas=replicas, is_new=is_new)
-    return LeaderAndIsr(9, 1, 77, said, (broker(leader),) if leader > 0 else ())
+    said = one_row(name, leader=leader, epoch=epoch, replicas=replicas, is_new=is_new)
+    return LeaderAndIsr(9, 1, 77, said, (broker_on_port(leader),) if leader > 0 else ())
 
 
-def tell(*alive: int, name: str = "z-0", leader: int = US, epoch: int = 0) -> UpdateMetadata:
-    said = states(name, leader=leader, epoch=epoch, replicas=(1, 2, 3))
-    return UpdateMetadata(9, 1, 77, said, tuple(broker(id_) for id_ in alive))
+def update_one(*alive: int, name: str = "z-0", leader: int = US, epoch: int = 0) -> UpdateMetadata:
+    said = one_row(name, leader=leader, epoch=epoch, replicas=(1, 2, 3))
+    return UpdateMetadata(9, 1, 77, said, tuple(broker_on_port(id_) for id_ in alive))
 
 
-def stop(name: str, epoch: int, *, delete: bool = False) -> StopReplica:
+def stop_one(name: str, epoch: int, *, delete: bool = False) -> StopReplica:
     topic, partition = name.split("-")
     at, one = np.zeros(1, np.int32), np.array([epoch], np.int32)
     return StopReplica(
@@ -242,76 +242,142 @@ def stop(name: str, epoch: int, *, delete: bool = False) -> StopReplica:
     )
 
 
-BEFORE: list[Request] = [tell(1, 2), lead("a-0", US, 2)]
+BEFORE: list[Request] = [update_one(1, 2), lead_one("a-0", US, 2)]
 TOGETHER: dict[str, tuple[list[Request], list[str]]] = {
-    "what was said of other partitions": ([lead("a-0", 2, 3), lead("b-0", 2, 0)], ["LeaderAndIsr"]),
+    "what was said of other partitions": (
+        [lead_one("a-0", 2, 3), lead_one("b-0", 2, 0)],
+        ["LeaderAndIsr"],
+    ),
     "the latest of each kind": (
-        [lead("a-0", 2, 3), tell(1, 2, epoch=3), lead("a-0", US, 4), tell(1, 2, epoch=4), lead("a-0", 2, 5)],
+        [
+            lead_one("a-0", 2, 3),
+            update_one(1, 2, epoch=3),
+            lead_one("a-0", US, 4),
+            update_one(1, 2, epoch=4),
+            lead_one("a-0", 2, 5),
+        ],
         ["LeaderAndIsr", "UpdateMetadata"],
     ),
     "a broker that comes and goes and leads nothing": (
-        [lead("a-0", 2, 3), tell(1, 2, 3), lead("a-0", US, 4), tell(1, 2), lead("b-0", 2, 0), tell(1, 2, 3)],
+        [
+            lead_one("a-0", 2, 3),
+            update_one(1, 2, 3),
+            lead_one("a-0", US, 4),
+            update_one(1, 2),
+            lead_one("b-0", 2, 0),
+            update_one(1, 2, 3),
+        ],
         ["LeaderAndIsr", "UpdateMetadata"],
     ),
     "leading and stopping, of different partitions": (
-        [lead("a-0", 2, 3), stop("b-0", 1), lead("a-0", US, 4), stop("b-1", 1)],
+        [
+            lead_one("a-0", 2, 3),
+            stop_one("b-0", 1),
+            lead_one("a-0", US, 4),
+            stop_one("b-1", 1),
+        ],
         ["LeaderAndIsr", "StopReplica"],
     ),
-    "a stop before a deletion": ([stop("a-0", 2), stop("a-0", -2, delete=True)], ["StopReplica"]),
-    "a deletion before a stop": ([stop("a-0", -2, delete=True), stop("a-0", 5)], ["StopReplica"]),
-    "a deletion that is asked for twice": (
-        [stop("a-0", -2, delete=True), stop("a-0", 5, delete=True)],
+    "a stop before a deletion": (
+        [stop_one("a-0", 2), stop_one("a-0", -2, delete=True)],
         ["StopReplica"],
     ),
-    "two stops": ([stop("a-0", 1), stop("a-0", 3)], ["StopReplica"]),
+    "a deletion before a stop": (
+        [stop_one("a-0", -2, delete=True), stop_one("a-0", 5)],
+        ["StopReplica"],
+    ),
+    "a deletion that is asked for twice": (
+        [stop_one("a-0", -2, delete=True), stop_one("a-0", 5, delete=True)],
+        ["StopReplica"],
+    ),
+    "two stops": ([stop_one("a-0", 1), stop_one("a-0", 3)], ["StopReplica"]),
     "what is taken away in the end": (
-        [tell(1, 2, name="a-0", epoch=3), tell(1, 2, name="a-0", leader=-2)],
+        [update_one(1, 2, name="a-0", epoch=3), update_one(1, 2, name="a-0", leader=-2)],
         ["UpdateMetadata"],
     ),
-    "the same epoch, heard already": ([lead("a-0", 2, 2), lead("a-0", US, 2)], ["LeaderAndIsr"]),
+    "the same epoch, heard already": (
+        [lead_one("a-0", 2, 2), lead_one("a-0", US, 2)],
+        ["LeaderAndIsr"],
+    ),
 }
 
 
 @pytest.mark.parametrize(("requests", "kinds"), TOGETHER.values(), ids=TOGETHER.keys())
 def test_what_is_superseded_is_put_together(requests: list[Request], kinds: list[str]) -> None:
-    made = _no_difference(requests, alive=alive_in(tell(1, 2)))
+    made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
 
     assert [type(each).__name__ for each in made] == kinds
 
 
 APART: dict[str, list[Request]] = {
-    "a replica is stopped, and serves again": [lead("a-0", 2, 3), stop("a-0", -1), lead("a-0", US, 4)],
-    "a replica is deleted, and made again": [stop("a-0", -1, delete=True), lead("a-0", US, 1), stop("a-0", 1)],
-    "one leader goes, another comes": [lead("a-0", 2, 3), tell(1, 3), lead("b-0", 3, 1)],
-    "a leader that is dead by then": [lead("a-0", 2, 3), tell(1), lead("b-0", 2, 1)],
-    "a leader that is not known to be alive": [lead("a-0", 2, 3), lead("a-0", 3, 4)],
-    "nobody leads": [lead("a-0", 2, 3), lead("a-0", -1, 4)],
-    "the recipient is no replica any more": [lead("a-0", 2, 3), lead("a-0", 2, 4, replicas=(2, 3))],
+    "a replica is stopped, and serves again": [
+        lead_one("a-0", 2, 3),
+        stop_one("a-0", -1),
+        lead_one("a-0", US, 4),
+    ],
+    "a replica is deleted, and made again": [
+        stop_one("a-0", -1, delete=True),
+        lead_one("a-0", US, 1),
+        stop_one("a-0", 1),
+    ],
+    "one leader goes, another comes": [
+        lead_one("a-0", 2, 3),
+        update_one(1, 3),
+        lead_one("b-0", 3, 1),
+    ],
+    "a leader that is dead by then": [
+        lead_one("a-0", 2, 3),
+        update_one(1),
+        lead_one("b-0", 2, 1),
+    ],
+    "a leader that is not known to be alive": [lead_one("a-0", 2, 3), lead_one("a-0", 3, 4)],
+    "nobody leads": [lead_one("a-0", 2, 3), lead_one("a-0", -1, 4)],
+    "the recipient is no replica any more": [
+        lead_one("a-0", 2, 3),
+        lead_one("a-0", 2, 4, replicas=(2, 3)),
+    ],
     "the recipient was no replica": [
-        lead("c-0", 2, 3, replicas=(2, 3), is_new=True),
-        lead("c-0", 2, 4),
+        lead_one("c-0", 2, 3, replicas=(2, 3), is_new=True),
+        lead_one("c-0", 2, 4),
     ],
-    "new only the second time": [lead("c-0", US, 3), lead("c-0", US, 4, is_new=True)],
+    "new only the second time": [lead_one("c-0", US, 3), lead_one("c-0", US, 4, is_new=True)],
     "a partition that is forgotten, and made again": [
-        tell(1, 2, name="a-0", leader=-2),
-        tell(1, 2, name="a-0", leader=2),
+        update_one(1, 2, name="a-0", leader=-2),
+        update_one(1, 2, name="a-0", leader=2),
     ],
-    "a stop that is obeyed where the deletion is not": [stop("a-0", 3), stop("a-0", 1, delete=True)],
-    "a stop that is obeyed where the deletion was not": [stop("a-0", 1, delete=True), stop("a-0", 3)],
-    "deletions that are answered in two ways": [stop("a-0", 1, delete=True), stop("a-0", 3, delete=True)],
+    "a stop that is obeyed where the deletion is not": [
+        stop_one("a-0", 3),
+        stop_one("a-0", 1, delete=True),
+    ],
+    "a stop that is obeyed where the deletion was not": [
+        stop_one("a-0", 1, delete=True),
+        stop_one("a-0", 3),
+    ],
+    "deletions that are answered in two ways": [
+        stop_one("a-0", 1, delete=True),
+        stop_one("a-0", 3, delete=True),
+    ],
 }
 
 
 @pytest.mark.parametrize("requests", APART.values(), ids=APART.keys())
 def test_where_it_would_make_a_difference_nothing_is_put_together(requests: list[Request]) -> None:
-    made = _no_difference(requests, alive=alive_in(tell(1, 2)))
+    made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
 
     assert [id(each) for each in made] == [id(each) for each in requests]
 
 
 UNKNOWN: dict[str, list[Request]] = {
-    "a leader that was alive": [lead("b-0", US, 1), tell(1, 3), lead("a-0", 2, 3)],
-    "a leader that was alive, and is again": [tell(1, 3), lead("a-0", 2, 3), tell(1, 2, 3)],
+    "a leader that was alive": [
+        lead_one("b-0", US, 1),
+        update_one(1, 3),
+        lead_one("a-0", 2, 3),
+    ],
+    "a leader that was alive, and is again": [
+        update_one(1, 3),
+        lead_one("a-0", 2, 3),
+        update_one(1, 2, 3),
+    ],
 }
 
 
@@ -327,7 +393,7 @@ def _no_difference(requests: list[Request], *, alive: Any) -> list[Request]:
     made = [each.request for each in coalesced(requests, broker=US, alive=alive)]
     outcomes = []
     for said in (requests, made):
-        line = Line(ModelBroker(US, frozenset({"c-0"})), waiting=[*BEFORE, *said])
+        line = CoalescingQueue(ModelBroker(US, frozenset({"c-0"})), waiting=[*BEFORE, *said])
         while line.waiting:
             line.deliver()
         outcomes.append(line.outcome)
@@ -336,9 +402,15 @@ def _no_difference(requests: list[Request], *, alive: Any) -> list[Request]:
 
 
 def test_what_was_put_together_waits_since_the_first_of_it() -> None:
-    requests: list[Request] = [tell(1, 2), lead("a-0", 2, 3), tell(1, 2), lead("a-0", US, 4), stop("a-0", -1)]
+    requests: list[Request] = [
+        update_one(1, 2),
+        lead_one("a-0", 2, 3),
+        update_one(1, 2),
+        lead_one("a-0", US, 4),
+        stop_one("a-0", -1),
+    ]
 
-    made = coalesced(requests, broker=US, alive=alive_in(tell(1, 2)))
+    made = coalesced(requests, broker=US, alive=alive_in(update_one(1, 2)))
 
     assert [(type(each.request).__name__, each.since) for each in made] == [
         ("UpdateMetadata", 0),
@@ -349,7 +421,7 @@ def test_what_was_put_together_waits_since_the_first_of_it() -> None:
 
 def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.outbound.merge.PARTITIONS_OF_A_REQUEST_MAX", 2)
-    requests = [lead(f"a-{at}", US, 3) for at in (1, 2, 3, 3)]
+    requests = [lead_one(f"a-{at}", US, 3) for at in (1, 2, 3, 3)]
 
     made = coalesced(requests, broker=US, alive={})
 
@@ -357,6 +429,6 @@ def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_different_controllers_said_is_left_as_it_is() -> None:
-    requests = [tell(1, 2), dataclasses.replace(tell(1, 2), controller_epoch=2)]
+    requests = [update_one(1, 2), dataclasses.replace(update_one(1, 2), controller_epoch=2)]
 
     assert [each.request for each in coalesced(requests, broker=US, alive={})] == requests

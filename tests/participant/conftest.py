@@ -11,8 +11,8 @@ from kactl.stores.base import Names, Store
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.support.clocks import ManualClock
-from tests.support.control_requests import ORDERS_0, State, errors, leader_and_isr, update_metadata
-from tests.support.store_clients import write
+from tests.support.control_requests import ORDERS_0, StateRow, errors, leader_and_isr, update_metadata
+from tests.support.store_clients import new_write
 
 SESSION_MS = 9_000
 
@@ -40,7 +40,7 @@ class Network:
     async def send(self, broker: int, request: Request) -> Response:
         return await MemoryTransport(self.hub, clock=self.clock).connect(Broker(broker, 0)).deliver(request)
 
-    async def lead_and_follow(self, broker: int, *rows: State, epoch: int = 1) -> list[int]:
+    async def lead_and_follow(self, broker: int, *rows: StateRow, epoch: int = 1) -> list[int]:
         """Send a LeaderAndIsr. Returns the error code of each row."""
         response = await self.send(broker, leader_and_isr(*rows, epoch=epoch))
         assert isinstance(response, LeaderAndIsrResponse)
@@ -58,18 +58,18 @@ class Network:
 
     async def elect(
         self, *, leader: int = 1, isr: tuple[int, ...] = (1, 3), leader_epoch: int = 0, expected: int = -1
-    ) -> State:
+    ) -> StateRow:
         """Store a leader of orders-0. Returns its row for a LeaderAndIsr."""
         if self.fence is None:
             await self.store.create_topic(TopicRef("orders"), {0: Assignment((1, 2, 3))}, {})
             self.fence = await self.store.contest(100)
-        row = write([ORDERS_0], leader=leader, isr=isr, leader_epoch=leader_epoch, expected=expected)
+        row = new_write([ORDERS_0], leader=leader, isr=isr, leader_epoch=leader_epoch, expected=expected)
         committed = await self.store.commit(row, self.fence)
         assert committed.kept.all()
         version = int(committed.version[0])
-        return State(ORDERS_0, leader=leader, leader_epoch=leader_epoch, isr=isr, partition_epoch=version)
+        return StateRow(ORDERS_0, leader=leader, leader_epoch=leader_epoch, isr=isr, partition_epoch=version)
 
-    async def send_to_all(self, row: State, *, live: tuple[int, ...] = (1, 2, 3)) -> None:
+    async def send_to_all(self, row: StateRow, *, live: tuple[int, ...] = (1, 2, 3)) -> None:
         """Send UpdateMetadata and LeaderAndIsr to all live brokers, as after an election."""
         for broker in live:
             await self.send(broker, update_metadata(row, live=live))

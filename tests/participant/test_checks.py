@@ -17,7 +17,7 @@ from tests.support.control_requests import (
     ID_B,
     ORDERS_0,
     ORDERS_1,
-    State,
+    StateRow,
     errors,
     leader_and_isr,
     states,
@@ -28,14 +28,14 @@ from tests.support.control_requests import (
 SELF = 1
 
 
-def hosting(*rows: State, role: Role = Role.LEADER) -> HostedReplicas:
+def hosting(*rows: StateRow, role: Role = Role.LEADER) -> HostedReplicas:
     hosted = HostedReplicas()
     applied = states(*rows)
     hosted.apply(applied, np.ones(len(applied), np.bool_), role)
     return hosted
 
 
-def plan_row(hosted: HostedReplicas, row: State) -> tuple[int, bool, bool]:
+def plan_row(hosted: HostedReplicas, row: StateRow) -> tuple[int, bool, bool]:
     """Returns the error code of one row, and whether the broker becomes leader or follower."""
     plan = checks.plan_leader_and_isr(states(row), hosted, SELF)
     return int(plan.error[0]), bool(plan.lead[0]), bool(plan.follow[0])
@@ -63,9 +63,9 @@ def test_older_controller_is_rejected() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH])
 def test_only_leader_and_isr_repeats_a_rejection_for_each_row(error: ErrorCode) -> None:
-    led = checks.error_response(leader_and_isr(State(ORDERS_0), State(BILLS_0)), error)
+    led = checks.error_response(leader_and_isr(StateRow(ORDERS_0), StateRow(BILLS_0)), error)
     stopped = checks.error_response(stop_replica(ORDERS_0), error)
-    updated = checks.error_response(update_metadata(State(ORDERS_0)), error)
+    updated = checks.error_response(update_metadata(StateRow(ORDERS_0)), error)
 
     assert isinstance(led, LeaderAndIsrResponse)
     assert isinstance(stopped, StopReplicaResponse)
@@ -78,18 +78,18 @@ def test_only_leader_and_isr_repeats_a_rejection_for_each_row(error: ErrorCode) 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (State(ORDERS_0, leader=1, leader_epoch=6), (0, True, False)),
-        (State(ORDERS_0, leader=2, leader_epoch=6), (0, False, True)),
-        (State(ORDERS_0, leader=-1, leader_epoch=6), (0, False, True)),
-        (State(ORDERS_0, leader_epoch=5), (11, False, False)),
-        (State(ORDERS_0, leader_epoch=4), (11, False, False)),
-        (State(ORDERS_0, leader=2, leader_epoch=6, replicas=(2, 3)), (3, False, False)),
-        (State(ORDERS_0, leader_epoch=6, topic_id=ID_B), (103, False, False)),
-        (State(ORDERS_0, leader_epoch=6, topic_id=ZERO_ID), (0, True, False)),
-        (State(ORDERS_0, leader_epoch=6, partition_epoch=2), (0, False, False)),
-        (State(ORDERS_0, leader_epoch=6, partition_epoch=3), (0, True, False)),
-        (State(ORDERS_1, leader_epoch=0), (0, True, False)),
-        (State(ORDERS_1, leader_epoch=0, topic_id=ID_B), (0, True, False)),
+        (StateRow(ORDERS_0, leader=1, leader_epoch=6), (0, True, False)),
+        (StateRow(ORDERS_0, leader=2, leader_epoch=6), (0, False, True)),
+        (StateRow(ORDERS_0, leader=-1, leader_epoch=6), (0, False, True)),
+        (StateRow(ORDERS_0, leader_epoch=5), (11, False, False)),
+        (StateRow(ORDERS_0, leader_epoch=4), (11, False, False)),
+        (StateRow(ORDERS_0, leader=2, leader_epoch=6, replicas=(2, 3)), (3, False, False)),
+        (StateRow(ORDERS_0, leader_epoch=6, topic_id=ID_B), (103, False, False)),
+        (StateRow(ORDERS_0, leader_epoch=6, topic_id=ZERO_ID), (0, True, False)),
+        (StateRow(ORDERS_0, leader_epoch=6, partition_epoch=2), (0, False, False)),
+        (StateRow(ORDERS_0, leader_epoch=6, partition_epoch=3), (0, True, False)),
+        (StateRow(ORDERS_1, leader_epoch=0), (0, True, False)),
+        (StateRow(ORDERS_1, leader_epoch=0, topic_id=ID_B), (0, True, False)),
     ],
     ids=[
         "newer, to lead",
@@ -106,40 +106,40 @@ def test_only_leader_and_isr_repeats_a_rejection_for_each_row(error: ErrorCode) 
         "a new replica with an id",
     ],
 )
-def test_rows_are_compared_with_hosted_replicas(row: State, expected: tuple[int, bool, bool]) -> None:
+def test_rows_are_compared_with_hosted_replicas(row: StateRow, expected: tuple[int, bool, bool]) -> None:
     if row.partition_epoch == 0:
         row = row.but(partition_epoch=3)
-    hosted = hosting(State(ORDERS_0, leader_epoch=5, partition_epoch=3, topic_id=ID_A))
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, partition_epoch=3, topic_id=ID_A))
 
     assert plan_row(hosted, row) == expected
 
 
 def test_new_topic_id_is_stored_under_the_same_epoch() -> None:
-    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5))
 
-    plan = checks.plan_leader_and_isr(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), hosted, SELF)
-    hosted.update_topic_ids(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), plan.id_only)
+    plan = checks.plan_leader_and_isr(states(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A)), hosted, SELF)
+    hosted.update_topic_ids(states(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A)), plan.id_only)
 
     assert plan.error.tolist() == [0]
     assert not plan.lead.any()
     assert not plan.follow.any()
-    assert plan_row(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B))[0] == 103
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=6, topic_id=ID_B))[0] == 103
 
 
 def test_failed_directory_takes_precedence_over_other_errors() -> None:
-    hosted = hosting(State(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A))
     hosted.fail([ORDERS_0, BILLS_0])
 
-    assert plan_row(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B)) == (56, False, False)
-    assert plan_row(hosted, State(BILLS_0)) == (56, False, False)
-    assert plan_row(hosted, State(ORDERS_1)) == (0, True, False)
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=6, topic_id=ID_B)) == (56, False, False)
+    assert plan_row(hosted, StateRow(BILLS_0)) == (56, False, False)
+    assert plan_row(hosted, StateRow(ORDERS_1)) == (0, True, False)
     assert checks.plan_stop_replica(stop_replica(ORDERS_0, delete=True), hosted).error.tolist() == [56]
 
 
 @pytest.mark.parametrize(("leader_epoch", "error"), [(6, 0), (5, 0), (4, 74), (NO_EPOCH, 0), (EPOCH_DURING_DELETE, 0)])
 @pytest.mark.parametrize("delete", [False, True])
 def test_stop_replica_compares_leader_epochs(leader_epoch: int, error: int, delete: bool) -> None:
-    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5))
 
     plan = checks.plan_stop_replica(stop_replica(ORDERS_0, leader_epoch=leader_epoch, delete=delete), hosted)
 
@@ -157,21 +157,21 @@ def test_stop_of_an_unknown_replica_succeeds_and_deletes(delete: bool) -> None:
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_stopped_replica_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
-    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5))
     hosted.stop(hosted.index.rows)
 
     plan = checks.plan_stop_replica(stop_replica(ORDERS_0, delete=delete), hosted)
 
     assert plan.error.tolist() == [0]
     assert plan.stop.tolist() == [delete]
-    assert plan_row(hosted, State(ORDERS_0, leader_epoch=5))[0] == 11  # its epoch is remembered
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=5))[0] == 11  # its epoch is remembered
 
 
 # -- against one replica after the other -------------------------------------------------------------------------------
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """State of a replica in the oracle."""
+    """StateRow of a replica in the oracle."""
 
     leader_epoch: int
     partition_epoch: int
@@ -179,7 +179,7 @@ class Replica(msgspec.Struct, frozen=True):
     failed: bool
 
 
-def oracle(row: State, local: Replica | None) -> int:
+def oracle(row: StateRow, local: Replica | None) -> int:
     """The rules for one row, as documented. Returns the error code."""
     if local is not None and local.failed:
         return 56
@@ -194,7 +194,7 @@ def oracle(row: State, local: Replica | None) -> int:
 
 
 rows = st.builds(
-    State,
+    StateRow,
     name=st.builds(TopicPartition, st.just("t"), st.integers(0, 5)),
     leader=st.integers(-1, 3),
     leader_epoch=st.integers(0, 3),
@@ -204,7 +204,7 @@ rows = st.builds(
 ids = st.sampled_from([ZERO_ID, ID_A, ID_B])
 
 
-def by_name(row: State) -> TopicPartition:
+def by_name(row: StateRow) -> TopicPartition:
     return row.name
 
 
@@ -216,7 +216,7 @@ def by_name(row: State) -> TopicPartition:
     ids,
 )
 def test_columns_agree_with_the_oracle(
-    local: list[State], failed: set[int], local_id: bytes, sent: list[State], sent_id: bytes
+    local: list[StateRow], failed: set[int], local_id: bytes, sent: list[StateRow], sent_id: bytes
 ) -> None:
     hosted = hosting(*[row.but(topic_id=local_id) for row in local])
     hosted.fail([TopicPartition("t", number) for number in failed])
@@ -240,7 +240,7 @@ def test_columns_agree_with_the_oracle(
 
 
 @given(st.lists(rows, unique_by=by_name, max_size=6), st.lists(rows, unique_by=by_name, max_size=6))
-def test_repeated_request_is_rejected_and_changes_nothing(local: list[State], sent: list[State]) -> None:
+def test_repeated_request_is_rejected_and_changes_nothing(local: list[StateRow], sent: list[StateRow]) -> None:
     hosted = hosting(*local)
     request = states(*sent)
     first = checks.plan_leader_and_isr(request, hosted, SELF)

@@ -15,7 +15,7 @@ from tests.support.control_requests import (
     BILLS_0,
     ORDERS_0,
     ORDERS_1,
-    State,
+    StateRow,
     leader_and_isr,
     stop_replica,
     update_metadata,
@@ -27,7 +27,7 @@ NAMES = (ORDERS_0, ORDERS_1, BILLS_0)
 names = st.sampled_from(NAMES)
 rows = st.lists(
     st.builds(
-        State,
+        StateRow,
         names,
         st.integers(1, 3),
         st.integers(0, 4),

@@ -11,8 +11,8 @@ from kactl.participant.isr import RETRY_MS
 from kactl.participant.isr_writer import WRITES_IN_FLIGHT
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-from tests.support.control_requests import ORDERS_0, State, update_metadata
-from tests.support.store_clients import write
+from tests.support.control_requests import ORDERS_0, StateRow, update_metadata
+from tests.support.store_clients import new_write
 
 from .conftest import SESSION_MS, Network
 
@@ -256,8 +256,8 @@ async def elect_many(network: Network) -> None:
     await network.store.create_topic(TopicRef("bills"), {name.partition: Assignment((1, 2)) for name in BILLS}, {})
     first = await network.elect()  # for the fence
     assert network.fence is not None
-    await network.store.commit(write(BILLS, isr=(1,)), network.fence)
-    rows = [State(name, isr=(1,), replicas=(1, 2)) for name in BILLS]
+    await network.store.commit(new_write(BILLS, isr=(1,)), network.fence)
+    rows = [StateRow(name, isr=(1,), replicas=(1, 2)) for name in BILLS]
     for broker in (2, 1):
         await network.send(broker, update_metadata(first))
         await network.lead_and_follow(broker, *rows)

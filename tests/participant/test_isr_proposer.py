@@ -18,7 +18,7 @@ from kactl.participant.lagging_replicas import LAG_MS
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.support.clocks import ManualClock, settle
-from tests.support.control_requests import CONTROLLER, ID_A, ORDERS_0, State, update_metadata
+from tests.support.control_requests import CONTROLLER, ID_A, ORDERS_0, StateRow, update_metadata
 
 from .conftest import SESSION_MS, Network
 
@@ -75,7 +75,7 @@ def local_state(brokers: Participants) -> tuple[tuple[int, ...], int]:
     return hosted.isr, hosted.partition_epoch
 
 
-ROW = State(ORDERS_0, leader=1, leader_epoch=0, isr=(3, 1), partition_epoch=0)
+ROW = StateRow(ORDERS_0, leader=1, leader_epoch=0, isr=(3, 1), partition_epoch=0)
 
 
 # -- growing -----------------------------------------------------------------------------------------------------------

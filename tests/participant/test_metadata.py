@@ -5,14 +5,25 @@ from hypothesis import strategies as st
 
 from kactl.model import ZERO_ID, TopicPartition
 from kactl.participant.metadata import MetadataCache
-from tests.support.control_requests import BILLS_0, CONTROLLER, ID_A, ORDERS_0, ORDERS_1, State, gone, update_metadata
+from tests.support.control_requests import (
+    BILLS_0,
+    CONTROLLER,
+    ID_A,
+    ORDERS_0,
+    ORDERS_1,
+    StateRow,
+    deleted_row,
+    update_metadata,
+)
 
 
 def test_update_merges_partitions_and_replaces_brokers() -> None:
     cache = MetadataCache()
 
-    cache.update(update_metadata(State(ORDERS_0, leader=1), State(ORDERS_1, leader=2), live=(1, 2, 3)))
-    cache.update(update_metadata(State(ORDERS_1, leader=3, leader_epoch=4, isr=(3,)), State(BILLS_0), live=(3, 4)))
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=1), StateRow(ORDERS_1, leader=2), live=(1, 2, 3)))
+    cache.update(
+        update_metadata(StateRow(ORDERS_1, leader=3, leader_epoch=4, isr=(3,)), StateRow(BILLS_0), live=(3, 4))
+    )
 
     assert [cache.leader(name) for name in (ORDERS_0, ORDERS_1, BILLS_0)] == [1, 3, 1]
     assert sorted(cache.live_brokers) == [3, 4]
@@ -26,7 +37,7 @@ def test_update_merges_partitions_and_replaces_brokers() -> None:
 def test_update_without_partitions_keeps_all() -> None:
     cache = MetadataCache()
 
-    cache.update(update_metadata(State(ORDERS_0)))
+    cache.update(update_metadata(StateRow(ORDERS_0)))
     cache.update(update_metadata(live=()))
 
     assert len(cache) == 1
@@ -36,13 +47,13 @@ def test_update_without_partitions_keeps_all() -> None:
 def test_deleted_partition_is_removed() -> None:
     cache = MetadataCache()
 
-    cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A), State(ORDERS_1, topic_id=ID_A)))
-    cache.update(update_metadata(gone(ORDERS_0), gone(BILLS_0)))
+    cache.update(update_metadata(StateRow(ORDERS_0, topic_id=ID_A), StateRow(ORDERS_1, topic_id=ID_A)))
+    cache.update(update_metadata(deleted_row(ORDERS_0), deleted_row(BILLS_0)))
     assert cache.leader(ORDERS_0) is None
     assert cache.partition(ORDERS_0) is None
     assert cache.topics == ["orders"]
 
-    cache.update(update_metadata(gone(ORDERS_1).but(topic_id=ID_A)))
+    cache.update(update_metadata(deleted_row(ORDERS_1).but(topic_id=ID_A)))
     assert cache.topics == []
     assert cache.topic_id("orders") == ZERO_ID
 
@@ -50,22 +61,22 @@ def test_deleted_partition_is_removed() -> None:
 def test_topic_without_an_id_loses_its_earlier_id() -> None:
     cache = MetadataCache()
 
-    cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A)))
+    cache.update(update_metadata(StateRow(ORDERS_0, topic_id=ID_A)))
     assert cache.topic_id("orders") == ID_A
 
-    cache.update(update_metadata(State(ORDERS_1)))
+    cache.update(update_metadata(StateRow(ORDERS_1)))
     assert cache.topic_id("orders") == ZERO_ID
 
 
 names = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
 brokers = st.lists(st.integers(1, 6), unique=True, max_size=5).map(tuple)
-received = st.builds(State, names, st.integers(-2, 3), st.integers(0, 5), brokers, brokers)
+received = st.builds(StateRow, names, st.integers(-2, 3), st.integers(0, 5), brokers, brokers)
 
 
 @given(st.lists(st.lists(received, unique_by=lambda row: row.name, max_size=5), max_size=6))
-def test_cache_contains_the_last_update_of_each_partition(story: list[list[State]]) -> None:
+def test_cache_contains_the_last_update_of_each_partition(story: list[list[StateRow]]) -> None:
     cache = MetadataCache()
-    last: dict[TopicPartition, State] = {}
+    last: dict[TopicPartition, StateRow] = {}
 
     for rows in story:
         cache.update(update_metadata(*rows))

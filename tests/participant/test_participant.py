@@ -11,7 +11,7 @@ from kactl.participant.participant import RETRY_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory_state import MemorySession
 from tests.support.clocks import ManualClock, settle
-from tests.support.control_requests import ORDERS_0, State, leader_and_isr, update_metadata
+from tests.support.control_requests import ORDERS_0, StateRow, leader_and_isr, update_metadata
 
 from .conftest import SESSION_MS, Network, Recorder
 
@@ -48,7 +48,7 @@ async def test_keep_alives_preserve_the_registration(network: Network) -> None:
 
 async def test_killed_participant_is_registered_until_its_session_expires(network: Network) -> None:
     async with network.participant(listener=(recorder := Recorder())) as participant:
-        await network.lead_and_follow(1, State(ORDERS_0))
+        await network.lead_and_follow(1, StateRow(ORDERS_0))
         await participant.kill()
 
         assert await network.registered() == [1]
@@ -81,7 +81,7 @@ async def test_kill_fails_pending_requests(network: Network) -> None:
 
 async def test_stop_unregisters_at_once_and_calls_stopped(network: Network) -> None:
     async with network.participant(listener=(recorder := Recorder())) as participant:
-        await network.lead_and_follow(1, State(ORDERS_0))
+        await network.lead_and_follow(1, StateRow(ORDERS_0))
         await participant.stop()
 
         assert await network.registered() == []
@@ -91,13 +91,13 @@ async def test_stop_unregisters_at_once_and_calls_stopped(network: Network) -> N
 async def test_restart_raises_the_epoch_and_clears_all_state(network: Network) -> None:
     async with network.participant() as participant:
         first = participant.epoch
-        await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=9)
+        await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=5), epoch=9)
 
         await participant.restart()
 
         assert participant.epoch > first
         assert participant.hosts == []
-        assert await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=2) == [0]
+        assert await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=5), epoch=2) == [0]
 
 
 async def test_restart_after_kill_waits_for_the_old_registration(network: Network) -> None:
@@ -128,7 +128,7 @@ async def test_id_of_a_live_participant_is_not_taken_over(network: Network) -> N
         await network.clock.advance(3 * SESSION_MS)
 
         assert rejected
-        assert await network.lead_and_follow(1, State(ORDERS_0)) == [0]
+        assert await network.lead_and_follow(1, StateRow(ORDERS_0)) == [0]
         assert first.hosts == [ORDERS_0]
 
 
@@ -153,7 +153,7 @@ async def test_paused_participant_responds_after_resume(network: Network) -> Non
 async def test_short_pause_keeps_registration_and_replicas(network: Network) -> None:
     async with network.participant() as participant:
         epoch = participant.epoch
-        await network.lead_and_follow(1, State(ORDERS_0))
+        await network.lead_and_follow(1, StateRow(ORDERS_0))
 
         participant.pause()
         await network.clock.advance(SESSION_MS / 2)
@@ -167,7 +167,7 @@ async def test_short_pause_keeps_registration_and_replicas(network: Network) -> 
 async def test_long_pause_loses_registration_and_replicas(network: Network) -> None:
     async with network.participant(listener=(recorder := Recorder())) as participant:
         first = participant.epoch
-        await network.lead_and_follow(1, State(ORDERS_0))
+        await network.lead_and_follow(1, StateRow(ORDERS_0))
 
         participant.pause()
         await network.clock.advance(2 * SESSION_MS)
@@ -191,7 +191,7 @@ async def test_lost_registration_fails_pending_requests(network: Network) -> Non
 
         async def deliver() -> None:
             with pytest.raises(BrokerUnreachable, match="ended"):
-                await network.send(1, leader_and_isr(State(ORDERS_0)))
+                await network.send(1, leader_and_isr(StateRow(ORDERS_0)))
             unreachable.append(True)
 
         tasks.start_soon(deliver)
@@ -208,7 +208,7 @@ async def test_lost_registration_fails_pending_requests(network: Network) -> Non
 
 async def test_request_for_an_earlier_registration_is_rejected(network: Network) -> None:
     async with network.participant() as participant:
-        late = leader_and_isr(State(ORDERS_0), broker_epoch=participant.epoch)
+        late = leader_and_isr(StateRow(ORDERS_0), broker_epoch=participant.epoch)
         await participant.restart()
 
         response = await network.send(1, late)
@@ -221,9 +221,9 @@ async def test_cancelled_request_is_still_carried_out(network: Network) -> None:
     async with network.participant() as participant:
         participant.pause()
         with anyio.move_on_after(0):
-            await network.send(1, leader_and_isr(State(ORDERS_0)))
+            await network.send(1, leader_and_isr(StateRow(ORDERS_0)))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(network.send, 1, leader_and_isr(State(ORDERS_0)))
+            tasks.start_soon(network.send, 1, leader_and_isr(StateRow(ORDERS_0)))
             await settle()
             tasks.cancel_scope.cancel()
 

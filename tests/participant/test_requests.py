@@ -10,9 +10,9 @@ from tests.support.control_requests import (
     BILLS_0,
     ORDERS_0,
     ORDERS_1,
-    State,
+    StateRow,
+    deleted_row,
     errors,
-    gone,
     stop_replica,
     update_metadata,
 )
@@ -26,9 +26,9 @@ async def test_became_leader_is_called_before_became_follower(network: Network) 
     async with network.participant(listener=(recorder := Recorder())) as participant:
         answers = await network.lead_and_follow(
             1,
-            State(BILLS_0, leader=2, leader_epoch=3),
-            State(ORDERS_0, leader_epoch=1, isr=(1,)),
-            State(ORDERS_1, leader=-1, leader_epoch=2),
+            StateRow(BILLS_0, leader=2, leader_epoch=3),
+            StateRow(ORDERS_0, leader_epoch=1, isr=(1,)),
+            StateRow(ORDERS_1, leader=-1, leader_epoch=2),
         )
 
         assert answers == [0, 0, 0]
@@ -50,7 +50,7 @@ async def test_async_listener_is_awaited(network: Network) -> None:
 
     calls: list[TopicPartition] = []
     async with network.participant(listener=Slow()) as participant, anyio.create_task_group() as tasks:
-        tasks.start_soon(network.lead_and_follow, 1, State(ORDERS_0))
+        tasks.start_soon(network.lead_and_follow, 1, StateRow(ORDERS_0))
         await network.clock.advance(999)
         assert participant.hosts == []
 
@@ -60,7 +60,7 @@ async def test_async_listener_is_awaited(network: Network) -> None:
 
 async def test_repeated_request_is_carried_out_once(network: Network) -> None:
     async with network.participant(listener=(recorder := Recorder())):
-        row = State(ORDERS_0, leader=2)
+        row = StateRow(ORDERS_0, leader=2)
         answers = [await network.lead_and_follow(1, row) for _ in range(3)]
         for _ in range(3):
             await network.send(1, stop_replica(ORDERS_0))
@@ -73,7 +73,7 @@ async def test_repeated_request_is_carried_out_once(network: Network) -> None:
 async def test_failed_leader_and_isr_is_accepted_when_repeated(network: Network, leader: int) -> None:
     async with network.participant(listener=(recorder := Recorder())) as participant:
         recorder.failing.add(ORDERS_0)
-        rows = State(ORDERS_0, leader=leader, leader_epoch=4), State(ORDERS_1, leader=leader, leader_epoch=4)
+        rows = StateRow(ORDERS_0, leader=leader, leader_epoch=4), StateRow(ORDERS_1, leader=leader, leader_epoch=4)
         assert await network.lead_and_follow(1, *rows) == [56, 0]
         assert participant.hosts == [ORDERS_1]
 
@@ -87,7 +87,7 @@ async def test_failed_leader_and_isr_is_accepted_when_repeated(network: Network,
 
 async def test_failed_stop_replica_is_accepted_when_repeated(network: Network) -> None:
     async with network.participant(listener=(recorder := Recorder())) as participant:
-        await network.lead_and_follow(1, State(ORDERS_0), State(BILLS_0))
+        await network.lead_and_follow(1, StateRow(ORDERS_0), StateRow(BILLS_0))
         recorder.failing.add(ORDERS_0)
 
         first = await network.send(1, stop_replica(ORDERS_0, BILLS_0, delete=True))
@@ -102,15 +102,15 @@ async def test_failed_stop_replica_is_accepted_when_repeated(network: Network) -
 
 async def test_stopped_replica_keeps_its_epoch_deleted_one_does_not(network: Network) -> None:
     async with network.participant() as participant:
-        await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=4), State(BILLS_0, leader_epoch=4))
+        await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=4), StateRow(BILLS_0, leader_epoch=4))
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=4))
         await network.send(1, stop_replica(BILLS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
 
         replica = participant.hosted(ORDERS_0)
         assert replica is not None
         assert replica.role is Role.STOPPED
-        assert await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=4)) == [11]
-        assert await network.lead_and_follow(1, State(BILLS_0, leader_epoch=0)) == [0]
+        assert await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=4)) == [11]
+        assert await network.lead_and_follow(1, StateRow(BILLS_0, leader_epoch=0)) == [0]
 
 
 async def test_data_of_an_earlier_registration_is_deleted(network: Network) -> None:
@@ -125,27 +125,27 @@ async def test_metadata_is_readable(network: Network) -> None:
     async with network.participant() as participant:
         assert participant.leader(ORDERS_0) is None
 
-        await network.send(1, update_metadata(State(ORDERS_0, leader=2), live=(1, 2)))
+        await network.send(1, update_metadata(StateRow(ORDERS_0, leader=2), live=(1, 2)))
         assert participant.leader(ORDERS_0) == 2
         assert sorted(participant.live_brokers) == [1, 2]
         known = participant.partition(ORDERS_0)
         assert known is not None
         assert known.isr == (1, 2, 3)
 
-        await network.send(1, update_metadata(gone(ORDERS_0)))
+        await network.send(1, update_metadata(deleted_row(ORDERS_0)))
         assert participant.leader(ORDERS_0) is None
 
 
 async def test_failed_directory_is_reported_and_its_replicas_are_rejected(network: Network) -> None:
     async with network.participant() as participant:
-        await network.lead_and_follow(1, State(ORDERS_0), State(ORDERS_1))
+        await network.lead_and_follow(1, StateRow(ORDERS_0), StateRow(ORDERS_1))
 
         await participant.fail_directory([ORDERS_0, BILLS_0])
 
         assert [notification.broker for notification in await network.store.log_dir_notifications()] == [1]
         assert await network.lead_and_follow(
-            1, State(ORDERS_0, leader_epoch=1), State(BILLS_0), State(ORDERS_1, leader_epoch=1)
+            1, StateRow(ORDERS_0, leader_epoch=1), StateRow(BILLS_0), StateRow(ORDERS_1, leader_epoch=1)
         ) == [56, 56, 0]
 
         await participant.restart()
-        assert await network.lead_and_follow(1, State(ORDERS_0)) == [0]
+        assert await network.lead_and_follow(1, StateRow(ORDERS_0)) == [0]

@@ -10,7 +10,16 @@ from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaSt
 from kactl.state.cluster import NOT_ACTIVE, Cluster
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Assignments, Leaderships
-from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
+from tests.support.cluster_seeds import (
+    ClusterSeed,
+    PartitionSeed,
+    ids_of,
+    led,
+    rows_of,
+    seed_broker,
+    slots_of,
+    tp,
+)
 
 A0, A1, B0 = tp("A-0"), tp("A-1"), tp("B-0")
 
@@ -412,7 +421,7 @@ def test_reset_clears_all_state(doomed: Cluster) -> None:
 
 
 def test_registration_replaces_the_previous_one_by_id(cluster: Cluster) -> None:
-    cluster.add_brokers([broker(7), broker(2, epoch=9)])
+    cluster.add_brokers([seed_broker(7), seed_broker(2, epoch=9)])
 
     assert [(registered.id, registered.epoch) for registered in cluster.brokers.values()] == [
         (1, 1001),

@@ -14,8 +14,8 @@ from kactl.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships
 from tests.oracle.model import Leading, ObjectCluster, Partition
 from tests.support import sync_machines as columns
-from tests.support.cluster_seeds import ClusterSeed, broker, led
-from tests.support.cluster_strategies import TOPICS, seeds
+from tests.support.cluster_seeds import ClusterSeed, led, seed_broker
+from tests.support.cluster_strategies import TOPICS, cluster_seeds_drawn
 
 IDS = st.integers(0, 5)
 NAMES = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 2))
@@ -27,7 +27,7 @@ class Counting(RuleBasedStateMachine):
 
     cluster: Cluster
 
-    @initialize(seed=seeds())
+    @initialize(seed=cluster_seeds_drawn())
     def begin(self, seed: ClusterSeed) -> None:
         self.cluster = seed.columns()
 
@@ -76,7 +76,7 @@ class Counting(RuleBasedStateMachine):
         )
         nowhere = np.zeros(len(rows), np.bool_)
         change = partition.elect(rows, election, self.cluster.live_brokers, unclean=nowhere, controller_epoch=1)
-        self.cluster.apply(columns.kept(change).take(change.writes))
+        self.cluster.apply(columns.committed(change).take(change.writes))
 
     @rule(data=st.data(), id=IDS, to=st.sampled_from(ReplicaState))
     def move_replicas(self, data: st.DataObject, id: int, to: ReplicaState) -> None:
@@ -94,7 +94,7 @@ class Counting(RuleBasedStateMachine):
     def change_broker(self, id: int, change: str) -> None:
         match change:
             case "come":
-                self.cluster.add_brokers([broker(id)])
+                self.cluster.add_brokers([seed_broker(id)])
             case "go":
                 self.cluster.remove_brokers([id])
             case "fail":

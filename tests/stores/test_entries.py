@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kactl.model import NO_VERSION, Leadership, TopicPartition
 from kactl.stores.base import Found, Names, Outcome
 from kactl.stores.entries import NO_TOPIC, PARTITION_LIMIT, EntryTable, topic_numbers
-from tests.support.store_clients import write
+from tests.support.store_clients import new_write
 
 Key = tuple[int, int]
 KNOWN = {f"t{number}": number for number in range(5)}
@@ -57,7 +57,7 @@ def keep(
     expected = [
         max(version + row["off_by"], NO_VERSION) for version, row in zip(standing, change.values(), strict=True)
     ]
-    asked = write(
+    asked = new_write(
         names,
         leader=[row["leader"] for row in change.values()],
         leader_epoch=[row["leader_epoch"] for row in change.values()],
@@ -84,7 +84,7 @@ def keep(
 
 def test_judging_changes_nothing() -> None:
     table = EntryTable()
-    asked = write([TopicPartition("t0", 0)])
+    asked = new_write([TopicPartition("t0", 0)])
 
     table.plan_write(asked, np.zeros(1, np.int32), 1)
 
@@ -95,7 +95,7 @@ def test_judging_changes_nothing() -> None:
 @pytest.mark.parametrize("partition", [PARTITION_LIMIT, 2**31 - 1])
 def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
     table = EntryTable()
-    asked = write([TopicPartition("t0", 0), TopicPartition("t0", partition)])
+    asked = new_write([TopicPartition("t0", 0), TopicPartition("t0", partition)])
 
     committed, made, where = table.plan_write(asked, np.zeros(2, np.int32), 1)
     table.put(made, where)
@@ -107,7 +107,7 @@ def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
 def test_a_part_is_what_was_put() -> None:
     table = EntryTable()
     names = [TopicPartition(f"t{at % 5}", at) for at in range(1000)]
-    asked = write(names, leader=list(range(1000)))
+    asked = new_write(names, leader=list(range(1000)))
     committed, made, _ = table.plan_write(asked, topic_numbers(asked.names, KNOWN), 3)
     table.put(made)
     copy = EntryTable()
@@ -123,7 +123,7 @@ def test_a_part_is_what_was_put() -> None:
 
 def test_a_partition_that_is_written_twice_at_once_is_a_bug() -> None:
     table = EntryTable()
-    asked = write([TopicPartition("t0", 0)] * 2)
+    asked = new_write([TopicPartition("t0", 0)] * 2)
     _, made, where = table.plan_write(asked, np.zeros(2, np.int32), 1)
 
     with pytest.raises(AssertionError, match="twice"):
@@ -143,7 +143,7 @@ def test_topics_that_come_and_go_for_ever_take_no_more_room() -> None:
     table = EntryTable()
     for topic in range(500):
         names = [TopicPartition(f"t{topic}", at) for at in range(1_000)]
-        asked = write(names)
+        asked = new_write(names)
         _, made, where = table.plan_write(asked, np.full(1_000, topic, np.int32), 1)
         table.put(made, where)
         if topic > 2:

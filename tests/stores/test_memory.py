@@ -7,7 +7,7 @@ from kactl.model import Assignment, TopicPartition
 from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import EventRecorder, broker
+from tests.support.store_clients import EventRecorder, broker_info
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
     async with MemoryStore(clock=clock) as store:
         recorder = EventRecorder(store)
         session = await store.new_session(1_000)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await store.brokers()
 
         for _ in range(5):
@@ -34,7 +34,7 @@ async def test_a_session_lasts_to_its_last_millisecond() -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as store:
         session = await store.new_session(1_000)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
 
         await clock.advance(999)
         alive = await store.brokers()
@@ -84,7 +84,7 @@ async def test_leaving_ends_all_sessions() -> None:
     async with MemoryStore() as store:
         async with store.another() as leaving:
             session = await leaving.new_session(60_000)
-            await session.register(broker(1))
+            await session.register(broker_info(1))
             await leaving.contest(1)
 
         assert await store.brokers() == {}

@@ -16,7 +16,7 @@ from kactl.stores.base import Changed
 from kactl.stores.sqlite import Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock, SteppedClock
-from tests.support.store_clients import WAIT_S, EventRecorder, broker
+from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms:
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
         recorder = EventRecorder(store)
         session = await store.new_session(TIMEOUT_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await store.contest(1)
 
         clock.step_ms = step_ms
@@ -74,7 +74,7 @@ async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_lease(tmp_pat
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with SqliteStore(path, clock=clock) as store, killed(path, clock) as dead:
         session = await dead.new_session(TIMEOUT_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await dead.contest(1)
 
         clock.step_ms = step_ms
@@ -91,7 +91,7 @@ async def test_leases_of_an_earlier_boot_have_ended(tmp_path: Path) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed(path, clock) as dead:
         session = await dead.new_session(HOUR_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await dead.contest(1)
 
     clock.boot = "second boot"
@@ -117,7 +117,7 @@ async def test_a_lease_of_an_earlier_nameless_boot_ends_when_the_clock_is_behind
     await before.advance(HOUR_MS)
     async with killed(path, before) as dead:
         session = await dead.new_session(TIMEOUT_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
 
     async with SqliteStore(path, clock=after) as store:
         assert await store.brokers() == {}
@@ -129,7 +129,7 @@ async def test_a_process_that_cannot_name_the_boot_ends_no_session_of_one_that_c
     async with SqliteStore(path, clock=clock) as one, SqliteStore(path, clock=nameless) as two:
         await one.contest(1)
         session = await two.new_session(TIMEOUT_MS)
-        await session.register(broker(2))
+        await session.register(broker_info(2))
 
         await pass_time(clock, 4 * POLL_MS, one)
         await pass_time(nameless, 4 * POLL_MS, two)
@@ -142,7 +142,7 @@ async def test_sessions_of_an_earlier_holder_of_the_lock_end_at_once(tmp_path: P
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed(path, clock, Holder("lock", "first")) as dead:
         session = await dead.new_session(HOUR_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await dead.contest(1)
 
     async with SqliteStore(path, clock=clock, holder=Holder("lock", "second")) as store:
@@ -155,12 +155,12 @@ async def test_sessions_under_our_turn_another_lock_or_none_stay(tmp_path: Path,
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed(path, clock, theirs) as other:
         session = await other.new_session(HOUR_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
 
         async with SqliteStore(path, clock=clock, holder=Holder("lock", "ours")) as store:
             assert list(await store.brokers()) == [1]
             with pytest.raises(BrokerIdTaken):
-                await (await store.new_session(HOUR_MS)).register(broker(1))
+                await (await store.new_session(HOUR_MS)).register(broker_info(1))
 
 
 # -- several processes with one file, each with another wall clock ---------------------------------------------------

@@ -14,7 +14,7 @@ from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
-from tests.support.store_clients import ALL, SESSION_MS, broker, lead, write
+from tests.support.store_clients import ALL, SESSION_MS, broker_info, create_and_lead, new_write
 
 from .maintenance import run_maintenance
 
@@ -28,12 +28,12 @@ async def file(tmp_path: Path) -> Path:
     """A cleanly closed store with some changes."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         await store.set_topic_config("orders", {"a": "b"})
         await store.notify_isr(ALL)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
         for version in range(5):
-            await store.commit(write(ALL, leader_epoch=version + 1, expected=version), fence)
+            await store.commit(new_write(ALL, leader_epoch=version + 1, expected=version), fence)
     return path
 
 
@@ -172,7 +172,7 @@ async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: 
     copy = tmp_path / "copy.db"
     async with SqliteStore(file) as store:
         session = await store.new_session(SESSION_MS)
-        await session.register(broker(7))
+        await session.register(broker_info(7))
         with closing(sqlite3.connect(file)) as connection, closing(sqlite3.connect(copy)) as other:
             connection.backup(other)
     spoil(copy, "UPDATE brokers SET data = x'00112233445566778899'")

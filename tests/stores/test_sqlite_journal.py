@@ -16,7 +16,7 @@ from kactl.stores.base import Assignments, Leaderships, Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import ALL, lead, write
+from tests.support.store_clients import ALL, create_and_lead, new_write
 
 from .maintenance import run_maintenance
 
@@ -39,7 +39,7 @@ async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
     for round_ in rounds:
         names = random.Random(round_).sample(NAMES, 7)
         version = (await store.leaderships(Names.of(names))).partition_epoch
-        await store.commit(write(names, leader_epoch=round_, expected=version.tolist()), fence)
+        await store.commit(new_write(names, leader_epoch=round_, expected=version.tolist()), fence)
 
 
 def tables(path: Path) -> dict[str, int]:
@@ -66,17 +66,17 @@ async def test_a_change_is_one_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
     before = tables(store.path)["journal"]
 
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
 
     assert tables(store.path)["journal"] == before + 1
 
 
 async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     before = tables(store.path)
 
-    committed = await store.commit(write(NAMES, expected=NO_VERSION), fence)
+    committed = await store.commit(new_write(NAMES, expected=NO_VERSION), fence)
 
     assert not committed.kept.any()
     assert tables(store.path) == before
@@ -104,7 +104,7 @@ async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MIN", 100)
     fence = await store.contest(1)
 
-    await store.commit(write(NAMES, leader=list(range(40))), fence)
+    await store.commit(new_write(NAMES, leader=list(range(40))), fence)
     await run_maintenance(store)
 
     assert tables(store.path) == {"journal": 0, "snapshot": 1}
@@ -115,7 +115,7 @@ async def test_another_process_follows_changes_and_snapshots(
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 5)
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     async with SqliteStore(store.path, clock=ManualClock()) as other:
         for begin in range(0, 60, 4):
             await change(store, fence, range(begin, begin + 4))
@@ -141,13 +141,13 @@ async def test_two_processes_writing_snapshots_leave_one(store: SqliteStore, mon
 
         assert tables(store.path) == {"journal": 0, "snapshot": 1}
         assert same(await store.leaderships(Names.of(NAMES)), found)
-        assert (await other.commit(write(NAMES[:1], expected=int(found.partition_epoch[0])), fence)).version[0] >= 0
+        assert (await other.commit(new_write(NAMES[:1], expected=int(found.partition_epoch[0])), fence)).version[0] >= 0
 
 
 async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LOG_BYTES_MAX", 1)
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
 
     await run_maintenance(store)
 
@@ -157,9 +157,9 @@ async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: p
 
 async def test_a_log_that_was_cut_anywhere_holds_a_prefix(store: SqliteStore, tmp_path: Path) -> None:
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     for round_ in range(1, 20):
-        await store.commit(write(NAMES, leader_epoch=round_, expected=round_ - 1), fence)
+        await store.commit(new_write(NAMES, leader_epoch=round_, expected=round_ - 1), fence)
     whole, log = store.path.read_bytes(), Path(f"{store.path}-wal").read_bytes()
     chance, seen = random.Random(7), set()
     cuts = [*sorted(chance.randrange(len(log)) for _ in range(40)), len(log)]
@@ -180,7 +180,7 @@ async def test_a_log_that_was_cut_anywhere_holds_a_prefix(store: SqliteStore, tm
 
 async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: SqliteStore) -> None:
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     held = store._thread.database
     with closing(sqlite3.connect(store.path, isolation_level=None)) as full:
         (pages,) = full.execute("PRAGMA page_count").fetchone()
@@ -188,16 +188,16 @@ async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: Sqli
     before = await store.leaderships(Names.of(NAMES))
 
     with pytest.raises(StoreUnavailable, match="full"):
-        await store.commit(write(NAMES, isr=[MANY_MEMBERS] * 40, expected=0), fence)
+        await store.commit(new_write(NAMES, isr=[MANY_MEMBERS] * 40, expected=0), fence)
 
     assert same(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(held.one, "PRAGMA max_page_count = 1000000")
-    assert (await store.commit(write(NAMES, expected=0), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, expected=0), fence)).kept.all()
 
 
 async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(store: SqliteStore) -> None:
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     refusing = """
         PRAGMA foreign_keys = ON;
         CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
@@ -208,11 +208,11 @@ async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(sto
     before = await store.leaderships(Names.of(NAMES))
 
     with pytest.raises(StoreUnavailable, match="FOREIGN KEY"):
-        await store.commit(write(NAMES, leader=2, expected=0), fence)
+        await store.commit(new_write(NAMES, leader=2, expected=0), fence)
 
     assert same(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(store._thread.database.connection.execute, "DROP TRIGGER refuse")
-    assert (await store.commit(write(NAMES, leader=3, expected=0), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, leader=3, expected=0), fence)).kept.all()
     async with SqliteStore(store.path) as other:
         assert (await other.leaderships(Names.of(NAMES))).leader.tolist() == [3] * 40
 
@@ -235,17 +235,17 @@ class Forgetful:
 
 async def test_a_commit_of_unknown_outcome_can_be_read_back(store: SqliteStore) -> None:
     fence = await store.contest(1)
-    await store.commit(write(NAMES), fence)
+    await store.commit(new_write(NAMES), fence)
     held = store._thread.database
     held.connection = cast(sqlite3.Connection, Forgetful(held.connection))
 
     with pytest.raises(StoreUnavailable) as caught:
-        await store.commit(write(NAMES, leader=2, expected=0), fence)
+        await store.commit(new_write(NAMES, leader=2, expected=0), fence)
 
     held.connection = cast(Forgetful, held.connection).real
     assert caught.value.remedy is Remedy.READ_BACK
     assert (await store.leaderships(Names.of(NAMES))).partition_epoch.tolist() == [1] * 40
-    assert (await store.commit(write(NAMES, leader=3, expected=1), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, leader=3, expected=1), fence)).kept.all()
 
 
 async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:
@@ -257,7 +257,7 @@ async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:
 
 
 async def test_a_copy_of_a_running_store_opens(store: SqliteStore, tmp_path: Path) -> None:
-    await lead(store)
+    await create_and_lead(store)
     copy = tmp_path / "copy.db"
     for suffix in ("", "-wal"):
         shutil.copyfile(f"{store.path}{suffix}", f"{copy}{suffix}")

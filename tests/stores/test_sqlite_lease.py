@@ -14,7 +14,7 @@ from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import SqliteStore, database
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import WAIT_S, EventRecorder, broker
+from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +113,7 @@ async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock
 @pytest.mark.parametrize("kept_alive", [True, False])
 async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: ManualClock, kept_alive: bool) -> None:
     session = await store.new_session(1_000)
-    await session.register(broker(1))
+    await session.register(broker_info(1))
 
     for _ in range(5):
         await pass_time(clock, 900, store)
@@ -125,18 +125,18 @@ async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: Man
 
 async def test_a_silent_brokers_id_is_free_at_once(store: SqliteStore, clock: ManualClock) -> None:
     silent, next_one = await store.new_session(1_000), await store.new_session(60_000)
-    epoch = await silent.register(broker(1))
+    epoch = await silent.register(broker_info(1))
 
     clock._passed_ms += 1_000
 
-    assert await next_one.register(broker(1)) > epoch
+    assert await next_one.register(broker_info(1)) > epoch
 
 
 async def test_leaving_ends_all_sessions(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "kactl.db") as store:
         async with SqliteStore(store.path) as leaving:
             session = await leaving.new_session(60_000)
-            await session.register(broker(1))
+            await session.register(broker_info(1))
             await leaving.contest(1)
 
         assert await store.brokers() == {}

@@ -19,10 +19,10 @@ from tests.support.store_clients import (
     ORDERS_0,
     THREE_PARTITIONS,
     EventRecorder,
+    create_and_lead,
     delete_topic,
-    lead,
-    stored,
-    write,
+    new_write,
+    stored_leadership,
 )
 
 from .maintenance import run_maintenance
@@ -54,9 +54,9 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with open_store(path) as store, open_store(path) as witness:
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
-        await store.commit(write([OTHER_0], leader=7), fence)
+        await store.commit(new_write([OTHER_0], leader=7), fence)
         assert (await witness.leaderships(Names.of(ALL))).found.all()
         if snapshot_before:
             await run_maintenance(store)
@@ -70,22 +70,22 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
     async with open_store(path) as store:
         assert await entries(store) == 1
         assert not (await store.leaderships(Names.of(ALL))).found.any()
-        found = await stored(store, OTHER_0)
+        found = await stored_leadership(store, OTHER_0)
         assert found is not None
         assert found.leader == 7
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
-        committed = await store.commit(write([ORDERS_0], leader=3), await store.contest(1))
+        committed = await store.commit(new_write([ORDERS_0], leader=3), await store.contest(1))
         assert committed.version.tolist() == [0]
 
     async with open_store(path) as store:
-        found = await stored(store, ORDERS_0)
+        found = await stored_leadership(store, ORDERS_0)
         assert found is not None
         assert (found.leader, found.partition_epoch) == (3, 0)
 
 
 async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store(path) as store:
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         await store.mark_deletion("orders")
 
         def fail(*_: object) -> None:
@@ -106,7 +106,7 @@ async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatc
 @pytest.mark.parametrize("frame", ["cut", "flipped"])
 async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
     async with open_store(path) as store:
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         await delete_topic(store, "orders", fence)
     with closing(sqlite3.connect(path)) as connection, connection:
         (seq, data) = connection.execute("SELECT seq, frame FROM journal ORDER BY seq DESC").fetchone()
@@ -120,7 +120,7 @@ async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
 
 async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
     async with open_store(path) as store:
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
         await delete_topic(store, "orders", fence)
         await delete_topic(store, "other", fence)
@@ -153,11 +153,11 @@ async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with open_store(path) as watching, open_store(path) as writer:
-        fence = await lead(writer)
+        fence = await create_and_lead(writer)
         recorder = EventRecorder(watching)
         await watching.watch_leaderships([ORDERS_0])
         position = (await watching.changes(None)).position
-        await writer.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+        await writer.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
         await run_maintenance(writer)  # the journal is empty now
 
         assert (await watching.changes(position)).whole

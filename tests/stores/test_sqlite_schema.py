@@ -14,7 +14,7 @@ from kactl.model import Features, ProducerIdBlock
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, schema
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import ALL, ORDERS_0, broker, lead, stored, write
+from tests.support.store_clients import ALL, ORDERS_0, broker_info, create_and_lead, new_write, stored_leadership
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +34,8 @@ async def old(tmp_path: Path) -> Path:
     """A file of the first schema with a cluster in it."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
-        fence = await lead(store)
-        await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+        fence = await create_and_lead(store)
+        await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
         await store.set_topic_config("orders", {"a": "b"})
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(TO_FIRST)
@@ -54,7 +54,7 @@ async def check(path: Path) -> None:
         assert await store.topics() == ["orders"]
         assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
         assert (await store.leaderships(Names.of(ALL))).found.all()
-        found = await stored(store, ORDERS_0)
+        found = await stored_leadership(store, ORDERS_0)
         assert found is not None
         assert (found.leader, found.leader_epoch) == (2, 1)
         fence = await store.contest(1)
@@ -171,9 +171,9 @@ async def test_a_damaged_record_is_named(old: Path) -> None:
 async def third_schema(path: Path, *, lease_of: int) -> None:
     """A file of the third schema, with broker 1 in a session that ends by the wall clock."""
     async with SqliteStore(path) as store:
-        await lead(store)
+        await create_and_lead(store)
         session = await store.new_session(TIMEOUT_MS)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         with closing(sqlite3.connect(path)) as connection, connection:
             kept = connection.execute("SELECT * FROM leases WHERE id = ?", (session.id,)).fetchone()
             registered = connection.execute("SELECT * FROM brokers").fetchone()

@@ -13,7 +13,7 @@ from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.snapshot import BASES_APART
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import delete_topic, write
+from tests.support.store_clients import delete_topic, new_write
 
 from .maintenance import run_maintenance, run_maintenance_step
 
@@ -49,8 +49,8 @@ async def fence(store: SqliteStore) -> Fence:
     fence = await store.contest(1)
     for topic in TOPICS:
         await create(store, topic)
-    await store.commit(write(NAMES, leader_epoch=0, expected=NO_VERSION), fence)
-    await store.commit(write(NAMES, leader_epoch=1, expected=0), fence)
+    await store.commit(new_write(NAMES, leader_epoch=0, expected=NO_VERSION), fence)
+    await store.commit(new_write(NAMES, leader_epoch=1, expected=0), fence)
     return fence
 
 
@@ -62,7 +62,7 @@ async def change(store: SqliteStore, fence: Fence, names: list[TopicPartition]) 
     """Raise the leader epoch of each partition."""
     found = await store.leaderships(Names.of(names))
     epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
-    assert (await store.commit(write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
+    assert (await store.commit(new_write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
 
 
 async def held(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
@@ -184,7 +184,7 @@ async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int)
                 await create(client, topic)
                 there.add(topic)
                 names = [TopicPartition(topic, at) for at in PARTITIONS]
-                await writer.commit(write(names, expected=NO_VERSION), fence)
+                await writer.commit(new_write(names, expected=NO_VERSION), fence)
             elif step < 0.6:
                 await delete_topic(writer, topic, fence)
                 there.remove(topic)

@@ -39,7 +39,7 @@ def tp(text: str) -> TopicPartition:
     return TopicPartition.parse(text)
 
 
-def broker(id: int, *, epoch: int | None = None) -> Broker:
+def seed_broker(id: int, *, epoch: int | None = None) -> Broker:
     """A registration; its epoch can be told from its id."""
     return Broker(id, 1000 + id if epoch is None else epoch, (Endpoint("PLAINTEXT", f"host-{id}", 9092),))
 
@@ -89,7 +89,7 @@ class ClusterSeed:
     def columns(self) -> Cluster:
         cluster = Cluster(CONTROLLER, recovery=self.recovery)
         cluster.fence = Fence(epoch=self.epoch, version=0)
-        cluster.add_brokers(broker(id) for id in self.registered)
+        cluster.add_brokers(seed_broker(id) for id in self.registered)
         for id in self.shutting_down:
             cluster.mark_shutting_down(id)
         seeds = self.partitions
@@ -110,7 +110,7 @@ class ClusterSeed:
         cluster = ObjectCluster(
             CONTROLLER,
             self.epoch,
-            brokers={id: broker(id) for id in self.registered},
+            brokers={id: seed_broker(id) for id in self.registered},
             shutting_down=set(self.shutting_down),
             topic_ids=dict(self.topic_ids),
             topics_to_delete=set(self.queued),

@@ -79,7 +79,7 @@ def partition_seeds(draw: st.DrawFn, pool: tuple[int, ...]) -> PartitionSeed:
 
 
 @st.composite
-def seeds(draw: st.DrawFn, *, partitions_max: int = 4) -> ClusterSeed:
+def cluster_seeds_drawn(draw: st.DrawFn, *, partitions_max: int = 4) -> ClusterSeed:
     pool = draw(st.sampled_from((BROKERS, FAR_BROKERS)))
     fates = draw(st.lists(st.sampled_from("ulsd"), min_size=len(pool), max_size=len(pool)))
     names = draw(
@@ -108,7 +108,7 @@ def clusters(*, partitions_max: int = 4) -> st.SearchStrategy[Both]:
     """Random clusters: replication factors 0 to 5, ISRs that are empty or have strays, brokers that are dead or
     shutting down, failed directories, reassignments in progress, recovering and leaderless partitions, topics that
     wait for deletion or are being deleted, in any states."""
-    return seeds(partitions_max=partitions_max).map(Both.of)
+    return cluster_seeds_drawn(partitions_max=partitions_max).map(Both.of)
 
 
 def brokers() -> st.SearchStrategy[int]:

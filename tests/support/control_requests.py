@@ -15,7 +15,7 @@ ORDERS_0, ORDERS_1, BILLS_0 = TopicPartition("orders", 0), TopicPartition("order
 ID_A, ID_B = b"a" * 16, b"b" * 16
 
 
-class State(msgspec.Struct, frozen=True):
+class StateRow(msgspec.Struct, frozen=True):
     """One row of a LeaderAndIsr or UpdateMetadata."""
 
     name: TopicPartition
@@ -28,13 +28,13 @@ class State(msgspec.Struct, frozen=True):
     topic_id: bytes = ZERO_ID
     recovering: bool = False
 
-    def but(self, **changes: object) -> "State":
+    def but(self, **changes: object) -> "StateRow":
         return msgspec.structs.replace(self, **changes)
 
 
-def gone(name: TopicPartition) -> State:
+def deleted_row(name: TopicPartition) -> StateRow:
     """Returns the UpdateMetadata row of a partition that is being deleted."""
-    return State(name, leader=LEADER_DURING_DELETE, isr=())
+    return StateRow(name, leader=LEADER_DURING_DELETE, isr=())
 
 
 def lists(rows: Sequence[tuple[int, ...]]) -> Ints:
@@ -48,7 +48,7 @@ def ints(values: Sequence[int]) -> Ints:
     return np.array(values, np.int32)
 
 
-def states(*rows: State) -> PartitionStates:
+def states(*rows: StateRow) -> PartitionStates:
     names = list(dict.fromkeys(row.name.topic for row in rows))
     rows = tuple(sorted(rows, key=lambda row: names.index(row.name.topic)))
     ids = {row.name.topic: row.topic_id for row in rows}
@@ -66,12 +66,12 @@ def states(*rows: State) -> PartitionStates:
     )
 
 
-def leader_and_isr(*rows: State, epoch: int = 1, broker_epoch: int = -1) -> LeaderAndIsr:
+def leader_and_isr(*rows: StateRow, epoch: int = 1, broker_epoch: int = -1) -> LeaderAndIsr:
     return LeaderAndIsr(CONTROLLER, epoch, broker_epoch, states(*rows))
 
 
 def update_metadata(
-    *rows: State, live: Sequence[int] = (1, 2, 3), epoch: int = 1, broker_epoch: int = -1
+    *rows: StateRow, live: Sequence[int] = (1, 2, 3), epoch: int = 1, broker_epoch: int = -1
 ) -> UpdateMetadata:
     return UpdateMetadata(CONTROLLER, epoch, broker_epoch, states(*rows), tuple(Broker(id, 0) for id in live))
 

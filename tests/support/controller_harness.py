@@ -49,7 +49,7 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 @dataclasses.dataclass
-class Brokers:
+class RecordingBrokers:
     """A transport that notes what was delivered, in order, as (broker, request)."""
 
     sent: list[tuple[int, Request]] = dataclasses.field(default_factory=list)
@@ -61,8 +61,8 @@ class Brokers:
 
     undeletable: dict[int, dict[str, ErrorCode]] = dataclasses.field(default_factory=dict)  # partitions by broker
 
-    def connect(self, broker: Broker) -> "Line":
-        return Line(self, broker.id)
+    def connect(self, broker: Broker) -> "RecordingConnection":
+        return RecordingConnection(self, broker.id)
 
     def of(self, broker: int, kind: type[Request] | None = None) -> list[Request]:
         return [request for to, request in self.sent if to == broker and (kind is None or isinstance(request, kind))]
@@ -72,14 +72,14 @@ class Brokers:
         last: dict[str, tuple[int, int, tuple[int, ...], bool]] = {}
         for request in self.of(broker, LeaderAndIsr):
             assert isinstance(request, LeaderAndIsr)
-            last |= led_by(request.states)
+            last |= leaders_in(request.states)
         return last
 
     def forget(self) -> None:
         self.sent.clear()
 
 
-def led_by(states: PartitionStates) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
+def leaders_in(states: PartitionStates) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
     said = {}
     for row in range(len(states)):
         isr = states.isr[:, row]
@@ -95,8 +95,8 @@ def led_by(states: PartitionStates) -> dict[str, tuple[int, int, tuple[int, ...]
 
 
 @dataclasses.dataclass
-class Line:
-    brokers: Brokers
+class RecordingConnection:
+    brokers: RecordingBrokers
     broker: int
 
     async def deliver(self, request: Request) -> Response:
@@ -139,7 +139,7 @@ class World:
     clock: ManualClock
     store: MemoryStore  # somebody else's client: admin tools, other controllers, brokers
     controller: Controller
-    brokers: Brokers
+    brokers: RecordingBrokers
     sessions: dict[int, Session] = dataclasses.field(default_factory=dict)
 
     # -- what happens to the cluster
@@ -262,7 +262,7 @@ async def world(
     clock = ManualClock()
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(MemoryStore(clock=clock))
-        transport = Brokers()
+        transport = RecordingBrokers()
         controller = Controller(
             CONTROLLER,
             store=admin.another(),
@@ -281,9 +281,9 @@ async def world(
         await settle()
 
 
-def standby(made: World, node_id: int, **options: bool) -> tuple[Controller, Brokers]:
+def open_standby(made: World, node_id: int, **options: bool) -> tuple[Controller, RecordingBrokers]:
     """Another instance over the same store."""
-    transport = Brokers()
+    transport = RecordingBrokers()
     return (
         Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),  # type: ignore[arg-type]
         transport,

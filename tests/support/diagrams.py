@@ -31,7 +31,7 @@ _REPLICA_STATES: Final = {
 }
 
 
-def page() -> str:
+def state_machine_page() -> str:
     """Returns the text of the page."""
     partitions = [(before, after, needs.value) for (before, after), needs in partition.TRANSITIONS.items()]
     replicas = [(before, after, "") for after, befores in replica.TRANSITIONS.items() for before in sorted(befores)]
@@ -71,4 +71,4 @@ def _diagram(moves: Iterable[tuple[IntEnum, IntEnum, str]]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    PAGE.write_text(state_machine_page())

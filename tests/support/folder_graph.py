@@ -114,7 +114,7 @@ def _path(folder: str) -> str:
     return f"{PACKAGE}/{folder}/" if (tree.ROOT / PACKAGE / folder).is_dir() else f"{PACKAGE}/{folder}.py"
 
 
-def page(text: str) -> str:
+def architecture_page(text: str) -> str:
     """Returns the text of the page with the drawing between its two marks replaced."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -124,4 +124,4 @@ def page(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(architecture_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

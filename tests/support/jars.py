@@ -80,7 +80,7 @@ def _missing(pom: Path, folder: Path, java_min: int) -> str | None:
     version = _java_version(java)
     if version < java_min:
         return f"interop tests need Java {java_min} or later, and {java} is version {version or 'unknown'}"
-    if _names(folder, _digest(pom)) is None and shutil.which("mvn") is None:
+    if _stamped_names(folder, _digest(pom)) is None and shutil.which("mvn") is None:
         return "interop tests need Maven once, to fetch Kafka's jars, and there is no mvn on PATH"
     return None
 
@@ -144,10 +144,10 @@ def fetch(pom: Path, folder: Path) -> list[Path]:
             no stamp then, and the next call starts over.
     """
     digest = _digest(pom)
-    if (names := _names(folder, digest)) is None:
+    if (names := _stamped_names(folder, digest)) is None:
         folder.mkdir(exist_ok=True)
         with _locked(folder / "lock"):
-            names = _names(folder, digest)  # another process may have done it while we waited
+            names = _stamped_names(folder, digest)  # another process may have done it while we waited
             if names is None:
                 names = _run_maven(pom, folder)
                 _write_stamp(folder, digest, names)
@@ -191,7 +191,7 @@ def _digest(pom: Path) -> str:
     return hashlib.sha256(pom.read_bytes()).hexdigest()
 
 
-def _names(folder: Path, digest: str) -> list[str] | None:
+def _stamped_names(folder: Path, digest: str) -> list[str] | None:
     """The names in the stamp, or None when it is of another pom or a jar that it names is gone."""
     try:
         stamped, *names = (folder / "stamp").read_text().splitlines()

@@ -40,13 +40,15 @@ def schema(request: Request, versions: Versions, part: str) -> Any:
     return importlib.import_module(f"kio.schema.{name}.v{version}.{part}")
 
 
-def encode(entity: Any) -> bytes:
+def entity_bytes(entity: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
 
 
-def frame(request: Request, versions: Versions, *, correlation_id: int, client_id: str, listener_name: str) -> bytes:
+def request_bytes(
+    request: Request, versions: Versions, *, correlation_id: int, client_id: str, listener_name: str
+) -> bytes:
     """The whole frame, its length included."""
     kio = schema(request, versions, "request")
     entity = _entity(kio, request, listener_name)
@@ -56,11 +58,11 @@ def frame(request: Request, versions: Versions, *, correlation_id: int, client_i
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    content = encode(header) + encode(entity)
+    content = entity_bytes(header) + entity_bytes(entity)
     return struct.pack(">i", len(content)) + content
 
 
-def answer(request: Request, response: Response, versions: Versions, *, correlation_id: int) -> bytes:
+def response_bytes(request: Request, response: Response, versions: Versions, *, correlation_id: int) -> bytes:
     """A broker's answer, without its length."""
     kio = schema(request, versions, "response")
     if isinstance(response, UpdateMetadataResponse):
@@ -75,10 +77,10 @@ def answer(request: Request, response: Response, versions: Versions, *, correlat
     else:
         partition_errors = _errors_by_name(kio.StopReplicaPartitionError, response.partitions)
         entity = kio.StopReplicaResponse(error_code=ErrorCode(response.error), partition_errors=partition_errors)
-    return encode(entity.__header_schema__(correlation_id=correlation_id)) + encode(entity)
+    return entity_bytes(entity.__header_schema__(correlation_id=correlation_id)) + entity_bytes(entity)
 
 
-def read(data: bytes) -> tuple[int, Request]:
+def read_request(data: bytes) -> tuple[int, Request]:
     """The correlation id and the request of a frame without its length, all of which must have been read."""
     key, version = struct.unpack_from(">hh", data)
     kio: Any = importlib.import_module(f"kio.schema.{APIS[key]}.v{version}.request")

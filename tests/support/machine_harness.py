@@ -41,21 +41,14 @@ from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import History
 from tests.support.clocks import ManualClock
+from tests.support.cluster_seeds import EPOCH
 from tests.support.scripted_store import ScriptedStore
 
 CONTROLLER: Final = 5
-EPOCH: Final = 50
 SAME: Final = Leadership(leader=-9, leader_epoch=-9, isr=(), partition_epoch=-9, controller_epoch=-9)
 
 
-def at(
-    leader: int, leader_epoch: int, isr: Sequence[int], version: int, *, epoch: int = EPOCH, recovering: bool = False
-) -> Leadership:
-    """A leadership; `epoch` is that of the controller which wrote it."""
-    return Leadership(leader, leader_epoch, tuple(isr), version, epoch, recovering)
-
-
-class Led(NamedTuple):
+class SentLead(NamedTuple):
     """What a LeaderAndIsr says of one partition."""
 
     leader: int
@@ -68,7 +61,7 @@ class Led(NamedTuple):
     controller_epoch: int = EPOCH
 
 
-class Known(NamedTuple):
+class SentState(NamedTuple):
     """What an UpdateMetadata says of one partition."""
 
     leader: int
@@ -78,7 +71,7 @@ class Known(NamedTuple):
     offline: tuple[int, ...] = ()
 
 
-class Stopped(NamedTuple):
+class SentStop(NamedTuple):
     """What a StopReplica says of one partition."""
 
     leader_epoch: int
@@ -86,23 +79,23 @@ class Stopped(NamedTuple):
 
 
 @dataclasses.dataclass
-class Sent:
+class Flush:
     """One flush, by broker and partition."""
 
     requests: list[Addressed]
 
     @property
-    def lead(self) -> dict[int, dict[str, Led]]:
+    def lead(self) -> dict[int, dict[str, SentLead]]:
         """Every LeaderAndIsr."""
-        return {to: _led(each.states) for to, each in self.requests if isinstance(each, LeaderAndIsr)}
+        return {to: _leaderships_in(each.states) for to, each in self.requests if isinstance(each, LeaderAndIsr)}
 
     @property
-    def metadata(self) -> dict[int, dict[str, Known]]:
+    def metadata(self) -> dict[int, dict[str, SentState]]:
         """Every UpdateMetadata."""
         return {to: _known(each.states) for to, each in self.requests if isinstance(each, UpdateMetadata)}
 
     @property
-    def stop(self) -> dict[int, dict[str, Stopped]]:
+    def stop(self) -> dict[int, dict[str, SentStop]]:
         """Every StopReplica."""
         return {to: _stopped(each) for to, each in self.requests if isinstance(each, StopReplica)}
 
@@ -121,14 +114,14 @@ class RecordingOutbox:
     """Notes each flush."""
 
     def __init__(self) -> None:
-        self.flushes: list[Sent] = []
+        self.flushes: list[Flush] = []
 
     def send(self, requests: Iterable[Addressed]) -> None:
-        self.flushes.append(Sent(list(requests)))
+        self.flushes.append(Flush(list(requests)))
 
 
-class Bench:
-    """See the module. Made by `open_bench`."""
+class Machines:
+    """See the module. Made by `open_machines`."""
 
     def __init__(self, store: Store, fence: Fence, *, recovery: bool, unclean_default: bool) -> None:
         self.store = ScriptedStore(store)
@@ -283,7 +276,7 @@ class Bench:
         return (await self.store.real.leaderships(Names.of([TopicPartition.parse(name)]))).one(0)
 
     @property
-    def sent(self) -> Sent:
+    def sent(self) -> Flush:
         """The one flush that there was."""
         assert len(self.outbox.flushes) == 1, f"{len(self.outbox.flushes)} flushes"
         return self.outbox.flushes[0]
@@ -298,16 +291,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def open_bench(*, recovery: bool = True, unclean_default: bool = False) -> AsyncIterator[Bench]:
+async def open_machines(*, recovery: bool = True, unclean_default: bool = False) -> AsyncIterator[Machines]:
     """A bench whose controller has just been elected, for the fiftieth time."""
     async with MemoryStore(clock=ManualClock()) as store:
         for _ in range(EPOCH):
             fence = await store.contest(CONTROLLER, take_over=True)
         assert fence.epoch == EPOCH
-        yield Bench(store, fence, recovery=recovery, unclean_default=unclean_default)
+        yield Machines(store, fence, recovery=recovery, unclean_default=unclean_default)
 
 
-def refusals(moved: Moved) -> list[Refusal]:
+def refusals_of(moved: Moved) -> list[Refusal]:
     """What became of each row."""
     return [Refusal(each) for each in moved.refusal.tolist()]
 
@@ -330,16 +323,16 @@ def _listed(column: Any, row: int) -> tuple[int, ...]:
     return () if column is None else tuple(int(each) for each in column[:, row] if each != NO_BROKER)
 
 
-def _names(states: PartitionStates | StopReplica) -> list[str]:
+def _partition_names(states: PartitionStates | StopReplica) -> list[str]:
     return [f"{states.topics[topic].name}-{partition}"
             for topic, partition in zip(states.topic.tolist(), states.partition.tolist(), strict=True)]  # fmt: skip
 
 
-def _led(states: PartitionStates) -> dict[str, Led]:
+def _leaderships_in(states: PartitionStates) -> dict[str, SentLead]:
     assert states.is_new is not None
     assert states.recovering is not None
     return {
-        name: Led(
+        name: SentLead(
             int(states.leader[row]),
             int(states.leader_epoch[row]),
             _listed(states.isr, row),
@@ -349,25 +342,25 @@ def _led(states: PartitionStates) -> dict[str, Led]:
             bool(states.recovering[row]),
             int(states.controller_epoch[row]),
         )
-        for row, name in enumerate(_names(states))
+        for row, name in enumerate(_partition_names(states))
     }
 
 
-def _known(states: PartitionStates) -> dict[str, Known]:
+def _known(states: PartitionStates) -> dict[str, SentState]:
     return {
-        name: Known(
+        name: SentState(
             int(states.leader[row]),
             int(states.leader_epoch[row]),
             _listed(states.isr, row),
             int(states.partition_epoch[row]),
             _listed(states.offline_replicas, row),
         )
-        for row, name in enumerate(_names(states))
+        for row, name in enumerate(_partition_names(states))
     }
 
 
-def _stopped(request: StopReplica) -> dict[str, Stopped]:
+def _stopped(request: StopReplica) -> dict[str, SentStop]:
     return {
-        name: Stopped(int(request.leader_epoch[row]), bool(request.delete[row]))
-        for row, name in enumerate(_names(request))
+        name: SentStop(int(request.leader_epoch[row]), bool(request.delete[row]))
+        for row, name in enumerate(_partition_names(request))
     }

@@ -56,7 +56,7 @@ def topics_of_rows(draw: st.DrawFn) -> tuple[tuple[TopicRef, ...], Any]:
 
 
 @st.composite
-def lists(draw: st.DrawFn, count: int, *, may_be_none: bool = False) -> Any:
+def replica_lists(draw: st.DrawFn, count: int, *, may_be_none: bool = False) -> Any:
     """int32[W, count] with gaps anywhere; replication factors 1 to 5, now and then one that takes a second byte."""
     if may_be_none and draw(st.booleans()):
         return None
@@ -84,12 +84,12 @@ def partition_states(draw: st.DrawFn, *, of: type[LeaderAndIsr] | type[UpdateMet
         "topics": topics,
         "topic": topic,
         **{name: ints() for name in ("partition", "controller_epoch", "leader", "leader_epoch", "partition_epoch")},
-        "isr": draw(lists(count)),
-        "replicas": draw(lists(count)),
+        "isr": draw(replica_lists(count)),
+        "replicas": draw(replica_lists(count)),
     }
     if of is UpdateMetadata:
-        return PartitionStates(**common, offline_replicas=draw(lists(count, may_be_none=True)))
-    adding, removing = draw(lists(count, may_be_none=True)), draw(lists(count, may_be_none=True))
+        return PartitionStates(**common, offline_replicas=draw(replica_lists(count, may_be_none=True)))
+    adding, removing = draw(replica_lists(count, may_be_none=True)), draw(replica_lists(count, may_be_none=True))
     return PartitionStates(**common, adding=adding, removing=removing, is_new=bools(), recovering=bools())
 
 

@@ -48,12 +48,12 @@ class ModelBroker:
         self.controller_epoch = request.controller_epoch
         match request:
             case LeaderAndIsr():
-                return {name: self._lead(name, row, request.states) for name, row in _names(request.states)}
+                return {name: self._lead(name, row, request.states) for name, row in _named_rows(request.states)}
             case UpdateMetadata():
                 self._update(request)
                 return {}
             case StopReplica():
-                return {name: self._stop(name, row, request) for name, row in _names(request)}
+                return {name: self._stop(name, row, request) for name, row in _named_rows(request)}
 
     def _lead(self, name: str, row: int, states: PartitionStates) -> int:
         topic_id = states.topics[states.topic[row]].id
@@ -81,7 +81,7 @@ class ModelBroker:
     def _update(self, request: UpdateMetadata) -> None:
         self.alive = {broker.id: broker.endpoints for broker in request.live_brokers}
         states = request.states
-        for name, row in _names(states):
+        for name, row in _named_rows(states):
             topic_id = states.topics[states.topic[row]].id
             if states.leader[row] == LEADER_DURING_DELETE:
                 self.known.pop(name, None)
@@ -106,7 +106,7 @@ class ModelBroker:
         return ErrorCode.NONE
 
 
-def _names(named: PartitionStates | StopReplica) -> list[tuple[str, int]]:
+def _named_rows(named: PartitionStates | StopReplica) -> list[tuple[str, int]]:
     numbered = zip(named.topic.tolist(), named.partition.tolist(), strict=True)
     return [(f"{named.topics[topic].name}-{partition}", row) for row, (topic, partition) in enumerate(numbered)]
 

@@ -32,7 +32,7 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Written(NamedTuple):
+class WriteCall(NamedTuple):
     """One row that was given to `commit`, kept or not."""
 
     name: str
@@ -97,9 +97,9 @@ class ScriptedStore:
         return [[str(name) for name in call.arguments[0]] for call in self.calls if call.kind == "leaderships"]
 
     @property
-    def commits(self) -> list[list[Written]]:
+    def commits(self) -> list[list[WriteCall]]:
         """The rows of each commit."""
-        return [_rows(call.arguments[0]) for call in self.calls if call.kind == "commit"]
+        return [_recorded_rows(call.arguments[0]) for call in self.calls if call.kind == "commit"]
 
     @property
     def fences(self) -> list[Fence]:
@@ -112,9 +112,9 @@ class ScriptedStore:
         return [list(call.arguments[0]) for call in self.calls if call.kind == "topic_configs"]
 
 
-def _rows(write: Write) -> list[Written]:
+def _recorded_rows(write: Write) -> list[WriteCall]:
     return [
-        Written(
+        WriteCall(
             str(name),
             int(write.leader[at]),
             int(write.leader_epoch[at]),
@@ -173,7 +173,7 @@ def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
     return step
 
 
-def answers(*edits: Edit) -> Step:
+def returns(*edits: Edit) -> Step:
     """The call is made, and its answer is changed on the way back."""
 
     async def step(real: Real, *arguments: Any) -> Any:
@@ -185,7 +185,7 @@ def answers(*edits: Edit) -> Step:
     return step
 
 
-def refuses(*names: str) -> Step:
+def rejects(*names: str) -> Step:
     """A commit in which the store fails for some partitions; nothing of these is written."""
 
     async def step(real: Real, write: Write, fence: Fence) -> Committed:
@@ -205,7 +205,7 @@ def refuses(*names: str) -> Step:
 # -- edits -------------------------------------------------------------------------------------------------------------
 
 
-def version(number: int) -> Edit:
+def with_version(number: int) -> Edit:
     """A commit's kept rows have this version now."""
 
     def edit(answer: Committed, *arguments: Any) -> Committed:
@@ -214,7 +214,7 @@ def version(number: int) -> Edit:
     return edit
 
 
-def found(status: Found, *names: str) -> Edit:
+def with_status(status: Found, *names: str) -> Edit:
     """A read finds some partitions unreadable, missing, or fails for them."""
 
     def edit(answer: Leaderships, asked: Names) -> Leaderships:

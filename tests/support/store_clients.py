@@ -75,11 +75,11 @@ class EventRecorder:
             self.events.remove(event)
 
 
-def broker(number: int, *, epoch: int = 0, rack: str | None = "r1") -> Broker:
+def broker_info(number: int, *, epoch: int = 0, rack: str | None = "r1") -> Broker:
     return Broker(number, epoch, (Endpoint("PLAINTEXT", f"host{number}", 9092),), rack)
 
 
-def write(
+def new_write(
     names: Sequence[TopicPartition],
     *,
     leader: int | Sequence[int] = 1,
@@ -105,7 +105,7 @@ def write(
     )
 
 
-async def stored(store: Store, name: TopicPartition) -> Leadership | None:
+async def stored_leadership(store: Store, name: TopicPartition) -> Leadership | None:
     return (await store.leaderships(Names.of([name]))).one(0)
 
 
@@ -119,10 +119,10 @@ async def delete_topic(store: Store, topic: str, fence: Fence, partitions: Seque
         raise error
 
 
-async def lead(store: Store, *, controller: int = 100) -> Fence:
+async def create_and_lead(store: Store, *, controller: int = 100) -> Fence:
     """Create a topic of three partitions, each with a first leader. Returns the fence of the write."""
     await store.create_topic(ORDERS, THREE_PARTITIONS, {})
     fence = await store.contest(controller)
-    committed = await store.commit(write(ALL), fence)
+    committed = await store.commit(new_write(ALL), fence)
     assert committed.kept.all()
     return fence

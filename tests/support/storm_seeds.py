@@ -26,7 +26,7 @@ def draw() -> None:
     os.environ.setdefault(FIRST, str(SystemRandom().randrange(_DRAWN_MAX)))
 
 
-def first() -> int:
+def first_seed() -> int:
     return int(os.environ[FIRST])
 
 
@@ -34,15 +34,15 @@ def count() -> int:
     return int(os.environ.get(COUNT, COUNT_DEFAULT))
 
 
-def blocks(of: int | None = None) -> range:
+def block_starts(of: int | None = None) -> range:
     """Where each block of storms begins, counted from the first seed; of `of` storms at the most."""
     return range(0, count() if of is None else min(of, count()), BLOCK)
 
 
-def block(begin: int) -> range:
+def block_of(begin: int) -> range:
     """The seeds of one block."""
-    return range(first() + begin, first() + begin + BLOCK)
+    return range(first_seed() + begin, first_seed() + begin + BLOCK)
 
 
-def headline() -> str:
-    return f"storms: {FIRST}={first()} {COUNT}={count()}"
+def seed_headline() -> str:
+    return f"storms: {FIRST}={first_seed()} {COUNT}={count()}"

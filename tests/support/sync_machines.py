@@ -17,7 +17,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 
 
-def kept(change: Change) -> Change:
+def committed(change: Change) -> Change:
     """The change with the versions of a store that refuses nothing."""
     return change.committed(change.rows.partition_epoch + 1)
 
@@ -54,7 +54,7 @@ def go_online(
             )
             elected = bool(change.writes.any())
         refusal[which] = change.refusal
-        online = kept(change).take(change.writes)
+        online = committed(change).take(change.writes)
         cluster.apply(online)
         batch.lead_and_follow(online.after(), online.notify, is_new=which is new)
     return refusal, elected
@@ -83,7 +83,7 @@ def replicas_offline(cluster: Cluster, batch: RequestBatch, at: RowNumbers, brok
         batch.stop(rows, holds(rows, broker), delete=False)
         if not rows.has_leadership.all():
             batch.update_metadata(cluster.brokers)
-        change = kept(replica.go_offline(rows, broker, controller_epoch=cluster.fence.epoch))
+        change = committed(replica.go_offline(rows, broker, controller_epoch=cluster.fence.epoch))
         cluster.apply(change)
         told = change.take(rows.has_leadership & ~rows.queued)
         batch.lead_and_follow(told.after(), told.notify)

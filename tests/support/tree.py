@@ -18,7 +18,7 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def files() -> list[Path]:
+def tracked_files() -> list[Path]:
     """The files of the project, absolute: committed, or new and not ignored. Links are given as links."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

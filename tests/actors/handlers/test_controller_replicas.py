@@ -14,7 +14,7 @@ from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names, Write
 from tests.support.clocks import settle
-from tests.support.controller_harness import CONTROLLER, World, partitions_of, standby, world
+from tests.support.controller_harness import CONTROLLER, World, open_standby, partitions_of, world
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_a_broker_that_shuts_down_is_given_nothing() -> None:
 async def test_a_topic_that_came_while_nobody_ruled_is_rewritten_by_who_takes_over() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        second, _ = standby(w, OTHER, take_over=True)
+        second, _ = open_standby(w, OTHER, take_over=True)
         w.script("topics", fails(StoreUnavailable("slow")))
         await w.create("late", [[OTHER, 1], [CONTROLLER, 2]])
 
@@ -133,7 +133,7 @@ async def test_a_topic_that_came_while_nobody_ruled_is_rewritten_by_who_takes_ov
 async def test_what_has_begun_its_life_stays_as_it_is() -> None:
     """A partition with leadership that names the id of a controller is a replica down: somebody may have its data."""
     async with world(1, 2) as w:
-        second, _ = standby(w, OTHER, take_over=True)
+        second, _ = open_standby(w, OTHER, take_over=True)
         await w.create("orders", [[OTHER, 1]])
 
         async with second:

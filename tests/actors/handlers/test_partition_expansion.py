@@ -18,7 +18,7 @@ from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
 from tests.actors.reassigning import reassign
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +138,7 @@ async def test_a_dry_run_checks_and_changes_nothing() -> None:
 async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        second, _ = standby(w, 200, take_over=True)
+        second, _ = open_standby(w, 200, take_over=True)
         w.store.state.watches.remove(w.controller.store._watches)  # type: ignore[attr-defined]
         async with second:
             await settle()

@@ -14,7 +14,8 @@ from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names
-from tests.support.machine_harness import Bench, at, open_bench
+from tests.support.cluster_seeds import led
+from tests.support.machine_harness import Machines, open_machines
 from tests.support.scripted_store import fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ WHOLE: Final = 10_000
 ONLINE, OFFLINE, NEW = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW
 
 
-async def fill(bench: Bench, dice: random.Random) -> list[str]:
+async def fill(bench: Machines, dice: random.Random) -> list[str]:
     """A random cluster: partitions that are led, new, without a live leader, or not as we believe. Their names."""
     live = dice.sample(BROKERS, dice.randint(1, 4))
     names = []
@@ -34,18 +35,18 @@ async def fill(bench: Bench, dice: random.Random) -> list[str]:
             names.append(name)
             replicas = dice.sample(BROKERS, dice.randint(1, 3))
             if dice.random() < 0.2:
-                await bench.put(name, replicas, NEW, stored=at(9, 0, replicas, 0) if dice.random() < 0.3 else None,
+                await bench.put(name, replicas, NEW, stored=led(9, 0, replicas, 0) if dice.random() < 0.3 else None,
                                 known=None, replica_state=ReplicaState.NEW)  # fmt: skip
                 continue
             isr = dice.sample(replicas, dice.randint(1, len(replicas)))
             leader = dice.choice(isr)
             version = dice.randint(0, 2)
-            known = at(leader, 0, isr, version)
+            known = led(leader, 0, isr, version)
             # A leader has written since, and we have not heard of it.
             others = dice.sample(replicas, dice.randint(1, len(replicas)))
             raced = dice.random() < 0.25
             stored = (
-                at(leader, 0, [leader, *(each for each in others if each != leader)], version + 1) if raced else known
+                led(leader, 0, [leader, *(each for each in others if each != leader)], version + 1) if raced else known
             )
             state = ONLINE if leader in live and dice.random() < 0.8 else OFFLINE
             await bench.put(name, replicas, state, stored=stored, known=known)
@@ -55,7 +56,7 @@ async def fill(bench: Bench, dice: random.Random) -> list[str]:
     return names
 
 
-def last_told(bench: Bench) -> dict[str, Any]:
+def last_told(bench: Machines) -> dict[str, Any]:
     """What each broker was told last of each partition, by kind."""
     told: dict[str, Any] = {}
     for sent in bench.outbox.flushes:
@@ -65,7 +66,7 @@ def last_told(bench: Bench) -> dict[str, Any]:
     return told
 
 
-def happened(bench: Bench) -> dict[str, list[Any]]:
+def happened(bench: Machines) -> dict[str, list[Any]]:
     """What happened to each partition and replica, in order."""
     by_name: dict[str, list[Any]] = defaultdict(list)
     for event in bench.events:
@@ -77,14 +78,14 @@ def happened(bench: Bench) -> dict[str, list[Any]]:
     return dict(by_name)
 
 
-async def stored(bench: Bench, names: list[str]) -> list[Leadership | None]:
+async def stored(bench: Machines, names: list[str]) -> list[Leadership | None]:
     held = await bench.store.real.leaderships(Names.of([TopicPartition.parse(name) for name in names]))
     return [held.one(row) for row in range(len(names))]
 
 
 async def story(seed: int, chunk: int) -> dict[str, Any]:
     """What a broker's failure, an election of the preferred, and its return amount to."""
-    async with open_bench(unclean_default=seed % 3 == 0) as bench:
+    async with open_machines(unclean_default=seed % 3 == 0) as bench:
         dice = random.Random(seed)
         bench.partitions.chunk = bench.replicas.chunk = chunk
         names = await fill(bench, dice)
@@ -133,25 +134,25 @@ COUNT: Final = 6
 NAMES: Final = [f"t-{partition}" for partition in range(COUNT)]
 
 
-async def led_by_the_dead(bench: Bench) -> None:
+async def led_by_the_dead(bench: Machines) -> None:
     """Broker 1 led all of them and is gone; 2 and 3 are in sync."""
     for name in NAMES:
-        await bench.put(name, [1, 2, 3], OFFLINE, stored=at(1, 0, [1, 2, 3], 0))
+        await bench.put(name, [1, 2, 3], OFFLINE, stored=led(1, 0, [1, 2, 3], 0))
     bench.live(2, 3)
     bench.partitions.chunk = bench.replicas.chunk = 1
 
 
-def told_of(bench: Bench) -> set[str]:
+def told_of(bench: Machines) -> set[str]:
     return {name for sent in bench.outbox.flushes for of in sent.lead.values() for name in of}
 
 
-async def led_in_store(bench: Bench) -> set[str]:
+async def led_in_store(bench: Machines) -> set[str]:
     return {name for name, held in zip(NAMES, await stored(bench, NAMES), strict=True) if held and held.leader == 2}
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))
 async def test_a_later_controller_ends_a_change_at_any_boundary(boundary: int) -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
         bench.store.next("commit", *[really] * boundary, fails(ControllerMoved(ours=50, theirs=51)))
@@ -171,7 +172,7 @@ async def test_a_later_controller_ends_a_change_at_any_boundary(boundary: int) -
 
 @pytest.mark.parametrize("boundary", range(COUNT))
 async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: int) -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
         bench.store.next("commit", *[really] * boundary, *[fails(SessionExpired("over"))] * COUNT)
@@ -189,7 +190,7 @@ async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: in
 async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
     boundary: int, step: Callable[..., Any]
 ) -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
         gone = StoreUnavailable("gone")
@@ -207,7 +208,7 @@ async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
 
 @pytest.mark.parametrize("boundary", range(COUNT))
 async def test_a_mistake_of_ours_takes_back_nothing_of_what_was_kept(boundary: int) -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
         bench.store.next("commit", *[really] * boundary, fails(ZeroDivisionError("a bug")))
@@ -220,7 +221,7 @@ async def test_a_mistake_of_ours_takes_back_nothing_of_what_was_kept(boundary: i
 
 @pytest.mark.parametrize("boundary", range(COUNT))
 async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
         bench.store.next("commit", *[really] * boundary, *[fails(StoreUnavailable("gone"))] * COUNT)
@@ -235,7 +236,7 @@ async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) ->
 
 
 async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         heard: list[int] = []
 
@@ -251,7 +252,7 @@ async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:
 
 
 async def test_what_no_longer_wants_a_move_when_its_turn_comes_is_left_as_it_is() -> None:
-    async with open_bench() as bench:
+    async with open_machines() as bench:
         await led_by_the_dead(bench)
         wanted = {0, 3}
         move = Move(

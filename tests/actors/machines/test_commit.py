@@ -12,8 +12,18 @@ from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Change, Refusal
 from kactl.stores.base import Found
-from tests.support.machine_harness import Bench, at
-from tests.support.scripted_store import Written, after, answers, fails, fails_after, fails_between, found, refuses
+from tests.support.cluster_seeds import led
+from tests.support.machine_harness import Machines
+from tests.support.scripted_store import (
+    WriteCall,
+    after,
+    fails,
+    fails_after,
+    fails_between,
+    rejects,
+    returns,
+    with_status,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -21,37 +31,37 @@ NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState
 NAMES = ["a-0", "b-0", "b-1"]
 
 
-async def _three(bench: Bench) -> Change:
+async def _three(bench: Machines) -> Change:
     """An election of three partitions, planned and not written."""
     bench.live(5, 6)
     for name in NAMES:
-        await bench.put(name, [5, 6], ONLINE, stored=at(6, 3, [6, 5], 4))
+        await bench.put(name, [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
     return _planned(bench, NAMES)
 
 
-def _planned(bench: Bench, names: Sequence[str]) -> Change:
+def _planned(bench: Machines, names: Sequence[str]) -> Change:
     rows = bench.cluster.table.rows(bench.rows(*names))
     nobody = np.zeros(len(rows), np.bool_)
     return partition.elect(rows, Election.PREFERRED, bench.cluster.live_brokers, unclean=nobody, controller_epoch=50)
 
 
-def _committer(bench: Bench) -> Committer:
+def _committer(bench: Machines) -> Committer:
     return Committer(bench.cluster, bench.store.promised)
 
 
-async def test_what_was_kept_comes_back_with_its_versions(bench: Bench) -> None:
+async def test_what_was_kept_comes_back_with_its_versions(bench: Machines) -> None:
     change = await _three(bench)
 
     settled = await _committer(bench).commit(change)
 
     assert settled.committed.tolist() == [True, True, True]
     assert settled.change.partition_epoch.tolist() == [5, 5, 5]
-    assert bench.store.commits == [[Written(name, 5, 4, (5, 6), 4) for name in NAMES]]
+    assert bench.store.commits == [[WriteCall(name, 5, 4, (5, 6), 4) for name in NAMES]]
     assert bench.store.fences == [bench.cluster.fence]
-    assert bench.leadership("a-0") == at(6, 3, [5, 6], 4)
+    assert bench.leadership("a-0") == led(6, 3, [5, 6], 4)
 
 
-async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(bench: Bench) -> None:
+async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(bench: Machines) -> None:
     change = await _three(bench)
     writes = np.array([False, True, False])
 
@@ -62,7 +72,7 @@ async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(benc
     assert [[row.name for row in rows] for rows in bench.store.commits] == [["b-0"]]
 
 
-async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Bench) -> None:
+async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Machines) -> None:
     change = await _three(bench)
 
     settled = await _committer(bench).commit(change.replace(writes=np.zeros(3, np.bool_)))
@@ -71,10 +81,10 @@ async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Bench) -> N
     assert bench.store.calls == []
 
 
-async def test_each_row_is_kept_refused_or_failed(bench: Bench) -> None:
+async def test_each_row_is_kept_refused_or_failed(bench: Machines) -> None:
     change = await _three(bench)
-    await bench.leader_writes("b-1", at(6, 3, [6], 5), expected=4)
-    bench.store.next("commit", refuses("a-0"))
+    await bench.leader_writes("b-1", led(6, 3, [6], 5), expected=4)
+    bench.store.next("commit", rejects("a-0"))
 
     settled = await _committer(bench).commit(change)
 
@@ -87,21 +97,21 @@ async def test_each_row_is_kept_refused_or_failed(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("wrote", "kept"),
     [
-        (at(5, 4, [5, 6], 5), True),
-        (at(6, 4, [5, 6], 5), False),
-        (at(5, 5, [5, 6], 5), False),
-        (at(5, 4, [5], 5), False),
-        (at(5, 4, [5, 6], 6), False),
-        (at(5, 4, [5, 6], 5, epoch=49), False),
-        (at(5, 4, [5, 6], 5, recovering=True), False),
+        (led(5, 4, [5, 6], 5), True),
+        (led(6, 4, [5, 6], 5), False),
+        (led(5, 5, [5, 6], 5), False),
+        (led(5, 4, [5], 5), False),
+        (led(5, 4, [5, 6], 6), False),
+        (led(5, 4, [5, 6], 5, by=49), False),
+        (led(5, 4, [5, 6], 5, recovering=True), False),
     ],
     ids=["as we wrote it", "leader", "leader epoch", "isr", "version", "controller epoch", "recovering"],
 )
 async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
-    bench: Bench, wrote: Leadership, kept: bool
+    bench: Machines, wrote: Leadership, kept: bool
 ) -> None:
     bench.live(5, 6)
-    await bench.put("a-0", [5, 6], ONLINE, stored=at(6, 3, [6, 5], 4))
+    await bench.put("a-0", [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
     change = _planned(bench, ["a-0"])
 
     async def write() -> None:
@@ -116,10 +126,10 @@ async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
     assert settled.change.partition_epoch.tolist() == ([5] if kept else [])
 
 
-async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanished_too(bench: Bench) -> None:
+async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanished_too(bench: Machines) -> None:
     change = await _three(bench)
     bench.store.next("commit", fails_after(StoreUnavailable("gone")))
-    bench.store.next("leaderships", answers(found(Found.FAILED, "a-0"), found(Found.MISSING, "b-0")))
+    bench.store.next("leaderships", returns(with_status(Found.FAILED, "a-0"), with_status(Found.MISSING, "b-0")))
 
     settled = await _committer(bench).commit(change)
 
@@ -128,7 +138,7 @@ async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanish
 
 
 @pytest.mark.parametrize("during", ["commit", "leaderships"])
-async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Bench, during: str) -> None:
+async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Machines, during: str) -> None:
     change = await _three(bench)
     if during == "leaderships":
         bench.store.next("commit", fails(StoreUnavailable("gone")))
@@ -138,7 +148,7 @@ async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Bench, durin
         await _committer(bench).commit(change)
 
 
-async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Bench) -> None:
+async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Machines) -> None:
     change = await _three(bench)
     bench.store.next("commit", fails_between(StoreUnavailable("gone"), "a-0"))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
@@ -149,11 +159,11 @@ async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Benc
     assert len(settled.change) == 0
 
 
-async def test_rows_are_read_again_without_touching_the_table(bench: Bench) -> None:
+async def test_rows_are_read_again_without_touching_the_table(bench: Machines) -> None:
     await _three(bench)
-    await bench.leader_writes("a-0", at(6, 3, [6, 9], 5, epoch=51), expected=4)
-    await bench.leader_writes("b-0", at(6, 4, [6], 5, recovering=True), expected=4)
-    bench.store.next("leaderships", answers(found(Found.FAILED, "b-1")))
+    await bench.leader_writes("a-0", led(6, 3, [6, 9], 5, by=51), expected=4)
+    await bench.leader_writes("b-0", led(6, 4, [6], 5, recovering=True), expected=4)
+    bench.store.next("leaderships", returns(with_status(Found.FAILED, "b-1")))
 
     rows, refusal = await _committer(bench).reload(bench.cluster.table.rows(bench.rows(*NAMES)))
 
@@ -162,10 +172,10 @@ async def test_rows_are_read_again_without_touching_the_table(bench: Bench) -> N
     assert rows.leader_epoch.tolist() == [3, 4, 3]
     assert rows.recovering.tolist() == [False, True, False]
     assert [set(rows.replicas[:, each][rows.in_sync[:, each]].tolist()) for each in range(3)] == [{6, 9}, {6}, {5, 6}]
-    assert bench.leadership("a-0") == bench.leadership("b-0") == at(6, 3, [5, 6], 4)
+    assert bench.leadership("a-0") == bench.leadership("b-0") == led(6, 3, [5, 6], 4)
 
 
-async def test_rows_stay_as_they_were_where_nothing_can_be_read(bench: Bench) -> None:
+async def test_rows_stay_as_they_were_where_nothing_can_be_read(bench: Machines) -> None:
     await _three(bench)
     before = bench.cluster.table.rows(bench.rows(*NAMES))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))

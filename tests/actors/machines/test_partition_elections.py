@@ -13,8 +13,18 @@ from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Refusal
 from kactl.stores.base import Found
-from tests.support.machine_harness import Bench, Led, at, open_bench, refusals
-from tests.support.scripted_store import Written, after, answers, fails, found, really, refuses, version
+from tests.support.cluster_seeds import led
+from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of
+from tests.support.scripted_store import (
+    WriteCall,
+    after,
+    fails,
+    really,
+    rejects,
+    returns,
+    with_status,
+    with_version,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -23,49 +33,49 @@ MADE = Refusal.NONE
 
 
 @pytest.mark.scenario(42)
-async def test_a_preferred_election_raises_the_epoch_and_takes_the_version_of_the_store(bench: Bench) -> None:
+async def test_a_preferred_election_raises_the_epoch_and_takes_the_version_of_the_store(bench: Machines) -> None:
     """Nothing is read here: the write is refused if what we know is out of date."""
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
-    bench.store.next("commit", answers(version(2)))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 0, [5], 0))
+    bench.store.next("commit", returns(with_version(2)))
 
     moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
 
     assert bench.store.reads == []
-    assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0)]]
-    assert bench.leadership("t-0") == at(5, 1, [5], 2)
-    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 2, (5,))}}
+    assert bench.store.commits == [[WriteCall("t-0", 5, 1, (5,), 0)]]
+    assert bench.leadership("t-0") == led(5, 1, [5], 2)
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 1, (5,), 2, (5,))}}
     assert bench.state("t-0") == ONLINE
     assert moved.elected.tolist() == [True]
 
 
 @pytest.mark.scenario(43)
-async def test_a_controlled_shutdown_moves_the_leader_and_tells_the_one_that_goes(bench: Bench) -> None:
+async def test_a_controlled_shutdown_moves_the_leader_and_tells_the_one_that_goes(bench: Machines) -> None:
     bench.shutting_down(5)
     bench.live(6)
-    await bench.put("t-0", [5, 6], ONLINE, stored=at(5, 0, [5, 6], 0))
-    bench.store.next("commit", answers(version(2)))
+    await bench.put("t-0", [5, 6], ONLINE, stored=led(5, 0, [5, 6], 0))
+    bench.store.next("commit", returns(with_version(2)))
 
     await bench.move("t-0", ONLINE, Election.CONTROLLED_SHUTDOWN)
 
-    led = Led(6, 1, (6,), 2, (5, 6))
-    assert bench.store.commits == [[Written("t-0", 6, 1, (6,), 0)]]
-    assert bench.sent.lead == {5: {"t-0": led}, 6: {"t-0": led}}
+    expected = SentLead(6, 1, (6,), 2, (5, 6))
+    assert bench.store.commits == [[WriteCall("t-0", 6, 1, (6,), 0)]]
+    assert bench.sent.lead == {5: {"t-0": expected}, 6: {"t-0": expected}}
     assert bench.state("t-0") == ONLINE
 
 
 @pytest.mark.scenario(47)
-async def test_an_offline_election_does_not_ask_for_configurations_that_decide_nothing(bench: Bench) -> None:
+async def test_an_offline_election_does_not_ask_for_configurations_that_decide_nothing(bench: Machines) -> None:
     """Kafka asks for the configurations of the empty set of topics; we do not ask."""
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
-    bench.store.next("commit", answers(version(2)))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    bench.store.next("commit", returns(with_version(2)))
 
     await bench.move("t-0", ONLINE, Election.OFFLINE)
 
     assert bench.store.config_reads == []
-    assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0)]]
-    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 2, (5,))}}
+    assert bench.store.commits == [[WriteCall("t-0", 5, 1, (5,), 0)]]
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 1, (5,), 2, (5,))}}
     assert bench.state("t-0") == ONLINE
 
 
@@ -77,58 +87,58 @@ async def test_an_offline_election_does_not_ask_for_configurations_that_decide_n
     ],
 )
 async def test_an_unclean_election_on_request_asks_for_no_configuration(recovery: bool) -> None:
-    async with open_bench(recovery=recovery) as bench:
+    async with open_machines(recovery=recovery) as bench:
         bench.live(5)
-        await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+        await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
 
         await bench.move("t-0", ONLINE, Election.UNCLEAN)
 
         assert bench.store.config_reads == []
-        assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0, recovering=recovery)]]
-        assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5], 1, recovering=recovery)
-        assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 1, (6, 5), recovering=recovery)}}
+        assert bench.store.commits == [[WriteCall("t-0", 5, 1, (5,), 0, recovering=recovery)]]
+        assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 1, [5], 1, recovering=recovery)
+        assert bench.sent.lead == {5: {"t-0": SentLead(5, 1, (5,), 1, (6, 5), recovering=recovery)}}
         assert bench.state("t-0") == ONLINE
         assert bench.partitions.unclean_elections == 1
 
 
 @pytest.mark.scenario(50)
-async def test_a_read_that_fails_fails_the_rows_that_had_to_be_read(bench: Bench) -> None:
+async def test_a_read_that_fails_fails_the_rows_that_had_to_be_read(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
+    await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED]
     assert moved.elections.tolist() == [True]
     assert bench.state("t-0") == OFFLINE
     assert bench.sent.requests == []
 
 
 @pytest.mark.scenario(51)
-@pytest.mark.parametrize("known", [None, at(5, 0, [5], 0)], ids=["unread", "refused"])
-async def test_where_nothing_is_stored_nobody_is_elected(bench: Bench, known: Leadership | None) -> None:
+@pytest.mark.parametrize("known", [None, led(5, 0, [5], 0)], ids=["unread", "refused"])
+async def test_where_nothing_is_stored_nobody_is_elected(bench: Machines, known: Leadership | None) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, known=known)
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.NO_LEADERSHIP]
+    assert refusals_of(moved) == [Refusal.NO_LEADERSHIP]
     assert bench.store.reads == [["t-0"]]
     assert bench.state("t-0") == OFFLINE
     assert bench.sent.requests == []
 
 
 @pytest.mark.scenario(59)
-@pytest.mark.parametrize("known", [None, at(5, 3, [5], 7)], ids=["unread", "refused"])
-async def test_what_a_later_controller_wrote_is_left_alone(bench: Bench, known: Leadership | None) -> None:
+@pytest.mark.parametrize("known", [None, led(5, 3, [5], 7)], ids=["unread", "refused"])
+async def test_what_a_later_controller_wrote_is_left_alone(bench: Machines, known: Leadership | None) -> None:
     bench.live(5)
-    theirs = at(5, 4, [5], 8, epoch=51)
+    theirs = led(5, 4, [5], 8, by=51)
     await bench.put("t-0", [5], ONLINE, stored=theirs, known=known)
 
     moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert refusals(moved) == [Refusal.LATER_CONTROLLER]
+    assert refusals_of(moved) == [Refusal.LATER_CONTROLLER]
     assert await bench.stored("t-0") == theirs
     assert bench.leadership("t-0") == known
     assert bench.state("t-0") == ONLINE
@@ -136,83 +146,83 @@ async def test_what_a_later_controller_wrote_is_left_alone(bench: Bench, known: 
 
 
 @pytest.mark.scenario(60)
-async def test_what_an_earlier_controller_wrote_is_gone_on_from(bench: Bench) -> None:
+async def test_what_an_earlier_controller_wrote_is_gone_on_from(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 7, epoch=49))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 3, [5], 7, by=49))
 
     await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert bench.store.commits == [[Written("t-0", 5, 4, (5,), 7)]]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 4, [5], 8)
+    assert bench.store.commits == [[WriteCall("t-0", 5, 4, (5,), 7)]]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 4, [5], 8)
 
 
 @pytest.mark.scenario(61)
-async def test_a_row_that_a_leader_wrote_meanwhile_is_read_and_elected_again(bench: Bench) -> None:
+async def test_a_row_that_a_leader_wrote_meanwhile_is_read_and_elected_again(bench: Machines) -> None:
     """One read here, since the first write needs none."""
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], ONLINE, stored=at(5, 3, [5], 8), known=at(5, 3, [5, 6], 7))
+    await bench.put("t-0", [5, 6], ONLINE, stored=led(5, 3, [5], 8), known=led(5, 3, [5, 6], 7))
 
     await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    led = Led(5, 4, (5,), 9, (5, 6))
+    expected = SentLead(5, 4, (5,), 9, (5, 6))
     assert bench.store.reads == [["t-0"]]
-    assert bench.store.commits == [[Written("t-0", 5, 4, (5, 6), 7)], [Written("t-0", 5, 4, (5,), 8)]]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 4, [5], 9)
-    assert bench.sent.lead == {5: {"t-0": led}, 6: {"t-0": led}}
+    assert bench.store.commits == [[WriteCall("t-0", 5, 4, (5, 6), 7)], [WriteCall("t-0", 5, 4, (5,), 8)]]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 4, [5], 9)
+    assert bench.sent.lead == {5: {"t-0": expected}, 6: {"t-0": expected}}
 
 
 @pytest.mark.scenario(62)
-async def test_each_row_of_an_election_goes_its_own_way(bench: Bench) -> None:
+async def test_each_row_of_an_election_goes_its_own_way(bench: Machines) -> None:
     """The read is of the three rows that were refused, where Kafka reads all four and then one."""
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
-    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
-    await bench.put("t-2", [5], OFFLINE, known=at(-1, 0, [5], 0))
-    await bench.put("t-3", [5], OFFLINE, stored=at(-1, 0, [5], 2, epoch=51), known=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
+    await bench.put("t-2", [5], OFFLINE, known=led(-1, 0, [5], 0))
+    await bench.put("t-3", [5], OFFLINE, stored=led(-1, 0, [5], 2, by=51), known=led(-1, 0, [5], 0))
     names = [f"t-{number}" for number in range(4)]
 
     moved = await bench.move(names, ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [MADE, MADE, Refusal.NO_LEADERSHIP, Refusal.LATER_CONTROLLER]
+    assert refusals_of(moved) == [MADE, MADE, Refusal.NO_LEADERSHIP, Refusal.LATER_CONTROLLER]
     assert [bench.state(name) for name in names] == [ONLINE, ONLINE, OFFLINE, OFFLINE]
     assert bench.store.reads == [["t-1", "t-2", "t-3"]]
-    assert bench.store.commits[1] == [Written("t-1", 5, 1, (5,), 1)]
-    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 1, (5,)), "t-1": Led(5, 1, (5,), 2, (5,))}}
+    assert bench.store.commits[1] == [WriteCall("t-1", 5, 1, (5,), 1)]
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 1, (5,), 1, (5,)), "t-1": SentLead(5, 1, (5,), 2, (5,))}}
 
 
 @pytest.mark.scenario(63)
-async def test_what_cannot_be_read_is_no_leadership(bench: Bench) -> None:
+async def test_what_cannot_be_read_is_no_leadership(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
-    bench.store.next("leaderships", answers(found(Found.UNREADABLE, "t-0")))
+    await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
+    bench.store.next("leaderships", returns(with_status(Found.UNREADABLE, "t-0")))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.NO_LEADERSHIP]
+    assert refusals_of(moved) == [Refusal.NO_LEADERSHIP]
     assert bench.state("t-0") == OFFLINE
 
 
-async def test_a_single_read_that_fails_is_a_failure_of_the_store(bench: Bench) -> None:
+async def test_a_single_read_that_fails_is_a_failure_of_the_store(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
-    await bench.put("t-1", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
-    bench.store.next("leaderships", answers(found(Found.FAILED, "t-0")))
+    await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
+    await bench.put("t-1", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
+    bench.store.next("leaderships", returns(with_status(Found.FAILED, "t-0")))
 
     moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED, MADE]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED, MADE]
 
 
 @pytest.mark.scenario(64)
-async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Bench) -> None:
+async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Machines) -> None:
     bench.live(5)
-    before = at(-1, 0, [5], 0)
+    before = led(-1, 0, [5], 0)
     await bench.put("t-0", [5], OFFLINE, stored=before)
-    bench.store.next("commit", refuses("t-0"))
+    bench.store.next("commit", rejects("t-0"))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED]
     assert len(bench.store.commits) == 1
     assert bench.state("t-0") == OFFLINE
     assert bench.leadership("t-0") == before
@@ -220,78 +230,80 @@ async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Bench) 
 
 
 @pytest.mark.scenario(65)
-async def test_an_election_that_is_not_named_fails_and_nothing_escapes(bench: Bench) -> None:
+async def test_an_election_that_is_not_named_fails_and_nothing_escapes(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
 
     moved = await bench.move("t-0", ONLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED]
     assert isinstance(moved.error, StoreError)
     assert bench.state("t-0") == OFFLINE
 
 
-async def test_first_leaders_of_a_call_whose_election_is_not_named_are_told(bench: Bench) -> None:
+async def test_first_leaders_of_a_call_whose_election_is_not_named_are_told(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
-    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 0))
 
     moved = await bench.move(["t-0", "t-1"], ONLINE)
 
-    assert refusals(moved) == [MADE, Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [MADE, Refusal.STORE_FAILED]
     assert bench.sent.lead[5].keys() == {"t-0"}
 
 
 @pytest.mark.scenario(68)
-async def test_an_election_of_a_deposed_controller_reaches_nobody(bench: Bench) -> None:
+async def test_an_election_of_a_deposed_controller_reaches_nobody(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 0, [5], 0))
     await bench.follow_us()
 
     with pytest.raises(ControllerMoved):
         await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert bench.leadership("t-0") == at(5, 0, [5], 0)
+    assert bench.leadership("t-0") == led(5, 0, [5], 0)
     assert bench.outbox.flushes == []
 
 
-async def test_nothing_of_a_call_is_sent_if_a_later_controller_shows_itself_in_its_middle(bench: Bench) -> None:
+async def test_nothing_of_a_call_is_sent_if_a_later_controller_shows_itself_in_its_middle(
+    bench: Machines,
+) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
-    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.store.next("commit", really, after(bench.follow_us))
 
     with pytest.raises(ControllerMoved):
         await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
 
-    assert await bench.stored("t-0") == at(5, 0, [5], 0)
+    assert await bench.stored("t-0") == led(5, 0, [5], 0)
     assert bench.outbox.flushes == []
 
 
 @pytest.mark.scenario(73)
-async def test_first_leaders_and_elections_go_in_one_call(bench: Bench) -> None:
+async def test_first_leaders_and_elections_go_in_one_call(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
-    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 0))
 
     moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
 
     assert bench.state("t-0") == bench.state("t-1") == ONLINE
     assert moved.elections.tolist() == [False, True]
     assert bench.sent.lead == {
-        5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True), "t-1": Led(5, 1, (5,), 1, (5,))},
+        5: {"t-0": SentLead(5, 0, (5,), 0, (5,), is_new=True), "t-1": SentLead(5, 1, (5,), 1, (5,))},
     }
 
 
 @pytest.mark.scenario(74)
-async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Bench) -> None:
+async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Machines) -> None:
     bench.live(5, 6)
-    before = at(6, 3, [6], 4)
+    before = led(6, 3, [6], 4)
     await bench.put("t-0", [5, 6], ONLINE, stored=before)
 
     moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert refusals_of(moved) == [Refusal.NO_ELIGIBLE_LEADER]
     assert moved.elections.tolist() == [True]
     assert bench.state("t-0") == ONLINE
     assert bench.leadership("t-0") == before
@@ -299,27 +311,27 @@ async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Ben
 
 
 @pytest.mark.scenario(75)
-async def test_new_and_offline_partitions_want_a_leader_unless_their_topic_goes(bench: Bench) -> None:
+async def test_new_and_offline_partitions_want_a_leader_unless_their_topic_goes(bench: Machines) -> None:
     bench.live(5)
-    led = at(5, 2, [5], 2)
-    await bench.put("a-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    unchanged = led(5, 2, [5], 2)
+    await bench.put("a-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     await bench.put("b-0", [5], NEW)
-    await bench.put("c-0", [5], ONLINE, stored=led)
-    await bench.put("q-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("c-0", [5], ONLINE, stored=unchanged)
+    await bench.put("q-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.cluster.queue_deletion(["q"])
 
     moved = await bench.move(bench.cluster.table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
 
     assert moved.at.tolist() == bench.rows("a-0", "b-0").tolist()
     assert [bench.state(name) for name in ("a-0", "b-0", "c-0", "q-0")] == [ONLINE, ONLINE, ONLINE, OFFLINE]
-    assert bench.leadership("c-0") == led
+    assert bench.leadership("c-0") == unchanged
 
 
 @pytest.mark.scenario(76)
-async def test_one_topic_can_be_elected_alone(bench: Bench) -> None:
+async def test_one_topic_can_be_elected_alone(bench: Machines) -> None:
     bench.live(5)
     for name in ("a-0", "b-0"):
-        await bench.put(name, [5], OFFLINE, stored=at(-1, 0, [5], 0))
+        await bench.put(name, [5], OFFLINE, stored=led(-1, 0, [5], 0))
     table = bench.cluster.table
     topic = table.topic("a")
     assert topic is not None
@@ -330,12 +342,14 @@ async def test_one_topic_can_be_elected_alone(bench: Bench) -> None:
 
 
 @pytest.mark.scenario(77)
-async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_live_leader(bench: Bench) -> None:
+async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_live_leader(
+    bench: Machines,
+) -> None:
     bench.live(5, 6)
     await bench.put("a-0", [5])
-    await bench.put("b-0", [5], stored=at(5, 1, [5], 1))
-    await bench.put("c-0", [7, 5], stored=at(7, 1, [7, 5], 1))
-    row = await bench.put("d-0", [6, 5], stored=at(6, 1, [6, 5], 1))
+    await bench.put("b-0", [5], stored=led(5, 1, [5], 1))
+    await bench.put("c-0", [7, 5], stored=led(7, 1, [7, 5], 1))
+    row = await bench.put("d-0", [6, 5], stored=led(6, 1, [6, 5], 1))
     bench.cluster.table.mark_dirs(6, np.array([row]), True)
     table = bench.cluster.table
 
@@ -345,7 +359,7 @@ async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_li
 
     assert began == [NEW, ONLINE, OFFLINE, OFFLINE]
     assert moved.at.tolist() == bench.rows("a-0", "c-0", "d-0").tolist()
-    assert bench.leadership("a-0") == at(5, 0, [5], 0)
-    assert bench.leadership("b-0") == at(5, 1, [5], 1)
-    assert bench.leadership("c-0") == at(5, 2, [5], 2)
-    assert bench.leadership("d-0") == at(5, 2, [5], 2)
+    assert bench.leadership("a-0") == led(5, 0, [5], 0)
+    assert bench.leadership("b-0") == led(5, 1, [5], 1)
+    assert bench.leadership("c-0") == led(5, 2, [5], 2)
+    assert bench.leadership("d-0") == led(5, 2, [5], 2)

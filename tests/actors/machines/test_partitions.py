@@ -9,8 +9,9 @@ from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import NO_VERSION, Leadership, PartitionState
 from kactl.state.change import REFUSAL_TEXT, Refusal
-from tests.support.machine_harness import EPOCH, Bench, Known, Led, at, refusals
-from tests.support.scripted_store import Written, fails, really, refuses
+from tests.support.cluster_seeds import EPOCH, led
+from tests.support.machine_harness import Machines, SentLead, SentState, refusals_of
+from tests.support.scripted_store import WriteCall, fails, really, rejects
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ MADE = Refusal.NONE
     ],
 )
 async def test_a_state_changes_where_the_table_of_moves_allows_it(
-    bench: Bench, before: PartitionState, target: PartitionState, after_: PartitionState
+    bench: Machines, before: PartitionState, target: PartitionState, after_: PartitionState
 ) -> None:
     bench.live(5)
     await bench.put("t-0", [5], before)
@@ -45,14 +46,14 @@ async def test_a_state_changes_where_the_table_of_moves_allows_it(
     moved = await bench.move("t-0", target, Election.OFFLINE)
 
     assert bench.state("t-0") == after_
-    assert refusals(moved) == [MADE if after_ == target else Refusal.ILLEGAL_MOVE]
+    assert refusals_of(moved) == [MADE if after_ == target else Refusal.ILLEGAL_MOVE]
     assert not moved.elections.any()
     assert bench.store.calls == []
     assert bench.sent.requests == []
 
 
 @pytest.mark.scenario(54)
-async def test_partitions_count_as_offline_until_they_are_led(bench: Bench) -> None:
+async def test_partitions_count_as_offline_until_they_are_led(bench: Machines) -> None:
     bench.live(5)
     names = [f"test-{number}" for number in range(4)]
     for name in names:
@@ -62,7 +63,7 @@ async def test_partitions_count_as_offline_until_they_are_led(bench: Bench) -> N
     await bench.move(names, OFFLINE)
     offline = bench.cluster.offline_count
     for name in names:
-        await bench.seed(name, at(5, 0, [5], 0))
+        await bench.seed(name, led(5, 0, [5], 0))
     await bench.move(names, ONLINE, Election.OFFLINE)
 
     assert offline == 4
@@ -70,7 +71,7 @@ async def test_partitions_count_as_offline_until_they_are_led(bench: Bench) -> N
 
 
 @pytest.mark.scenario(55)
-async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offline(bench: Bench) -> None:
+async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offline(bench: Machines) -> None:
     names = [f"test-{number}" for number in range(4)]
     for name in names:
         await bench.put(name, [5])
@@ -84,7 +85,7 @@ async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offlin
 
 
 @pytest.mark.scenario(56)
-async def test_offline_partitions_no_longer_count_once_their_deletion_began(bench: Bench) -> None:
+async def test_offline_partitions_no_longer_count_once_their_deletion_began(bench: Machines) -> None:
     names = [f"test-{number}" for number in range(4)]
     for name in names:
         await bench.put(name, [5], NEW)
@@ -102,7 +103,7 @@ async def test_offline_partitions_no_longer_count_once_their_deletion_began(benc
 
 @pytest.mark.scenario(57)
 @pytest.mark.parametrize("target", list(PartitionState))
-async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Bench, target: PartitionState) -> None:
+async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Machines, target: PartitionState) -> None:
     bench.live(5)
     bench.partitions.batch.update_metadata([5])  # a batch that was begun now would find this, and say so
 
@@ -116,7 +117,7 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Benc
 
 
 @pytest.mark.scenario(58)
-async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_result(bench: Bench) -> None:
+async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_result(bench: Machines) -> None:
     await bench.put("t-0", [5])
 
     moved = await bench.move("t-0", ONLINE)
@@ -129,64 +130,64 @@ async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_re
 
 
 @pytest.mark.scenario(37)
-async def test_a_new_partition_gets_its_first_leader(bench: Bench) -> None:
+async def test_a_new_partition_gets_its_first_leader(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert bench.store.commits == [[Written("t-0", 5, 0, (5,), NO_VERSION)]]
+    assert bench.store.commits == [[WriteCall("t-0", 5, 0, (5,), NO_VERSION)]]
     assert bench.store.fences == [bench.cluster.fence]
-    assert await bench.stored("t-0") == bench.leadership("t-0") == at(5, 0, [5], 0)
+    assert await bench.stored("t-0") == bench.leadership("t-0") == led(5, 0, [5], 0)
     assert bench.state("t-0") == ONLINE
-    assert bench.sent.lead == {5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True)}}
-    assert bench.sent.metadata == {5: {"t-0": Known(5, 0, (5,), 0)}}
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 0, (5,), 0, (5,), is_new=True)}}
+    assert bench.sent.metadata == {5: {"t-0": SentState(5, 0, (5,), 0)}}
     assert bench.sent.epochs == {EPOCH}
     assert bench.sent.kinds == ["LeaderAndIsr", "UpdateMetadata"]
     assert not moved.elections.any()
 
 
 @pytest.mark.scenario(38)
-async def test_a_partition_stays_new_when_the_store_fails(bench: Bench) -> None:
+async def test_a_partition_stays_new_when_the_store_fails(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     bench.store.next("commit", fails(StoreUnavailable("gone")))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED]
     assert bench.state("t-0") == NEW
     assert bench.leadership("t-0") is None
     assert bench.sent.requests == []
 
 
 @pytest.mark.scenario(39)
-async def test_a_partition_stays_new_where_a_leader_is_stored_already(bench: Bench) -> None:
+async def test_a_partition_stays_new_where_a_leader_is_stored_already(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], NEW, stored=at(5, 3, [5], 4, epoch=EPOCH - 1), known=None)
+    await bench.put("t-0", [5], NEW, stored=led(5, 3, [5], 4, by=EPOCH - 1), known=None)
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STATE_EXISTS]
+    assert refusals_of(moved) == [Refusal.STATE_EXISTS]
     assert bench.state("t-0") == NEW
-    assert await bench.stored("t-0") == at(5, 3, [5], 4, epoch=EPOCH - 1)
+    assert await bench.stored("t-0") == led(5, 3, [5], 4, by=EPOCH - 1)
     assert bench.sent.requests == []
 
 
 @pytest.mark.scenario(66)
-async def test_first_leaders_need_no_election(bench: Bench) -> None:
+async def test_first_leaders_need_no_election(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     await bench.put("t-1", [5], NEW)
 
     moved = await bench.move(["t-0", "t-1"], ONLINE)
 
-    assert refusals(moved) == [MADE, MADE]
+    assert refusals_of(moved) == [MADE, MADE]
     assert bench.state("t-0") == bench.state("t-1") == ONLINE
 
 
 @pytest.mark.scenario(67)
-async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Bench) -> None:
+async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     await bench.follow_us()
@@ -200,66 +201,68 @@ async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Benc
 
 
 @pytest.mark.scenario(69)
-async def test_the_first_leader_is_the_first_online_replica_and_all_online_ones_begin_in_sync(bench: Bench) -> None:
+async def test_the_first_leader_is_the_first_online_replica_and_all_online_ones_begin_in_sync(
+    bench: Machines,
+) -> None:
     bench.live(2, 3)
     await bench.put("t-0", [1, 2, 3], NEW)
 
     await bench.move("t-0", ONLINE)
 
-    led = Led(2, 0, (2, 3), 0, (1, 2, 3), is_new=True)
-    known = Known(2, 0, (2, 3), 0, offline=(1,))
-    assert await bench.stored("t-0") == at(2, 0, [2, 3], 0)
-    assert bench.sent.lead == {2: {"t-0": led}, 3: {"t-0": led}}
+    expected = SentLead(2, 0, (2, 3), 0, (1, 2, 3), is_new=True)
+    known = SentState(2, 0, (2, 3), 0, offline=(1,))
+    assert await bench.stored("t-0") == led(2, 0, [2, 3], 0)
+    assert bench.sent.lead == {2: {"t-0": expected}, 3: {"t-0": expected}}
     assert bench.sent.metadata == {2: {"t-0": known}, 3: {"t-0": known}}
 
 
 @pytest.mark.scenario(70)
 async def test_a_partition_none_of_whose_replicas_is_online_stays_new(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.put("t-0", [1, 2], NEW)
 
     moved = await bench.move("t-0", ONLINE)
 
-    assert refusals(moved) == [Refusal.NO_ONLINE_REPLICA]
+    assert refusals_of(moved) == [Refusal.NO_ONLINE_REPLICA]
     assert "t-0" in caplog.text
     assert bench.state("t-0") == NEW
     assert bench.store.calls == []
 
 
 @pytest.mark.scenario(71)
-async def test_a_broker_that_shuts_down_is_no_first_leader_and_not_in_sync(bench: Bench) -> None:
+async def test_a_broker_that_shuts_down_is_no_first_leader_and_not_in_sync(bench: Machines) -> None:
     bench.live(2)
     bench.shutting_down(1)
     await bench.put("t-0", [1, 2], NEW)
 
     await bench.move("t-0", ONLINE)
 
-    assert await bench.stored("t-0") == at(2, 0, [2], 0)
+    assert await bench.stored("t-0") == led(2, 0, [2], 0)
 
 
 @pytest.mark.scenario(72)
-async def test_a_replica_whose_directory_failed_is_no_first_leader_and_not_in_sync(bench: Bench) -> None:
+async def test_a_replica_whose_directory_failed_is_no_first_leader_and_not_in_sync(bench: Machines) -> None:
     bench.live(1, 2)
     row = await bench.put("t-0", [1, 2], NEW)
     bench.cluster.table.mark_dirs(1, np.array([row]), True)
 
     await bench.move("t-0", ONLINE)
 
-    assert await bench.stored("t-0") == at(2, 0, [2], 0)
+    assert await bench.stored("t-0") == led(2, 0, [2], 0)
 
 
-async def test_first_leaders_fail_one_by_one(bench: Bench) -> None:
+async def test_first_leaders_fail_one_by_one(bench: Machines) -> None:
     bench.live(5)
     for name in ("t-0", "t-1"):
         await bench.put(name, [5], NEW)
     await bench.put("t-2", [6], NEW)
-    await bench.put("t-3", [5], NEW, stored=at(5, 0, [5], 1, epoch=EPOCH - 1), known=None)
-    bench.store.next("commit", refuses("t-1"))
+    await bench.put("t-3", [5], NEW, stored=led(5, 0, [5], 1, by=EPOCH - 1), known=None)
+    bench.store.next("commit", rejects("t-1"))
 
     moved = await bench.move(["t-0", "t-1", "t-2", "t-3"], ONLINE)
 
-    assert refusals(moved) == [MADE, Refusal.STORE_FAILED, Refusal.NO_ONLINE_REPLICA, Refusal.STATE_EXISTS]
+    assert refusals_of(moved) == [MADE, Refusal.STORE_FAILED, Refusal.NO_ONLINE_REPLICA, Refusal.STATE_EXISTS]
     assert [bench.state(f"t-{number}") for number in range(4)] == [ONLINE, NEW, NEW, NEW]
     assert bench.sent.lead[5].keys() == {"t-0"}
 
@@ -280,11 +283,11 @@ async def test_first_leaders_fail_one_by_one(bench: Bench) -> None:
     ids=lambda each: type(each).__name__,
 )
 async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
-    bench: Bench, error: Exception, escapes: bool
+    bench: Machines, error: Exception, escapes: bool
 ) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.store.next("commit", really, fails(error))
 
     if escapes:
@@ -299,15 +302,15 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
     assert bench.sent.lead[5].keys() == {"t-0"}
 
 
-async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: Bench) -> None:
+async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.store.next("commit", really, fails(SessionExpired("over")))
 
     moved = await bench.move(["new-0", "t-0"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED, Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED, Refusal.STORE_FAILED]
     assert isinstance(moved.error, SessionExpired)
     assert bench.outbox.flushes == []
 
@@ -315,7 +318,7 @@ async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: B
 # -- what is recorded --------------------------------------------------------------------------------------------------
 
 
-async def test_moves_are_recorded_with_what_came_of_them(bench: Bench) -> None:
+async def test_moves_are_recorded_with_what_came_of_them(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5])
 
@@ -342,17 +345,17 @@ async def test_moves_are_recorded_with_what_came_of_them(bench: Bench) -> None:
     ("state", "stored", "known", "refusal"),
     [
         (NEW, None, None, Refusal.STORE_FAILED),
-        (NEW, at(5, 3, [5], 1, epoch=EPOCH - 1), None, Refusal.STATE_EXISTS),
-        (OFFLINE, at(6, 3, [5], 1), at(6, 3, [5], 1), Refusal.STORE_FAILED),
+        (NEW, led(5, 3, [5], 1, by=EPOCH - 1), None, Refusal.STATE_EXISTS),
+        (OFFLINE, led(6, 3, [5], 1), led(6, 3, [5], 1), Refusal.STORE_FAILED),
     ],
 )
 async def test_a_refused_partition_is_recorded_as_it_stays(
-    bench: Bench, state: PartitionState, stored: Leadership | None, known: Leadership | None, refusal: Refusal
+    bench: Machines, state: PartitionState, stored: Leadership | None, known: Leadership | None, refusal: Refusal
 ) -> None:
     bench.live(5)
     await bench.put("t-0", [5], state, stored=stored, known=known)
     if refusal == Refusal.STORE_FAILED:
-        bench.store.next("commit", refuses("t-0"))
+        bench.store.next("commit", rejects("t-0"))
 
     await bench.move("t-0", ONLINE, Election.OFFLINE)
 
@@ -364,9 +367,9 @@ async def test_a_refused_partition_is_recorded_as_it_stays(
     assert event.refused == REFUSAL_TEXT[refusal]
 
 
-async def test_a_partition_that_was_elected_again_is_recorded_once(bench: Bench) -> None:
+async def test_a_partition_that_was_elected_again_is_recorded_once(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
 
     await bench.move("t-0", ONLINE, Election.OFFLINE)
 

@@ -8,8 +8,9 @@ from kactl.errors import StoreError, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.state.change import Refusal
-from tests.support.machine_harness import EPOCH, Bench, Led, at, open_bench, refusals
-from tests.support.scripted_store import Step, after, answers, fails, fails_after, fails_between
+from tests.support.cluster_seeds import EPOCH, led
+from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of
+from tests.support.scripted_store import Step, after, fails, fails_after, fails_between, returns
 
 pytestmark = pytest.mark.anyio
 
@@ -27,9 +28,9 @@ MADE = Refusal.NONE
 async def test_a_topic_says_whether_its_elections_may_be_unclean(
     override: str | None, default: bool, elected: bool
 ) -> None:
-    async with open_bench(unclean_default=default) as bench:
+    async with open_machines(unclean_default=default) as bench:
         bench.live(5)
-        await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+        await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
         if override is not None:
             await bench.store.real.set_topic_config("t", {"unclean.leader.election.enable": override})
 
@@ -40,111 +41,113 @@ async def test_a_topic_says_whether_its_elections_may_be_unclean(
         assert bench.partitions.unclean_elections == elected
 
 
-async def test_topics_whose_configuration_cannot_be_read_are_refused_alone(bench: Bench) -> None:
+async def test_topics_whose_configuration_cannot_be_read_are_refused_alone(bench: Machines) -> None:
     bench.live(5)
     for name in ("a-0", "b-0"):
-        await bench.put(name, [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+        await bench.put(name, [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
         await bench.store.real.set_topic_config(name[0], {"unclean.leader.election.enable": "true"})
-    await bench.put("c-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
-    bench.store.next("topic_configs", answers(lambda answer, topics: answer | {"a": None}))
+    await bench.put("c-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    bench.store.next("topic_configs", returns(lambda answer, topics: answer | {"a": None}))
 
     moved = await bench.move(["a-0", "b-0", "c-0"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.CONFIG_UNREADABLE, MADE, MADE]
+    assert refusals_of(moved) == [Refusal.CONFIG_UNREADABLE, MADE, MADE]
     assert bench.store.config_reads == [["a", "b"]]
 
 
-async def test_elections_that_need_no_configuration_go_on_when_none_can_be_read(bench: Bench) -> None:
+async def test_elections_that_need_no_configuration_go_on_when_none_can_be_read(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("a-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
-    await bench.put("c-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("a-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
+    await bench.put("c-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.store.next("topic_configs", fails(StoreUnavailable("gone")))
 
     moved = await bench.move(["a-0", "c-0"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.CONFIG_UNREADABLE, MADE]
+    assert refusals_of(moved) == [Refusal.CONFIG_UNREADABLE, MADE]
 
 
-async def test_an_unclean_choice_that_is_made_again_counts_again(bench: Bench) -> None:
+async def test_an_unclean_choice_that_is_made_again_counts_again(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 1), known=at(6, 0, [6], 0))
+    await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 1), known=led(6, 0, [6], 0))
 
     await bench.move("t-0", ONLINE, Election.UNCLEAN)
 
     assert bench.partitions.unclean_elections == 2
-    assert await bench.stored("t-0") == at(5, 1, [5], 2, recovering=True)
+    assert await bench.stored("t-0") == led(5, 1, [5], 2, recovering=True)
 
 
 # -- what a leader wrote behind our back -------------------------------------------------------------------------------
 
 
-async def test_a_member_that_the_dead_leader_let_in_unheard_is_elected(bench: Bench) -> None:
+async def test_a_member_that_the_dead_leader_let_in_unheard_is_elected(bench: Machines) -> None:
     """What we know names nobody who may lead; what is stored does."""
     bench.live(6)
-    await bench.put("t-0", [5, 6], OFFLINE, stored=at(5, 0, [5, 6], 1), known=at(5, 0, [5], 0))
+    await bench.put("t-0", [5, 6], OFFLINE, stored=led(5, 0, [5, 6], 1), known=led(5, 0, [5], 0))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
     assert moved.elected.tolist() == [True]
-    assert await bench.stored("t-0") == bench.leadership("t-0") == at(6, 1, [6], 2)
+    assert await bench.stored("t-0") == bench.leadership("t-0") == led(6, 1, [6], 2)
 
 
 async def test_nobody_is_elected_uncleanly_while_somebody_unheard_of_is_in_sync() -> None:
-    async with open_bench(unclean_default=True) as bench:
+    async with open_machines(unclean_default=True) as bench:
         bench.live(6, 7)
-        await bench.put("t-0", [5, 7, 6], OFFLINE, stored=at(5, 0, [5, 6], 1), known=at(5, 0, [5], 0))
+        await bench.put("t-0", [5, 7, 6], OFFLINE, stored=led(5, 0, [5, 6], 1), known=led(5, 0, [5], 0))
 
         await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-        assert await bench.stored("t-0") == at(6, 1, [6], 2)
+        assert await bench.stored("t-0") == led(6, 1, [6], 2)
 
 
-async def test_partitions_for_which_nobody_is_found_are_read_once_and_asked_about_once(bench: Bench) -> None:
+async def test_partitions_for_which_nobody_is_found_are_read_once_and_asked_about_once(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("a-0", [6], OFFLINE, stored=at(-1, 0, [6], 0))
-    await bench.put("b-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("a-0", [6], OFFLINE, stored=led(-1, 0, [6], 0))
+    await bench.put("b-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
 
     moved = await bench.move(["a-0", "b-0"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER, MADE]
+    assert refusals_of(moved) == [Refusal.NO_ELIGIBLE_LEADER, MADE]
     assert bench.store.reads == [["a-0"]]
     assert bench.store.config_reads == [["a"]]
     assert [len(rows) for rows in bench.store.commits] == [1]
 
 
-async def test_rows_that_were_read_are_not_doubted_again(bench: Bench) -> None:
+async def test_rows_that_were_read_are_not_doubted_again(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [6], OFFLINE, stored=at(-1, 0, [6], 0), known=None)
+    await bench.put("t-0", [6], OFFLINE, stored=led(-1, 0, [6], 0), known=None)
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert refusals_of(moved) == [Refusal.NO_ELIGIBLE_LEADER]
     assert bench.store.reads == [["t-0"]]
     assert bench.leadership("t-0") is None
 
 
-async def test_a_refused_row_for_which_nobody_is_found_then_is_not_read_a_second_time(bench: Bench) -> None:
+async def test_a_refused_row_for_which_nobody_is_found_then_is_not_read_a_second_time(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 1), known=at(6, 0, [6, 5], 0))
+    await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 1), known=led(6, 0, [6, 5], 0))
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert refusals_of(moved) == [Refusal.NO_ELIGIBLE_LEADER]
     assert bench.store.reads == [["t-0"]]
 
 
-async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(bench: Bench) -> None:
+async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(
+    bench: Machines,
+) -> None:
     """A member of the ISR from outside the assignment stays in it while it is online, and never leads."""
     bench.live(5, 6, 7, 8, 9)
-    await bench.put("t-0", [5, 6], OFFLINE, stored=at(-1, 0, [5, 6], 0))
-    await bench.put("t-1", [5, 6], OFFLINE, stored=at(-1, 0, [9, 8, 7, 6], 4), known=at(-1, 0, [6], 2))
-    await bench.put("t-2", [5, 6], OFFLINE, stored=at(-1, 0, [7], 2), known=at(-1, 0, [5], 0))
+    await bench.put("t-0", [5, 6], OFFLINE, stored=led(-1, 0, [5, 6], 0))
+    await bench.put("t-1", [5, 6], OFFLINE, stored=led(-1, 0, [9, 8, 7, 6], 4), known=led(-1, 0, [6], 2))
+    await bench.put("t-2", [5, 6], OFFLINE, stored=led(-1, 0, [7], 2), known=led(-1, 0, [5], 0))
     names = ["t-0", "t-1", "t-2"]
 
     moved = await bench.move(names, ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [MADE, MADE, Refusal.NO_ELIGIBLE_LEADER]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5, 6], 1)
+    assert refusals_of(moved) == [MADE, MADE, Refusal.NO_ELIGIBLE_LEADER]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 1, [5, 6], 1)
     known = bench.leadership("t-1")
     assert known == await bench.stored("t-1")
     assert known is not None
@@ -156,21 +159,21 @@ async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_
     assert set(bench.sent.metadata[9]["t-1"].isr) == {6, 7, 8, 9}
 
 
-async def test_a_stray_found_in_an_unread_row_widens_the_rows_that_were_known(bench: Bench) -> None:
+async def test_a_stray_found_in_an_unread_row_widens_the_rows_that_were_known(bench: Machines) -> None:
     bench.live(5, 6, 7)
-    await bench.put("t-0", [5, 6, 7], OFFLINE, stored=at(-1, 0, [5, 6], 0))
-    await bench.put("t-1", [5, 6, 7], OFFLINE, stored=at(-1, 3, [1, 2, 3, 6], 5, recovering=True), known=None)
+    await bench.put("t-0", [5, 6, 7], OFFLINE, stored=led(-1, 0, [5, 6], 0))
+    await bench.put("t-1", [5, 6, 7], OFFLINE, stored=led(-1, 3, [1, 2, 3, 6], 5, recovering=True), known=None)
 
     moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [MADE, MADE]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5, 6], 1)
-    assert bench.leadership("t-1") == await bench.stored("t-1") == at(6, 4, [6], 6, recovering=True)
+    assert refusals_of(moved) == [MADE, MADE]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 1, [5, 6], 1)
+    assert bench.leadership("t-1") == await bench.stored("t-1") == led(6, 4, [6], 6, recovering=True)
 
 
-async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Bench) -> None:
+async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], ONLINE, stored=at(6, 1, [5, 6], 1), known=at(5, 0, [5, 6], 0))
+    await bench.put("t-0", [5, 6], ONLINE, stored=led(6, 1, [5, 6], 1), known=led(5, 0, [5, 6], 0))
     before = bench.cluster.imbalance_count
 
     await bench.move("t-0", ONLINE, Election.PREFERRED)
@@ -179,21 +182,21 @@ async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Be
 
 
 async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
-    await bench.put("t-1", [5], ONLINE, stored=at(5, 0, [5], 0))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 0, [5], 0))
+    await bench.put("t-1", [5], ONLINE, stored=led(5, 0, [5], 0))
 
     def restless(version: int) -> Callable[[], Awaitable[None]]:
-        return lambda: bench.leader_writes("t-0", at(5, 0, [5], version + 1), expected=version)
+        return lambda: bench.leader_writes("t-0", led(5, 0, [5], version + 1), expected=version)
 
     bench.store.next("commit", *(after(restless(version)) for version in range(3)))
 
     moved = await bench.move(["t-0", "t-1"], ONLINE, Election.PREFERRED)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED, MADE]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED, MADE]
     assert len(bench.store.commits) == 3
     assert bench.sent.lead[5].keys() == {"t-1"}
 
@@ -201,64 +204,64 @@ async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_round
 # -- calls whose outcome is unknown ------------------------------------------------------------------------------------
 
 
-async def test_a_first_leader_that_was_written_unsaid_is_found_and_gone_on_with(bench: Bench) -> None:
+async def test_a_first_leader_that_was_written_unsaid_is_found_and_gone_on_with(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     bench.store.next("commit", fails_after(StoreUnavailable("gone")))
 
     moved = await bench.move("t-0", ONLINE)
 
-    assert refusals(moved) == [MADE]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 0, [5], 0)
-    assert bench.sent.lead == {5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True)}}
+    assert refusals_of(moved) == [MADE]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 0, [5], 0)
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 0, (5,), 0, (5,), is_new=True)}}
 
 
-async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: Bench) -> None:
+async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], NEW)
 
     async def other() -> None:
-        await bench.seed("t-0", at(6, 0, [6], 1, epoch=EPOCH - 1))
+        await bench.seed("t-0", led(6, 0, [6], 1, by=EPOCH - 1))
 
     bench.store.next("commit", after(other, then=fails(StoreUnavailable("gone"))))
 
     moved = await bench.move("t-0", ONLINE)
 
-    assert refusals(moved) == [Refusal.STATE_EXISTS]
+    assert refusals_of(moved) == [Refusal.STATE_EXISTS]
     assert bench.state("t-0") == NEW
     assert bench.sent.requests == []
 
 
 async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refused_what_changed_is_planned_again(
-    bench: Bench,
+    bench: Machines,
 ) -> None:
     bench.live(5, 6)
     for name in ("kept-0", "lost-0", "other-0"):
-        await bench.put(name, [5, 6], ONLINE, stored=at(6, 3, [5, 6], 4))
+        await bench.put(name, [5, 6], ONLINE, stored=led(6, 3, [5, 6], 4))
 
     async def other() -> None:
-        await bench.leader_writes("other-0", at(6, 3, [6], 5), expected=4)
-        await bench.leader_writes("other-0", at(6, 3, [5, 6], 6), expected=5)
+        await bench.leader_writes("other-0", led(6, 3, [6], 5), expected=4)
+        await bench.leader_writes("other-0", led(6, 3, [5, 6], 6), expected=5)
 
     bench.store.next("commit", after(other, then=fails_between(StoreUnavailable("gone"), "kept-0")))
     names = ["kept-0", "lost-0", "other-0"]
 
     moved = await bench.move(names, ONLINE, Election.PREFERRED)
 
-    assert refusals(moved) == [MADE, Refusal.STORE_FAILED, MADE]
-    assert bench.leadership("kept-0") == await bench.stored("kept-0") == at(5, 4, [5, 6], 5)
-    assert bench.leadership("lost-0") == await bench.stored("lost-0") == at(6, 3, [5, 6], 4)
-    assert bench.leadership("other-0") == await bench.stored("other-0") == at(5, 4, [5, 6], 7)
+    assert refusals_of(moved) == [MADE, Refusal.STORE_FAILED, MADE]
+    assert bench.leadership("kept-0") == await bench.stored("kept-0") == led(5, 4, [5, 6], 5)
+    assert bench.leadership("lost-0") == await bench.stored("lost-0") == led(6, 3, [5, 6], 4)
+    assert bench.leadership("other-0") == await bench.stored("other-0") == led(5, 4, [5, 6], 7)
     assert bench.store.reads == [names, ["other-0"]]
     assert bench.sent.lead[5].keys() == {"kept-0", "other-0"}
 
 
 @pytest.mark.parametrize("step", [fails, fails_after], ids=["nothing was written", "it was written"])
 async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_finds_out(
-    bench: Bench, step: Callable[[Exception], Step]
+    bench: Machines, step: Callable[[Exception], Step]
 ) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 4))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 3, [5], 4))
     bench.store.next("commit", step(StoreUnavailable("gone")))
     bench.store.next("leaderships", fails(StoreUnavailable("still gone")))
 
@@ -266,32 +269,32 @@ async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_fin
     unsent = bench.sent_nothing()
     second = await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert refusals(first) == [Refusal.STORE_FAILED]
+    assert refusals_of(first) == [Refusal.STORE_FAILED]
     assert unsent
-    assert refusals(second) == [MADE]
+    assert refusals_of(second) == [MADE]
     assert bench.leadership("t-0") == await bench.stored("t-0")
 
 
-async def test_a_call_that_changed_nothing_is_not_read_back(bench: Bench) -> None:
+async def test_a_call_that_changed_nothing_is_not_read_back(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 4))
+    await bench.put("t-0", [5], ONLINE, stored=led(5, 3, [5], 4))
     bench.store.next("commit", fails(StoreError("refused")))
 
     moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
 
-    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [Refusal.STORE_FAILED]
     assert bench.store.reads == []
 
 
-async def test_what_was_elected_before_the_store_failed_stays_elected_and_is_told(bench: Bench) -> None:
+async def test_what_was_elected_before_the_store_failed_stays_elected_and_is_told(bench: Machines) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
-    await bench.put("ours-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
-    await bench.put("raced-0", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
+    await bench.put("ours-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    await bench.put("raced-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
     moved = await bench.move(["new-0", "ours-0", "raced-0"], ONLINE, Election.OFFLINE)
 
-    assert refusals(moved) == [MADE, MADE, Refusal.STORE_FAILED]
+    assert refusals_of(moved) == [MADE, MADE, Refusal.STORE_FAILED]
     assert moved.elected.tolist() == [False, True, False]
     assert bench.sent.lead[5].keys() == {"new-0", "ours-0"}

@@ -11,8 +11,9 @@ from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnava
 from kactl.machines import replica
 from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
-from tests.support.machine_harness import EPOCH, Bench, Known, Led, Stopped, at
-from tests.support.scripted_store import Written, fails, really
+from tests.support.cluster_seeds import EPOCH, led
+from tests.support.machine_harness import Machines, SentLead, SentState, SentStop
+from tests.support.scripted_store import WriteCall, fails, really
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ LED = PartitionState.ONLINE
 # -- how a controller begins -------------------------------------------------------------------------------------------
 
 
-async def _start(bench: Bench) -> None:
+async def _start(bench: Machines) -> None:
     """What a controller does with replicas when it begins: dead ones are protected, then moved like any others."""
     table, live = bench.cluster.table, bench.cluster.live_brokers.live
     rows = table.rows(table.all())
@@ -46,7 +47,7 @@ async def _start(bench: Bench) -> None:
     ],
 )
 async def test_replicas_begin_as_their_brokers_are(
-    bench: Bench, live: list[int], assigned: int, began: ReplicaState
+    bench: Machines, live: list[int], assigned: int, began: ReplicaState
 ) -> None:
     bench.live(*live)
     await bench.put("t-0", [assigned], replica_state=ABSENT)
@@ -57,13 +58,13 @@ async def test_replicas_begin_as_their_brokers_are(
 
 
 @pytest.mark.scenario(147)
-async def test_a_leadership_from_before_us_is_told_under_our_header(bench: Bench) -> None:
+async def test_a_leadership_from_before_us_is_told_under_our_header(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], LED, stored=at(5, 2, [5], 1, epoch=49), replica_state=ABSENT)
+    await bench.put("t-0", [5], LED, stored=led(5, 2, [5], 1, by=49), replica_state=ABSENT)
 
     await _start(bench)
 
-    assert bench.sent.lead == {5: {"t-0": Led(5, 2, (5,), 1, (5,), controller_epoch=49)}}
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 2, (5,), 1, (5,), controller_epoch=49)}}
     assert bench.sent.epochs == {EPOCH}
 
 
@@ -93,7 +94,11 @@ def _refused(number: int, before: ReplicaState, *targets: ReplicaState) -> list[
     ],
 )
 async def test_a_replica_moves_where_the_table_allows_it_and_nobody_is_told(
-    bench: Bench, caplog: pytest.LogCaptureFixture, before: ReplicaState, target: ReplicaState, after_: ReplicaState
+    bench: Machines,
+    caplog: pytest.LogCaptureFixture,
+    before: ReplicaState,
+    target: ReplicaState,
+    after_: ReplicaState,
 ) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=before)
@@ -109,19 +114,19 @@ async def test_a_replica_moves_where_the_table_allows_it_and_nobody_is_told(
 
 
 @pytest.mark.scenario(122)
-async def test_a_deletion_is_asked_for(bench: Bench) -> None:
+async def test_a_deletion_is_asked_for(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=OFFLINE)
 
     await bench.move_replicas("t-0", STARTED, 5)
 
-    assert bench.sent.stop == {5: {"t-0": Stopped(-1, delete=True)}}
+    assert bench.sent.stop == {5: {"t-0": SentStop(-1, delete=True)}}
     assert bench.sent.epochs == {EPOCH}
     assert bench.replica("t-0", 5) == STARTED
 
 
 @pytest.mark.scenario(127)
-async def test_a_deleted_replica_leaves_the_assignment(bench: Bench) -> None:
+async def test_a_deleted_replica_leaves_the_assignment(bench: Machines) -> None:
     await bench.put("t-0", [5], replica_state=SUCCESSFUL)
 
     await bench.move_replicas("t-0", ABSENT, 5)
@@ -130,14 +135,14 @@ async def test_a_deleted_replica_leaves_the_assignment(bench: Bench) -> None:
     assert bench.view("t-0").replica_states == {}
 
 
-async def test_a_deleted_replica_leaves_the_reassignment_too_and_the_counter_follows(bench: Bench) -> None:
+async def test_a_deleted_replica_leaves_the_reassignment_too_and_the_counter_follows(bench: Machines) -> None:
     """The first that is left becomes the preferred one."""
     bench.live(5, 6)
     await bench.put(
         "t-0",
         [4, 5, 6],
         LED,
-        stored=at(5, 1, [5, 6], 1),
+        stored=led(5, 1, [5, 6], 1),
         replica_state={4: SUCCESSFUL, 5: ONLINE, 6: ONLINE},
         removing=[4],
     )
@@ -151,7 +156,7 @@ async def test_a_deleted_replica_leaves_the_reassignment_too_and_the_counter_fol
 
 @pytest.mark.scenario(57)
 @pytest.mark.parametrize("target", list(ReplicaState))
-async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Bench, target: ReplicaState) -> None:
+async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Machines, target: ReplicaState) -> None:
     bench.live(5)
     bench.replicas.batch.update_metadata([5])  # a batch that was begun now would find this, and say so
 
@@ -174,38 +179,38 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Benc
         pytest.param(INELIGIBLE, marks=pytest.mark.scenario(130)),
     ],
 )
-async def test_a_replica_that_comes_up_is_told_who_leads(bench: Bench, before: ReplicaState) -> None:
+async def test_a_replica_that_comes_up_is_told_who_leads(bench: Machines, before: ReplicaState) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], LED, stored=at(5, 0, [5], 0), replica_state=before)
+    await bench.put("t-0", [5], LED, stored=led(5, 0, [5], 0), replica_state=before)
 
     await bench.move_replicas("t-0", ONLINE, 5)
 
     assert bench.replica("t-0", 5) == ONLINE
-    assert bench.sent.lead == {5: {"t-0": Led(5, 0, (5,), 0, (5,))}}
-    assert bench.sent.metadata == {5: {"t-0": Known(5, 0, (5,), 0)}}
+    assert bench.sent.lead == {5: {"t-0": SentLead(5, 0, (5,), 0, (5,))}}
+    assert bench.sent.metadata == {5: {"t-0": SentState(5, 0, (5,), 0)}}
     assert bench.sent.epochs == {EPOCH}
 
 
 @pytest.mark.scenario(133)
-async def test_a_new_replica_is_told_to_follow_as_new(bench: Bench) -> None:
+async def test_a_new_replica_is_told_to_follow_as_new(bench: Machines) -> None:
     bench.live(4, 5)
-    await bench.put("t-0", [4, 5], LED, stored=at(4, 2, [4], 0), replica_state={4: ONLINE})
+    await bench.put("t-0", [4, 5], LED, stored=led(4, 2, [4], 0), replica_state={4: ONLINE})
 
     await bench.move_replicas("t-0", NEW, 5)
 
     assert bench.replica("t-0", 5) == NEW
-    assert bench.sent.lead == {5: {"t-0": Led(4, 2, (4,), 0, (4, 5), is_new=True)}}
+    assert bench.sent.lead == {5: {"t-0": SentLead(4, 2, (4,), 0, (4, 5), is_new=True)}}
     assert bench.sent.metadata.keys() == {4, 5}
     assert bench.store.calls == []
 
 
 @pytest.mark.scenario(134)
 async def test_a_new_replica_that_leads_already_is_refused_and_the_others_go_on(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.live(4, 5)
-    await bench.put("t-0", [5, 4], LED, stored=at(5, 0, [5], 0), replica_state=ABSENT)
-    await bench.put("t-1", [5, 4], LED, stored=at(4, 0, [4], 0), replica_state=ABSENT)
+    await bench.put("t-0", [5, 4], LED, stored=led(5, 0, [5], 0), replica_state=ABSENT)
+    await bench.put("t-1", [5, 4], LED, stored=led(4, 0, [4], 0), replica_state=ABSENT)
 
     await bench.move_replicas(["t-0", "t-1"], NEW, 5)
 
@@ -216,7 +221,7 @@ async def test_a_new_replica_that_leads_already_is_refused_and_the_others_go_on(
 
 
 @pytest.mark.scenario(135)
-async def test_a_new_replica_that_the_assignment_does_not_name_is_put_at_its_end(bench: Bench) -> None:
+async def test_a_new_replica_that_the_assignment_does_not_name_is_put_at_its_end(bench: Machines) -> None:
     await bench.put("t-0", [4], replica_state={4: ONLINE, 5: NEW})
 
     await bench.move_replicas("t-0", ONLINE, 5)
@@ -226,7 +231,7 @@ async def test_a_new_replica_that_the_assignment_does_not_name_is_put_at_its_end
 
 
 @pytest.mark.scenario(136)
-async def test_a_replica_without_leadership_comes_up_untold(bench: Bench) -> None:
+async def test_a_replica_without_leadership_comes_up_untold(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=OFFLINE)
 
@@ -237,21 +242,21 @@ async def test_a_replica_without_leadership_comes_up_untold(bench: Bench) -> Non
 
 
 @pytest.mark.scenario(137)
-async def test_replicas_on_several_brokers_are_told_at_once(bench: Bench) -> None:
+async def test_replicas_on_several_brokers_are_told_at_once(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("a-0", [5, 6], LED, stored=at(5, 0, [5, 6], 0))
-    await bench.put("b-0", [5], LED, stored=at(5, 0, [5], 0))
+    await bench.put("a-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
+    await bench.put("b-0", [5], LED, stored=led(5, 0, [5], 0))
 
     await bench.move_replicas(["a-0", "b-0"], ONLINE, 5, 6)
 
     assert {to: set(names) for to, names in bench.sent.lead.items()} == {5: {"a-0", "b-0"}, 6: {"a-0"}}
 
 
-async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench: Bench) -> None:
+async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench: Machines) -> None:
     """Its broker starts along with another one, which the assignment names."""
     bench.live(5, 6)
     states = {5: ONLINE, 6: ONLINE}
-    await bench.put("t-0", [5], LED, stored=at(5, 0, [5, 6], 0), replica_state=states)
+    await bench.put("t-0", [5], LED, stored=led(5, 0, [5, 6], 0), replica_state=states)
 
     await bench.move_replicas("t-0", ONLINE, 5, 6)
 
@@ -259,9 +264,9 @@ async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench:
 
 
 @pytest.mark.scenario(148)
-async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Bench) -> None:
+async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [7, 5], LED, stored=at(5, 0, [5], 0))
+    await bench.put("t-0", [7, 5], LED, stored=led(5, 0, [5], 0))
 
     await bench.move_replicas("t-0", ONLINE, 7)
 
@@ -274,39 +279,39 @@ async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Bench) -> 
 
 
 @pytest.mark.scenario(116)
-async def test_a_new_replica_without_leadership_is_stopped_and_brokers_are_told_the_rest(bench: Bench) -> None:
+async def test_a_new_replica_without_leadership_is_stopped_and_brokers_are_told_the_rest(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=NEW)
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
-    assert bench.sent.stop == {5: {"t-0": Stopped(-1, delete=False)}}
+    assert bench.sent.stop == {5: {"t-0": SentStop(-1, delete=False)}}
     assert bench.sent.metadata == {5: {}}
     assert bench.sent.epochs == {EPOCH}
     assert bench.replica("t-0", 5) == OFFLINE
 
 
 @pytest.mark.scenario(119)
-async def test_a_leader_that_goes_offline_leaves_the_isr_and_no_leader(bench: Bench) -> None:
+async def test_a_leader_that_goes_offline_leaves_the_isr_and_no_leader(bench: Machines) -> None:
     """Nothing is read here: the write is refused if what we know is out of date."""
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(5, 0, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
     assert bench.store.reads == []
-    assert bench.store.commits == [[Written("t-0", -1, 1, (6,), 0)]]
+    assert bench.store.commits == [[WriteCall("t-0", -1, 1, (6,), 0)]]
     assert bench.store.fences == [bench.cluster.fence]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(-1, 1, [6], 1)
-    assert bench.sent.stop == {5: {"t-0": Stopped(0, delete=False)}}
-    assert bench.sent.lead == {6: {"t-0": Led(-1, 1, (6,), 1, (5, 6))}}
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(-1, 1, [6], 1)
+    assert bench.sent.stop == {5: {"t-0": SentStop(0, delete=False)}}
+    assert bench.sent.lead == {6: {"t-0": SentLead(-1, 1, (6,), 1, (5, 6))}}
     assert bench.sent.metadata.keys() == {5, 6}
     assert bench.sent.kinds == ["LeaderAndIsr", "UpdateMetadata", "StopReplica"]
     assert bench.replica("t-0", 5) == OFFLINE
 
 
 @pytest.mark.scenario(132)
-async def test_an_ineligible_replica_without_leadership_goes_offline(bench: Bench) -> None:
+async def test_an_ineligible_replica_without_leadership_goes_offline(bench: Machines) -> None:
     await bench.put("t-0", [5], replica_state=INELIGIBLE)
 
     await bench.move_replicas("t-0", OFFLINE, 5)
@@ -317,11 +322,11 @@ async def test_an_ineligible_replica_without_leadership_goes_offline(bench: Benc
 @pytest.mark.scenario(138)
 @pytest.mark.scenario(139)
 async def test_the_end_of_our_session_ends_the_call_and_the_next_one_works(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.live(5, 6, 7)
-    await bench.put("a-0", [5, 7], LED, stored=at(7, 0, [5, 7], 0))
-    await bench.put("b-0", [6, 7], LED, stored=at(7, 0, [6, 7], 0))
+    await bench.put("a-0", [5, 7], LED, stored=led(7, 0, [5, 7], 0))
+    await bench.put("b-0", [6, 7], LED, stored=led(7, 0, [6, 7], 0))
     bench.store.next("commit", fails(SessionExpired("over")))
 
     await bench.move_replicas(["a-0", "b-0"], OFFLINE, 5, 6)
@@ -347,11 +352,11 @@ async def test_the_end_of_our_session_ends_the_call_and_the_next_one_works(
     ids=lambda each: type(each).__name__,
 )
 async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
-    bench: Bench, error: Exception, escapes: bool
+    bench: Machines, error: Exception, escapes: bool
 ) -> None:
     bench.live(5, 6, 7)
-    await bench.put("a-0", [5, 7], LED, stored=at(7, 0, [5, 7], 0))
-    await bench.put("b-0", [6, 7], LED, stored=at(7, 0, [6, 7], 0))
+    await bench.put("a-0", [5, 7], LED, stored=led(7, 0, [5, 7], 0))
+    await bench.put("b-0", [6, 7], LED, stored=led(7, 0, [6, 7], 0))
     bench.store.next("commit", really, fails(error))
 
     if escapes:
@@ -363,59 +368,59 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
     await bench.move_replicas("b-0", OFFLINE, 6)
 
     assert bench.replica("b-0", 6) == OFFLINE
-    assert bench.sent.lead == {7: {"b-0": Led(7, 1, (7,), 1, (6, 7))}}
+    assert bench.sent.lead == {7: {"b-0": SentLead(7, 1, (7,), 1, (6, 7))}}
 
 
 @pytest.mark.scenario(140)
-async def test_a_deposed_controller_takes_nobody_out_of_an_isr(bench: Bench) -> None:
+async def test_a_deposed_controller_takes_nobody_out_of_an_isr(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(5, 0, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
     await bench.follow_us()
 
     with pytest.raises(ControllerMoved):
         await bench.move_replicas("t-0", OFFLINE, 5)
 
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 0, [5, 6], 0)
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(5, 0, [5, 6], 0)
     assert bench.replica("t-0", 5) == ONLINE
     assert bench.outbox.flushes == []
 
 
 @pytest.mark.scenario(141)
-async def test_a_replica_that_is_not_in_sync_goes_offline_without_a_write_and_is_told_of(bench: Bench) -> None:
+async def test_a_replica_that_is_not_in_sync_goes_offline_without_a_write_and_is_told_of(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(6, 1, [6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(6, 1, [6], 0))
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
     assert bench.store.calls == []
-    assert bench.sent.lead == {6: {"t-0": Led(6, 1, (6,), 0, (5, 6))}}
+    assert bench.sent.lead == {6: {"t-0": SentLead(6, 1, (6,), 0, (5, 6))}}
     assert bench.replica("t-0", 5) == OFFLINE
 
 
 @pytest.mark.scenario(142)
-async def test_the_isr_of_a_topic_that_goes_shrinks_unsaid(bench: Bench) -> None:
+async def test_the_isr_of_a_topic_that_goes_shrinks_unsaid(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(6, 1, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(6, 1, [5, 6], 0))
     bench.cluster.queue_deletion(["t"])
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
-    assert await bench.stored("t-0") == bench.leadership("t-0") == at(6, 2, [6], 1)
-    assert bench.sent.stop == {5: {"t-0": Stopped(-2, delete=False)}}
+    assert await bench.stored("t-0") == bench.leadership("t-0") == led(6, 2, [6], 1)
+    assert bench.sent.stop == {5: {"t-0": SentStop(-2, delete=False)}}
     assert bench.sent.kinds == ["StopReplica"]
     assert bench.replica("t-0", 5) == OFFLINE
 
 
 @pytest.mark.scenario(143)
-async def test_a_stop_carries_the_epoch_from_before_and_a_deletion_the_one_from_after(bench: Bench) -> None:
+async def test_a_stop_carries_the_epoch_from_before_and_a_deletion_the_one_from_after(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(6, 4, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(6, 4, [5, 6], 0))
 
     await bench.move_replicas("t-0", OFFLINE, 5)
     await bench.move_replicas("t-0", STARTED, 5)
 
     stops = [flush.stop for flush in bench.outbox.flushes]
-    assert stops == [{5: {"t-0": Stopped(4, delete=False)}}, {5: {"t-0": Stopped(5, delete=True)}}]
+    assert stops == [{5: {"t-0": SentStop(4, delete=False)}}, {5: {"t-0": SentStop(5, delete=True)}}]
 
 
 @pytest.mark.parametrize(
@@ -426,34 +431,34 @@ async def test_a_stop_carries_the_epoch_from_before_and_a_deletion_the_one_from_
     ],
 )
 async def test_where_nothing_is_stored_the_replica_is_stopped_and_stays(
-    bench: Bench, caplog: pytest.LogCaptureFixture, queued: bool
+    bench: Machines, caplog: pytest.LogCaptureFixture, queued: bool
 ) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, known=at(6, 4, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, known=led(6, 4, [5, 6], 0))
     if queued:
         bench.cluster.queue_deletion(["t"])
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
-    assert bench.sent.stop == {5: {"t-0": Stopped(-2 if queued else 4, delete=False)}}
+    assert bench.sent.stop == {5: {"t-0": SentStop(-2 if queued else 4, delete=False)}}
     assert bench.sent.lead == {}
     assert bench.replica("t-0", 5) == ONLINE
     assert ("NO_LEADERSHIP" in caplog.text) == (not queued)
 
 
 @pytest.mark.scenario(146)
-async def test_two_brokers_leave_an_isr_one_after_the_other_and_the_last_word_is_told(bench: Bench) -> None:
+async def test_two_brokers_leave_an_isr_one_after_the_other_and_the_last_word_is_told(bench: Machines) -> None:
     bench.live(1, 2, 3)
-    await bench.put("t-0", [1, 2, 3], LED, stored=at(3, 7, [1, 2, 3], 0))
+    await bench.put("t-0", [1, 2, 3], LED, stored=led(3, 7, [1, 2, 3], 0))
 
     await bench.move_replicas("t-0", OFFLINE, 2, 1)
 
-    assert bench.store.commits == [[Written("t-0", 3, 8, (2, 3), 0)], [Written("t-0", 3, 9, (3,), 1)]]
-    assert bench.sent.lead[3] == {"t-0": Led(3, 9, (3,), 2, (1, 2, 3))}
-    assert bench.sent.stop == {1: {"t-0": Stopped(7, delete=False)}, 2: {"t-0": Stopped(8, delete=False)}}
+    assert bench.store.commits == [[WriteCall("t-0", 3, 8, (2, 3), 0)], [WriteCall("t-0", 3, 9, (3,), 1)]]
+    assert bench.sent.lead[3] == {"t-0": SentLead(3, 9, (3,), 2, (1, 2, 3))}
+    assert bench.sent.stop == {1: {"t-0": SentStop(7, delete=False)}, 2: {"t-0": SentStop(8, delete=False)}}
 
 
-async def test_without_named_brokers_only_assigned_replicas_go_offline(bench: Bench) -> None:
+async def test_without_named_brokers_only_assigned_replicas_go_offline(bench: Machines) -> None:
     """What an earlier assignment left on a broker stays, even where another partition still names that broker."""
     bench.live(1, 2)
     await bench.put("t-0", [1, 2])
@@ -469,24 +474,24 @@ async def test_without_named_brokers_only_assigned_replicas_go_offline(bench: Be
 # -- what is recorded --------------------------------------------------------------------------------------------------
 
 
-async def test_a_replica_that_goes_offline_is_recorded_with_the_leadership_that_is_left(bench: Bench) -> None:
+async def test_a_replica_that_goes_offline_is_recorded_with_the_leadership_that_is_left(bench: Machines) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(5, 0, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
 
     await bench.move_replicas("t-0", OFFLINE, 5)
 
-    moved, led = bench.events
+    moved, gone = bench.events
     assert isinstance(moved, ReplicaEvent)
-    assert isinstance(led, PartitionEvent)
+    assert isinstance(gone, PartitionEvent)
     assert (moved.topic, moved.partition, moved.broker) == ("t", 0, 5)
     assert (moved.from_state, moved.to_state) == (ONLINE, OFFLINE)
-    assert (led.leader, led.leader_epoch, led.isr, led.partition_epoch, led.refused) == (-1, 1, (6,), 1, "")
+    assert (gone.leader, gone.leader_epoch, gone.isr, gone.partition_epoch, gone.refused) == (-1, 1, (6,), 1, "")
     assert {event.controller_epoch for event in bench.events} == {EPOCH}
 
 
-async def test_a_move_to_the_same_state_is_not_recorded(bench: Bench) -> None:
+async def test_a_move_to_the_same_state_is_not_recorded(bench: Machines) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], LED, stored=at(5, 0, [5], 0))
+    await bench.put("t-0", [5], LED, stored=led(5, 0, [5], 0))
 
     await bench.move_replicas("t-0", ONLINE, 5)
 

@@ -7,18 +7,19 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.stores.base import Found
-from tests.support.machine_harness import EPOCH, Bench, Known, Led, at
+from tests.support.cluster_seeds import EPOCH, led
+from tests.support.machine_harness import Machines, SentLead, SentState
 from tests.support.scripted_store import (
     Step,
-    Written,
+    WriteCall,
     after,
-    answers,
     fails,
     fails_after,
     fails_between,
-    found,
     really,
-    refuses,
+    rejects,
+    returns,
+    with_status,
 )
 
 pytestmark = pytest.mark.anyio
@@ -35,19 +36,22 @@ LED = PartitionState.ONLINE
 @pytest.mark.parametrize(
     ("stored", "broker", "left"),
     [
-        pytest.param(at(1, 3, [1, 2, 3], 5), 2, at(1, 4, [1, 3], 6), marks=pytest.mark.scenario(149)),
-        pytest.param(at(1, 3, [1, 2], 5), 1, at(-1, 4, [2], 6), marks=pytest.mark.scenario(150)),
-        pytest.param(at(1, 3, [1], 5), 1, at(-1, 4, [1], 6), marks=pytest.mark.scenario(151)),
-        pytest.param(at(-1, 4, [1], 6), 1, at(-1, 5, [1], 7), marks=pytest.mark.scenario(152)),
+        pytest.param(led(1, 3, [1, 2, 3], 5), 2, led(1, 4, [1, 3], 6), marks=pytest.mark.scenario(149)),
+        pytest.param(led(1, 3, [1, 2], 5), 1, led(-1, 4, [2], 6), marks=pytest.mark.scenario(150)),
+        pytest.param(led(1, 3, [1], 5), 1, led(-1, 4, [1], 6), marks=pytest.mark.scenario(151)),
+        pytest.param(led(-1, 4, [1], 6), 1, led(-1, 5, [1], 7), marks=pytest.mark.scenario(152)),
         pytest.param(
-            at(2, 3, [2], 5, recovering=True), 2, at(-1, 4, [2], 6, recovering=True), marks=pytest.mark.scenario(153)
+            led(2, 3, [2], 5, recovering=True),
+            2,
+            led(-1, 4, [2], 6, recovering=True),
+            marks=pytest.mark.scenario(153),
         ),
-        pytest.param(at(2, 3, [2], 5, epoch=49), 1, at(2, 3, [2], 5, epoch=49), marks=pytest.mark.scenario(154)),
-        pytest.param(at(1, 3, [], 5, epoch=49), 1, at(1, 3, [], 5, epoch=49), marks=pytest.mark.scenario(155)),
+        pytest.param(led(2, 3, [2], 5, by=49), 1, led(2, 3, [2], 5, by=49), marks=pytest.mark.scenario(154)),
+        pytest.param(led(1, 3, [], 5, by=49), 1, led(1, 3, [], 5, by=49), marks=pytest.mark.scenario(155)),
     ],
 )
 async def test_what_is_left_when_a_broker_leaves_an_isr(
-    bench: Bench, stored: Leadership, broker: int, left: Leadership
+    bench: Machines, stored: Leadership, broker: int, left: Leadership
 ) -> None:
     """Where nothing is to be written the leadership is taken over as it is, under our epoch."""
     bench.live(1, 2, 3)
@@ -56,7 +60,7 @@ async def test_what_is_left_when_a_broker_leaves_an_isr(
     await bench.move_replicas("t-0", OFFLINE, broker)
 
     written = [] if left == stored else [
-        [Written("t-0", left.leader, left.leader_epoch, left.isr, stored.partition_epoch, stored.recovering)]
+        [WriteCall("t-0", left.leader, left.leader_epoch, left.isr, stored.partition_epoch, stored.recovering)]
     ]  # fmt: skip
     assert bench.store.commits == written
     assert await bench.stored("t-0") == left
@@ -67,25 +71,25 @@ async def test_what_is_left_when_a_broker_leaves_an_isr(
 
 
 @pytest.mark.scenario(156)
-async def test_a_broker_that_the_leader_dropped_meanwhile_needs_no_second_write(bench: Bench) -> None:
+async def test_a_broker_that_the_leader_dropped_meanwhile_needs_no_second_write(bench: Machines) -> None:
     bench.live(1, 2)
     await bench.put(
-        "t-0", [1, 2], LED, stored=at(1, 3, [1], 6), known=at(1, 3, [1, 2], 5, recovering=True)
+        "t-0", [1, 2], LED, stored=led(1, 3, [1], 6), known=led(1, 3, [1, 2], 5, recovering=True)
     )  # fmt: skip
 
     await bench.move_replicas("t-0", OFFLINE, 2)
 
     assert len(bench.store.commits) == 1
     assert bench.store.reads == [["t-0"]]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(1, 3, [1], 6)
-    assert bench.sent.lead == {1: {"t-0": Led(1, 3, (1,), 6, (1, 2))}}
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(1, 3, [1], 6)
+    assert bench.sent.lead == {1: {"t-0": SentLead(1, 3, (1,), 6, (1, 2))}}
     assert bench.replica("t-0", 2) == OFFLINE
 
 
 @pytest.mark.scenario(157)
-async def test_what_a_later_controller_wrote_is_left_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_later_controller_wrote_is_left_alone(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(1, 2)
-    theirs, ours = at(1, 4, [1, 2], 6, epoch=51), at(1, 3, [1, 2], 5)
+    theirs, ours = led(1, 4, [1, 2], 6, by=51), led(1, 3, [1, 2], 5)
     await bench.put("t-0", [1, 2], LED, stored=theirs, known=ours)
 
     await bench.move_replicas("t-0", OFFLINE, 2)
@@ -106,11 +110,11 @@ async def test_what_a_later_controller_wrote_is_left_alone(bench: Bench, caplog:
     ],
 )
 async def test_a_leadership_that_cannot_be_read_is_a_failure_unless_the_topic_goes(
-    bench: Bench, caplog: pytest.LogCaptureFixture, queued: bool, status: Found
+    bench: Machines, caplog: pytest.LogCaptureFixture, queued: bool, status: Found
 ) -> None:
     bench.live(1, 2)
-    await bench.put("t-0", [1, 2], LED, stored=at(1, 3, [1, 2], 6), known=at(1, 3, [1, 2], 5))
-    bench.store.next("leaderships", answers(found(status, "t-0")))
+    await bench.put("t-0", [1, 2], LED, stored=led(1, 3, [1, 2], 6), known=led(1, 3, [1, 2], 5))
+    bench.store.next("leaderships", returns(with_status(status, "t-0")))
     if queued:
         bench.cluster.queue_deletion(["t"])
 
@@ -122,12 +126,12 @@ async def test_a_leadership_that_cannot_be_read_is_a_failure_unless_the_topic_go
 
 @pytest.mark.scenario(160)
 async def test_a_read_that_fails_fails_all_rows_that_had_to_be_read(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.live(1, 2)
     for name in ("t-0", "t-1"):
-        await bench.put(name, [1, 2], LED, stored=at(1, 3, [1, 2], 6), known=at(1, 3, [1, 2], 5))
-    await bench.put("t-2", [1, 2], LED, stored=at(1, 3, [1, 2], 6))
+        await bench.put(name, [1, 2], LED, stored=led(1, 3, [1, 2], 6), known=led(1, 3, [1, 2], 5))
+    await bench.put("t-2", [1, 2], LED, stored=led(1, 3, [1, 2], 6))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
     await bench.move_replicas(["t-0", "t-1", "t-2"], OFFLINE, 2)
@@ -139,29 +143,29 @@ async def test_a_read_that_fails_fails_all_rows_that_had_to_be_read(
 
 
 @pytest.mark.scenario(161)
-async def test_a_write_that_fails_fails_its_row_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_write_that_fails_fails_its_row_alone(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(1, 2)
     for name in ("t-0", "t-1"):
-        await bench.put(name, [1, 2], LED, stored=at(1, 3, [1, 2], 5))
-    bench.store.next("commit", refuses("t-1"))
+        await bench.put(name, [1, 2], LED, stored=led(1, 3, [1, 2], 5))
+    bench.store.next("commit", rejects("t-1"))
 
     await bench.move_replicas(["t-0", "t-1"], OFFLINE, 2)
 
     assert (bench.replica("t-0", 2), bench.replica("t-1", 2)) == (OFFLINE, ONLINE)
-    assert bench.leadership("t-1") == at(1, 3, [1, 2], 5)
+    assert bench.leadership("t-1") == led(1, 3, [1, 2], 5)
     assert bench.sent.lead[1].keys() == {"t-0"}
     assert "STORE_FAILED; the first: t-1" in caplog.text
 
 
 async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Machines, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
     bench.live(1, 2)
-    await bench.put("t-0", [1, 2], LED, stored=at(1, 3, [1, 2], 0))
+    await bench.put("t-0", [1, 2], LED, stored=led(1, 3, [1, 2], 0))
 
     def restless(version: int) -> Callable[[], Awaitable[None]]:
-        return lambda: bench.leader_writes("t-0", at(1, 3, [1, 2], version + 1), expected=version)
+        return lambda: bench.leader_writes("t-0", led(1, 3, [1, 2], version + 1), expected=version)
 
     bench.store.next("commit", *(after(restless(version)) for version in range(3)))
 
@@ -172,17 +176,17 @@ async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_round
     assert "STORE_FAILED" in caplog.text
 
 
-async def test_several_brokers_go_offline_while_the_leader_writes_in_between(bench: Bench) -> None:
+async def test_several_brokers_go_offline_while_the_leader_writes_in_between(bench: Machines) -> None:
     """Each broker's leave is its own write; what the leader wrote meanwhile is read, and gone on from."""
     bench.live(3, 4)
     for name in ("t-0", "t-1"):
-        await bench.put(name, [1, 2, 3, 4], LED, stored=at(3, 7, [1, 2, 3], 0))
+        await bench.put(name, [1, 2, 3, 4], LED, stored=led(3, 7, [1, 2, 3], 0))
 
     async def leader_lets_4_in() -> None:
-        await bench.leader_writes("t-0", at(3, 7, [1, 2, 3, 4], 1), expected=0)
+        await bench.leader_writes("t-0", led(3, 7, [1, 2, 3, 4], 1), expected=0)
 
     async def leader_drops_2() -> None:
-        await bench.leader_writes("t-0", at(3, 8, [3, 4], 3), expected=2)
+        await bench.leader_writes("t-0", led(3, 8, [3, 4], 3), expected=2)
 
     # Broker 1: refused, then kept. Broker 2: refused, then nothing to write.
     bench.store.next("commit", after(leader_lets_4_in), really, after(leader_drops_2))
@@ -190,34 +194,36 @@ async def test_several_brokers_go_offline_while_the_leader_writes_in_between(ben
     await bench.move_replicas(["t-0", "t-1"], OFFLINE, 1, 2)
 
     assert bench.store.reads == [["t-0"], ["t-0"]]
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(3, 8, [3, 4], 3)
-    assert bench.leadership("t-1") == await bench.stored("t-1") == at(3, 9, [3], 2)
-    told = {"t-0": Led(3, 8, (3, 4), 3, (1, 2, 3, 4)), "t-1": Led(3, 9, (3,), 2, (1, 2, 3, 4))}
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(3, 8, [3, 4], 3)
+    assert bench.leadership("t-1") == await bench.stored("t-1") == led(3, 9, [3], 2)
+    told = {"t-0": SentLead(3, 8, (3, 4), 3, (1, 2, 3, 4)), "t-1": SentLead(3, 9, (3,), 2, (1, 2, 3, 4))}
     assert bench.sent.lead == {3: told, 4: told}
     assert [bench.replica(name, broker) for name in ("t-0", "t-1") for broker in (1, 2)] == [OFFLINE] * 4
 
 
-async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(bench: Bench) -> None:
+async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(
+    bench: Machines,
+) -> None:
     bench.live(3)
-    await bench.put("t-0", [1, 2, 3], LED, stored=at(3, 7, [1, 2, 3], 0))
-    await bench.put("t-1", [1, 2, 3], LED, stored=at(3, 7, [1, 2, 3, 8, 9], 1), known=at(3, 7, [1, 2, 3], 0))
+    await bench.put("t-0", [1, 2, 3], LED, stored=led(3, 7, [1, 2, 3], 0))
+    await bench.put("t-1", [1, 2, 3], LED, stored=led(3, 7, [1, 2, 3, 8, 9], 1), known=led(3, 7, [1, 2, 3], 0))
     narrow = bench.cluster.table.width
 
     await bench.move_replicas(["t-0", "t-1"], OFFLINE, 1, 2)
 
     assert bench.cluster.table.width > narrow
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(3, 9, [3], 2)
-    assert bench.leadership("t-1") == await bench.stored("t-1") == at(3, 9, [3, 8, 9], 3)
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(3, 9, [3], 2)
+    assert bench.leadership("t-1") == await bench.stored("t-1") == led(3, 9, [3, 8, 9], 3)
     assert bench.view("t-1").replicas == (1, 2, 3)
-    assert bench.sent.lead[3]["t-1"] == Led(3, 9, (3, 8, 9), 3, (1, 2, 3))
-    assert bench.sent.metadata[3]["t-0"] == Known(3, 9, (3,), 2, offline=(1, 2))
+    assert bench.sent.lead[3]["t-1"] == SentLead(3, 9, (3, 8, 9), 3, (1, 2, 3))
+    assert bench.sent.metadata[3]["t-0"] == SentState(3, 9, (3,), 2, offline=(1, 2))
 
 
-async def test_a_broker_that_was_let_in_unheard_is_not_looked_for(bench: Bench) -> None:
+async def test_a_broker_that_was_let_in_unheard_is_not_looked_for(bench: Machines) -> None:
     """We do not know it as in sync and write nothing; its leader drops it when it lags."""
     bench.live(1, 2)
-    stored = at(1, 3, [1, 2], 6)
-    await bench.put("t-0", [1, 2], LED, stored=stored, known=at(1, 3, [1], 5))
+    stored = led(1, 3, [1, 2], 6)
+    await bench.put("t-0", [1, 2], LED, stored=stored, known=led(1, 3, [1], 5))
 
     await bench.move_replicas("t-0", OFFLINE, 2)
 
@@ -230,34 +236,34 @@ async def test_a_broker_that_was_let_in_unheard_is_not_looked_for(bench: Bench) 
 
 
 async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refused_what_changed_is_planned_again(
-    bench: Bench,
+    bench: Machines,
 ) -> None:
     bench.live(5, 6)
     names = ["kept-0", "lost-0", "other-0"]
     for name in names:
-        await bench.put(name, [5, 6], LED, stored=at(6, 3, [5, 6], 0))
+        await bench.put(name, [5, 6], LED, stored=led(6, 3, [5, 6], 0))
 
     async def other() -> None:
-        await bench.leader_writes("other-0", at(6, 3, [6], 1), expected=0)
-        await bench.leader_writes("other-0", at(6, 3, [5, 6], 2), expected=1)
+        await bench.leader_writes("other-0", led(6, 3, [6], 1), expected=0)
+        await bench.leader_writes("other-0", led(6, 3, [5, 6], 2), expected=1)
 
     bench.store.next("commit", after(other, then=fails_between(StoreUnavailable("gone"), "kept-0")))
 
     await bench.move_replicas(names, OFFLINE, 5)
 
     assert [bench.replica(name, 5) for name in names] == [OFFLINE, ONLINE, OFFLINE]
-    assert bench.leadership("kept-0") == await bench.stored("kept-0") == at(6, 4, [6], 1)
-    assert bench.leadership("lost-0") == await bench.stored("lost-0") == at(6, 3, [5, 6], 0)
-    assert bench.leadership("other-0") == await bench.stored("other-0") == at(6, 4, [6], 3)
+    assert bench.leadership("kept-0") == await bench.stored("kept-0") == led(6, 4, [6], 1)
+    assert bench.leadership("lost-0") == await bench.stored("lost-0") == led(6, 3, [5, 6], 0)
+    assert bench.leadership("other-0") == await bench.stored("other-0") == led(6, 4, [6], 3)
     assert bench.sent.lead[6].keys() == {"kept-0", "other-0"}
 
 
 @pytest.mark.parametrize("step", [fails, fails_after], ids=["nothing was written", "it was written"])
 async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_finds_out(
-    bench: Bench, step: Callable[[Exception], Step]
+    bench: Machines, step: Callable[[Exception], Step]
 ) -> None:
     bench.live(5, 6)
-    await bench.put("t-0", [5, 6], LED, stored=at(6, 3, [5, 6], 0))
+    await bench.put("t-0", [5, 6], LED, stored=led(6, 3, [5, 6], 0))
     bench.store.next("commit", step(StoreUnavailable("gone")))
     bench.store.next("leaderships", fails(StoreUnavailable("still gone")))
 
@@ -266,4 +272,4 @@ async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_fin
     await bench.move_replicas("t-0", OFFLINE, 5)
 
     assert (first, bench.replica("t-0", 5)) == (ONLINE, OFFLINE)
-    assert bench.leadership("t-0") == await bench.stored("t-0") == at(6, 4, [6], 1)
+    assert bench.leadership("t-0") == await bench.stored("t-0") == led(6, 4, [6], 1)

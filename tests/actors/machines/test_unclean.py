@@ -5,7 +5,7 @@ import pytest
 from kactl.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, standby, world
+from tests.support.controller_harness import World, open_standby, world
 
 pytestmark = pytest.mark.anyio
 
@@ -231,7 +231,7 @@ async def test_a_new_controller_reads_what_is_set_for_all_brokers_before_it_elec
         await w.controller.resign()
         await w.stop(1)
         await w.store.set_default_config(stored)
-        second, _ = standby(w, 200, unclean_leader_election=own)
+        second, _ = open_standby(w, 200, unclean_leader_election=own)
         async with second:
             await settle()
 
@@ -250,7 +250,7 @@ async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rul
         await w.store.set_default_config(ALLOWED)
         await settle()
         assert w.controller.partitions.unclean.default
-        second, _ = standby(w, 200, take_over=True)
+        second, _ = open_standby(w, 200, take_over=True)
         async with second:
             await settle()
             assert second.partitions.unclean.default

@@ -15,7 +15,7 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.request import MultiRead
 from kactl.stores.zookeeper.state_reads import ReadStates
-from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, write
+from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, new_write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -33,7 +33,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     """A hundred partitions with leaders, and the fence of their writes."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in HUNDRED}, {})
     fence = await store.contest(100)
-    assert (await store.commit(write(HUNDRED), fence)).kept.all()
+    assert (await store.commit(new_write(HUNDRED), fence)).kept.all()
     return fence
 
 
@@ -52,7 +52,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_a_hundred_rows_are_one_request(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
-    committed = await store.commit(write(HUNDRED, expected=0), fence)
+    committed = await store.commit(new_write(HUNDRED, expected=0), fence)
 
     assert committed.kept.all()
     assert trips == [1]
@@ -64,7 +64,7 @@ async def test_refused_rows_cost_one_read_and_one_more_write(
 ) -> None:
     expected = [7 if at in bad else 0 for at in range(100)]
 
-    committed = await store.commit(write(HUNDRED, leader=2, leader_epoch=1, expected=expected), fence)
+    committed = await store.commit(new_write(HUNDRED, leader=2, leader_epoch=1, expected=expected), fence)
 
     assert committed.outcome.tolist() == [Outcome.CONFLICT if at in bad else Outcome.COMMITTED for at in range(100)]
     assert committed.version.tolist() == [NO_VERSION if at in bad else 1 for at in range(100)]
@@ -79,7 +79,7 @@ async def test_states_that_exist_are_not_created_again(
 ) -> None:
     names = [TopicPartition("orders", at if at in there else 100 + at) for at in range(100)]
 
-    committed = await store.commit(write(names, leader=2), fence)
+    committed = await store.commit(new_write(names, leader=2), fence)
 
     assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.COMMITTED for at in range(100)]
     # The topic's container and its refusal; then the rows, which are twice as many steps as fit one request.
@@ -89,7 +89,7 @@ async def test_states_that_exist_are_not_created_again(
 async def test_containers_that_exist_are_no_obstacle(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.create("/brokers/topics/orders/partitions/200", None)
 
-    committed = await store.commit(write([TopicPartition("orders", number) for number in range(198, 203)]), fence)
+    committed = await store.commit(new_write([TopicPartition("orders", number) for number in range(198, 203)]), fence)
 
     assert committed.kept.all()
 
@@ -101,7 +101,7 @@ async def test_rows_that_fail_otherwise_fail_alone(
     for at in forbidden:
         tree.set_acls(f"/brokers/topics/orders/partitions/{at}/state", READ_ACL_UNSAFE)
 
-    committed = await store.commit(write(HUNDRED, leader=2, expected=0), fence)
+    committed = await store.commit(new_write(HUNDRED, leader=2, expected=0), fence)
 
     assert committed.outcome.tolist() == [Outcome.FAILED if at in forbidden else Outcome.COMMITTED for at in range(100)]
     assert len(trips) <= 20
@@ -110,18 +110,18 @@ async def test_rows_that_fail_otherwise_fail_alone(
 async def test_topics_that_are_gone_fail_at_once(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
     ghosts = [TopicPartition(f"ghost-{number % 10}", number) for number in range(500)]
 
-    committed = await store.commit(write([*ghosts, HUNDRED[0]], expected=[*[NO_VERSION] * 500, 0]), fence)
+    committed = await store.commit(new_write([*ghosts, HUNDRED[0]], expected=[*[NO_VERSION] * 500, 0]), fence)
 
     assert committed.outcome.tolist() == [*[Outcome.FAILED] * 500, Outcome.COMMITTED]
     assert len(trips) <= 12
 
 
 async def test_the_fence_is_told_from_a_refused_row(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
-    refused = await store.commit(write([ORDERS_0], expected=9), fence)
+    refused = await store.commit(new_write([ORDERS_0], expected=9), fence)
     tree.set("/controller_epoch", b"2")
 
     with pytest.raises(ControllerMoved) as moved:
-        await store.commit(write([ORDERS_0], expected=9), fence)
+        await store.commit(new_write([ORDERS_0], expected=9), fence)
 
     assert refused.outcome.tolist() == [Outcome.CONFLICT]
     assert moved.value.ours == fence.epoch
@@ -131,12 +131,12 @@ async def test_missing_controller_epoch_is_reported(store: ZooKeeperStore, tree:
     tree.delete("/controller_epoch")
 
     with pytest.raises(StoreError, match="controller_epoch is missing"):
-        await store.commit(write([ORDERS_0], expected=0), fence)
+        await store.commit(new_write([ORDERS_0], expected=0), fence)
 
 
 async def test_more_rows_than_fit_the_window_are_kept_in_order(connect: str, fence: Fence) -> None:
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, max_in_flight=2, batch_partitions=3) as narrow:
-        committed = await narrow.commit(write(HUNDRED, leader_epoch=list(range(100)), expected=0), fence)
+        committed = await narrow.commit(new_write(HUNDRED, leader_epoch=list(range(100)), expected=0), fence)
         found = await narrow.leaderships(Names.of(HUNDRED))
 
     assert committed.version.tolist() == [1] * 100
@@ -146,7 +146,7 @@ async def test_more_rows_than_fit_the_window_are_kept_in_order(connect: str, fen
 async def test_what_kactl_writes_is_what_kafka_writes(store: ZooKeeperStore, tree: Any) -> None:
     await store.create_topic(TopicRef("t"), {0: Assignment((1, 2))}, {"retention.ms": "1"})
     fence = await store.contest(900_001)
-    await store.commit(write([TopicPartition("t", 0)], isr=(1, 2)), fence)
+    await store.commit(new_write([TopicPartition("t", 0)], isr=(1, 2)), fence)
 
     assert tree.get("/brokers/topics/t/partitions")[0] is None
     assert tree.get("/brokers/topics/t/partitions/0")[0] is None
@@ -182,7 +182,7 @@ async def test_a_row_that_is_refused_in_one_of_many_multis_costs_the_others_noth
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, batch_partitions=10) as narrow:
         trips.clear()
         expected = [7 if at == 34 else 0 for at in range(100)]
-        committed = await narrow.commit(write(HUNDRED, leader=2, expected=expected), fence)
+        committed = await narrow.commit(new_write(HUNDRED, leader=2, expected=expected), fence)
         asked = list(trips)
         found = await narrow.leaderships(Names.of(HUNDRED))
 
@@ -196,7 +196,7 @@ async def test_first_leaders_and_later_ones_go_together(store: ZooKeeperStore, f
     names = [TopicPartition("orders", at) for at in range(90, 110)]
     expected = [NO_VERSION if at >= 100 or at == 95 else 3 if at == 94 else 0 for at in range(90, 110)]
 
-    committed = await store.commit(write(names, leader=3, expected=expected), fence)
+    committed = await store.commit(new_write(names, leader=3, expected=expected), fence)
 
     # The one has a state already, and the other another version.
     assert committed.outcome.tolist() == [
@@ -220,8 +220,8 @@ async def test_commits_of_different_rows_may_go_on_at_the_same_time(connect: str
             await narrow.create_topic(topic, {at: Assignment((1, 2)) for at in range(60)}, {})
 
         async def commit(chunk: list[TopicPartition], leader: int, expected: int) -> None:
-            refused = write(chunk, leader=leader, expected=[9 if at == 8 else expected for at in range(len(chunk))])
-            committed = await narrow.commit(refused if expected == 0 else write(chunk, leader=leader), fence)
+            refused = new_write(chunk, leader=leader, expected=[9 if at == 8 else expected for at in range(len(chunk))])
+            committed = await narrow.commit(refused if expected == 0 else new_write(chunk, leader=leader), fence)
             kept.append(int(np.count_nonzero(committed.kept)))
 
         for leader, expected in ((1, NO_VERSION), (2, 0)):
@@ -243,7 +243,7 @@ async def test_a_commit_that_meets_a_later_controller_ends_all_that_go_on(
 
     async def commit(chunk: list[TopicPartition]) -> None:
         with pytest.raises(ControllerMoved) as moved:
-            await store.commit(write(chunk, leader=2, expected=0), fence)
+            await store.commit(new_write(chunk, leader=2, expected=0), fence)
         raised.append(moved.value)
 
     async with anyio.create_task_group() as tasks:

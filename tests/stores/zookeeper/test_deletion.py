@@ -10,7 +10,7 @@ from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, write
+from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, new_write
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
@@ -42,7 +42,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     """A topic with leaders, marked for deletion."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {"a": "b"})
     fence = await store.contest(100)
-    assert (await store.commit(write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).kept.all()
     await store.mark_deletion("orders")
     return fence
 
@@ -163,4 +163,4 @@ async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
     await store.unmark_deletions(["orders"], fence)  # nothing is marked
 
     assert rest(tree) == [True, True, False]
-    assert (await store.commit(write(ROWS[:3]), fence)).version.tolist() == [0, 0, 0]
+    assert (await store.commit(new_write(ROWS[:3]), fence)).version.tolist() == [0, 0, 0]

@@ -13,7 +13,7 @@ from kactl.state.rows import Ints
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
-from tests.support.store_clients import SESSION_MS, WAIT_S, write
+from tests.support.store_clients import SESSION_MS, WAIT_S, new_write
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
@@ -51,7 +51,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     for topic in (*TOPICS, "stays"):
         await store.create_topic(TopicRef(topic), {at: Assignment((1, 2, 3)) for at in range(EACH)}, {"a": "b"})
     fence = await store.contest(100)
-    assert (await store.commit(write([*ROWS, TopicPartition("stays", 0)]), fence)).kept.all()
+    assert (await store.commit(new_write([*ROWS, TopicPartition("stays", 0)]), fence)).kept.all()
     for topic in TOPICS:
         await store.mark_deletion(topic)
     return fence

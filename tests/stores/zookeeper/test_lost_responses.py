@@ -12,7 +12,15 @@ from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
-from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
+from tests.support.store_clients import (
+    ORDERS,
+    ORDERS_0,
+    SESSION_MS,
+    THREE_PARTITIONS,
+    WAIT_S,
+    broker_info,
+    new_write,
+)
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import CREATE, MULTI, SET_DATA, Proxy
@@ -39,7 +47,7 @@ async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeepe
 async def fence(store: ZooKeeperStore) -> Fence:
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
     fence = await store.contest(100)
-    assert (await store.commit(write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).kept.all()
     return fence
 
 
@@ -87,7 +95,7 @@ STATE = "/brokers/topics/orders/partitions/{}/state"
 async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
     committed = await losing_the_answer(
         proxy,
-        lambda: store.commit(write(ROWS, leader=2, leader_epoch=1, expected=0), fence),
+        lambda: store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence),
         lambda: version(tree, STATE.format(249)) == 1,
     )
 
@@ -101,7 +109,10 @@ async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fen
     names = [TopicPartition("orders", 300 + number) for number in range(40)]
 
     committed = await losing_the_answer(
-        proxy, lambda: store.commit(write(names), fence), lambda: version(tree, STATE.format(339)) == 0, nth=2
+        proxy,
+        lambda: store.commit(new_write(names), fence),
+        lambda: version(tree, STATE.format(339)) == 0,
+        nth=2,
     )
 
     assert committed.kept.all()
@@ -115,7 +126,7 @@ async def test_later_write_of_another_client_is_not_adopted(
 
     committed = await losing_the_answer(
         proxy,
-        lambda: store.commit(write(names, leader=2, leader_epoch=1, expected=0), fence),
+        lambda: store.commit(new_write(names, leader=2, leader_epoch=1, expected=0), fence),
         lambda: version(tree, STATE.format(2)) == 1,
         lambda: tree.set(STATE.format(1), tree.get(STATE.format(1))[0]),
     )
@@ -126,7 +137,7 @@ async def test_later_write_of_another_client_is_not_adopted(
 async def test_another_writers_equal_content_without_a_loss_is_a_conflict(
     store: ZooKeeperStore, tree: Any, fence: Fence
 ) -> None:
-    change = write([ORDERS_0], leader=2, leader_epoch=1, expected=0)
+    change = new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0)
     assert (await store.commit(change, fence)).kept.all()
 
     assert (await store.commit(change, fence)).outcome.tolist() == [Outcome.CONFLICT]
@@ -308,11 +319,11 @@ async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) ->
     session = await store.new_session(SESSION_MS)
 
     epoch = await losing_the_answer(
-        proxy, lambda: session.register(broker(1)), lambda: bool(tree.exists("/brokers/ids/1"))
+        proxy, lambda: session.register(broker_info(1)), lambda: bool(tree.exists("/brokers/ids/1"))
     )
 
     assert epoch == tree.exists("/brokers/ids/1").czxid
-    assert (await store.brokers())[1] == broker(1, epoch=epoch)
+    assert (await store.brokers())[1] == broker_info(1, epoch=epoch)
 
 
 async def test_a_node_of_an_earlier_session_of_the_same_process_is_no_obstacle(
@@ -320,14 +331,14 @@ async def test_a_node_of_an_earlier_session_of_the_same_process_is_no_obstacle(
 ) -> None:
     """The participant fell silent and was cut off: its session ends for us before the server hears of it."""
     first = await store.new_session(SESSION_MS)
-    epoch = await first.register(broker(1))
+    epoch = await first.register(broker_info(1))
     store._ended_sessions.add(first._id)  # type: ignore[attr-defined]
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as stranger:
         with pytest.raises(BrokerIdTaken):
-            await (await stranger.new_session(SESSION_MS)).register(broker(1))
+            await (await stranger.new_session(SESSION_MS)).register(broker_info(1))
 
     second = await store.new_session(SESSION_MS)
-    again = await second.register(broker(1))
+    again = await second.register(broker_info(1))
 
     assert again > epoch
     assert list(await store.brokers()) == [1]

@@ -14,7 +14,15 @@ from kactl.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads
-from tests.support.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, EventRecorder, write
+from tests.support.store_clients import (
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    SESSION_MS,
+    THREE_PARTITIONS,
+    EventRecorder,
+    new_write,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -289,7 +297,7 @@ async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
     await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
     fence = await store.contest(100)
-    assert (await store.commit(write([ORDERS_0, ORDERS_1, TopicPartition("other", 0)]), fence)).kept.all()
+    assert (await store.commit(new_write([ORDERS_0, ORDERS_1, TopicPartition("other", 0)]), fence)).kept.all()
     await store.resign(fence)
     tree.create("/brokers/ids/8", b'{"version":1,"host":"h","port":9}')
     await store.notify_isr([ORDERS_0])
@@ -306,7 +314,7 @@ async def test_states_in_the_middle_of_many_cost_nothing_but_themselves(
     names = [TopicPartition("orders", at) for at in range(40)]
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in names}, {})
     fence = await store.contest(100)
-    assert (await store.commit(write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).kept.all()
+    assert (await store.commit(new_write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).kept.all()
     await store.resign(fence)
     path = "/brokers/topics/orders/partitions/{}/state".format
     bad = {3: b"{", 9: None, 10: b"", 20: state() + b"," + state(), 21: state()[:40], 22: state()[40:], 39: b"[]"}

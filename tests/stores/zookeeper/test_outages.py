@@ -16,7 +16,15 @@ from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
 from tests.support.processes import free_port
-from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, EventRecorder, broker, write
+from tests.support.store_clients import (
+    ORDERS,
+    SESSION_MS,
+    THREE_PARTITIONS,
+    WAIT_S,
+    EventRecorder,
+    broker_info,
+    new_write,
+)
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
@@ -31,7 +39,7 @@ SHORT_MS = 6_000
 async def led(store: ZooKeeperStore) -> Fence:
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
     fence = await store.contest(100)
-    assert (await store.commit(write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).kept.all()
     return fence
 
 
@@ -49,7 +57,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
         outcomes = []
 
         async def commit() -> None:
-            change = write(ROWS, leader=2, leader_epoch=1, expected=0)
+            change = new_write(ROWS, leader=2, leader_epoch=1, expected=0)
             outcomes.append(await store.commit(change, fence))
 
         with anyio.fail_after(60):
@@ -89,7 +97,7 @@ async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper:
                 fresh_zookeeper.resume()
 
         assert found[0].found.all()
-        assert (await store.commit(write(ROWS, expected=0), fence)).kept.all()
+        assert (await store.commit(new_write(ROWS, expected=0), fence)).kept.all()
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
@@ -121,8 +129,8 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
             again = await store.contest(100, take_over=True)
         assert again.epoch == fence.epoch + 1
         with pytest.raises(ControllerMoved):
-            await store.commit(write(ROWS[:1], expected=0), fence)
-        assert (await store.commit(write(ROWS, expected=0), again)).kept.all()
+            await store.commit(new_write(ROWS[:1], expected=0), fence)
+        assert (await store.commit(new_write(ROWS, expected=0), again)).kept.all()
 
 
 @pytest.fixture
@@ -154,11 +162,11 @@ async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
         assert not (await store.changes(position)).whole
 
         await proxy.cut()
-        await store.commit(write(ROWS[:1], expected=0), fence)
+        await store.commit(new_write(ROWS[:1], expected=0), fence)
 
         assert (await store.changes(position)).whole
         position = (await store.changes(None)).position
-        await store.commit(write(ROWS[:1], expected=1), fence)
+        await store.commit(new_write(ROWS[:1], expected=1), fence)
         changes = await store.changes(position)
         assert not changes.whole
         assert list(changes.partitions) == ROWS[:1]
@@ -178,7 +186,7 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
 
         async def commit() -> None:
             try:
-                await store.commit(write(ROWS, expected=0), fence)
+                await store.commit(new_write(ROWS, expected=0), fence)
             except StoreError as error:
                 errors.append(error)
 
@@ -195,14 +203,14 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
         assert [type(error) for error in errors] == [SessionExpired]
         assert (await other.contest(2)).epoch == fence.epoch + 1
         with pytest.raises(ControllerMoved):
-            await store.commit(write(ROWS[:1], expected=0), fence)
+            await store.commit(new_write(ROWS[:1], expected=0), fence)
 
 
 async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
         session = await store.new_session(1_000)
-        await session.register(broker(1))
+        await session.register(broker_info(1))
         await store.brokers()
 
         await recorder.wait_for(Changed.BROKERS)
@@ -231,7 +239,7 @@ async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer,
         async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=kind) as store:
             await store.contest(1)
             session = await store.new_session(SESSION_MS)
-            await session.register(broker(1))
+            await session.register(broker_info(1))
             assert (len(threads()) > len(before)) == (kind == "kazoo")
 
         assert await other.controller() is None
@@ -260,7 +268,7 @@ async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: 
         fence = await led(store)
         fresh_zookeeper.pause()
         with anyio.move_on_after(0.2):
-            await store.commit(write(ROWS, leader=2, leader_epoch=1, expected=0), fence)
+            await store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence)
         fresh_zookeeper.resume()
 
         found = await store.leaderships(Names.of(ROWS))

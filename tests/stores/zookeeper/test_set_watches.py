@@ -12,7 +12,7 @@ from kactl.stores.zookeeper import ZooKeeperStore, set_watches
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.request import MultiRead
-from tests.support.store_clients import SESSION_MS, WAIT_S, EventRecorder, write
+from tests.support.store_clients import SESSION_MS, WAIT_S, EventRecorder, new_write
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
@@ -227,7 +227,7 @@ async def test_a_controller_hears_nothing_of_the_states_that_it_writes(store: Zo
     told: list[str] = []
     store._client._on_watch = lambda kind, path: told.append(path)
 
-    written = await store.commit(write([TopicPartition(name, 0) for name in NAMES]), fence)
+    written = await store.commit(new_write([TopicPartition(name, 0) for name in NAMES]), fence)
 
     assert written.kept.all()
     assert told == []

@@ -14,7 +14,7 @@ from kactl.model import NO_BROKER, NO_VERSION, Fence, TopicPartition
 from kactl.stores.base import Found, Leaderships, Names, Write
 from kactl.stores.zookeeper import layout, request, state_reads, state_writes
 from kactl.stores.zookeeper.request import MultiRead
-from tests.support.store_clients import write
+from tests.support.store_clients import new_write
 
 NAMES: Final = st.builds(
     TopicPartition,
@@ -199,7 +199,7 @@ def writes(draw: st.DrawFn) -> Write:
         return draw(st.lists(values, min_size=len(names), max_size=len(names)))
 
     isr = draw(st.lists(st.lists(numbers, max_size=4), min_size=len(names), max_size=len(names)))
-    return write(
+    return new_write(
         names,
         leader=column(st.integers(-1, 5)),
         leader_epoch=column(numbers),

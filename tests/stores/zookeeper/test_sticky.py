@@ -10,7 +10,7 @@ from kactl.errors import ControllerMoved
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.contracts.test_zookeeper_store import end_session
-from tests.support.controller_harness import Brokers
+from tests.support.controller_harness import RecordingBrokers
 from tests.support.store_clients import SESSION_MS, EventRecorder
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -107,5 +107,5 @@ async def test_deleted_controller_node_is_created_again(connect: str, tree: Any)
 
 async def test_an_instance_that_comes_back_goes_on_where_it_was(connect: str) -> None:
     for epoch in (1, 2):
-        async with Controller(900, store=sticky(connect), transport=Brokers()) as controller:
+        async with Controller(900, store=sticky(connect), transport=RecordingBrokers()) as controller:
             assert await controller.wait_active() == epoch

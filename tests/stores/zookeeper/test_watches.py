@@ -21,9 +21,9 @@ from tests.support.store_clients import (
     THREE_PARTITIONS,
     WAIT_S,
     EventRecorder,
+    create_and_lead,
     delete_topic,
-    lead,
-    write,
+    new_write,
 )
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -227,7 +227,7 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
-        fence = await lead(store)
+        fence = await create_and_lead(store)
         state = Leadership(1, 0, (1, 2), 0, fence.epoch)
         await store.reassignment_request()
         await other.request_preferred_election([ORDERS_0])
@@ -269,7 +269,7 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        fence = await lead(other)
+        fence = await create_and_lead(other)
         state = Leadership(1, 0, (1, 2), 0, fence.epoch)
         recorder = EventRecorder(store)
         await store.watch_leaderships([ORDERS_0])
@@ -298,7 +298,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        fence = await lead(other)
+        fence = await create_and_lead(other)
         await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
         recorder = EventRecorder(store)
         await store.assignments(await store.topics())
@@ -319,7 +319,7 @@ async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen
 ) -> None:
     """Its watch has fired and is not armed again: nothing tells of the deletion but the list and the next read."""
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
-        fence = await lead(other)
+        fence = await create_and_lead(other)
         recorder = EventRecorder(store)
         await store.assignments(await store.topics())
         await other.write_assignment(ORDERS, {0: Assignment((1,))}, None)
@@ -344,12 +344,12 @@ async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect:
     names = [TopicPartition("orders", at) for at in range(1_000)]
     await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(1_000)}, {})
     fence = await store.contest(1)
-    await store.commit(write(names, isr=(1,)), fence)
+    await store.commit(new_write(names, isr=(1,)), fence)
     recorder = EventRecorder(store)
     await store.watch_leaderships(names)
 
     for version in range(2):
-        await store.commit(write(names, isr=(1,), leader_epoch=version, expected=version), fence)
+        await store.commit(new_write(names, isr=(1,), leader_epoch=version, expected=version), fence)
         await recorder.wait_for_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
         await store.topics()  # and whatever the server had to say before is told
         assert recorder.events == []

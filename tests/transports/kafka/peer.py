@@ -49,7 +49,7 @@ class Peer:
             data = await reader.readexactly(size)
         except asyncio.IncompleteReadError:
             return False
-        correlation_id, request = by_kio.read(data)
+        correlation_id, request = by_kio.read_request(data)
         self.correlation_ids.append(correlation_id)
         answer = asyncio.ensure_future(self._respond(request))
         ended = asyncio.ensure_future(reader.read(1))  # nothing comes before the answer, unless it is the end
@@ -72,7 +72,7 @@ class Peer:
     async def _send(
         self, writer: asyncio.StreamWriter, request: Request, response: Response, correlation_id: int
     ) -> bool:
-        answer = by_kio.answer(request, response, self._versions, correlation_id=correlation_id)
+        answer = by_kio.response_bytes(request, response, self._versions, correlation_id=correlation_id)
         writer.write(struct.pack(">i", len(answer)) + answer)
         await writer.drain()
         return True

@@ -75,7 +75,7 @@ def test_made_in_one_go_it_is_what_kio_makes_for_each(
     for part in np.random.default_rng(seed).permutation(len(parts)).tolist():
         made = whole(shared.frame(request(parts[part]), 1))
 
-        expected = by_kio.frame(
+        expected = by_kio.request_bytes(
             request(parts[part]), spoken(ibp), correlation_id=1, client_id="1000", listener_name=LISTENER
         )
         assert made == expected

@@ -109,7 +109,9 @@ def test_a_request_is_what_kafka_itself_makes_of_it(ibp: str, correlation_id: in
 def test_any_request_is_what_kio_makes_of_it(ibp: str, request: Request) -> None:
     frame = encoder(ibp).frame(request, 2**31 - 1)
 
-    expected = by_kio.frame(request, spoken(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER)
+    expected = by_kio.request_bytes(
+        request, spoken(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER
+    )
     assert whole(frame) == expected
 
 
@@ -131,7 +133,7 @@ def test_rows_of_any_shape_keep_their_order() -> None:
 
     frame = encoder("3.9").frame(request, 0)
 
-    assert whole(frame) == by_kio.frame(
+    assert whole(frame) == by_kio.request_bytes(
         request, spoken("3.9"), correlation_id=0, client_id="1000", listener_name=LISTENER
     )
 
@@ -141,7 +143,7 @@ def test_topics_come_in_the_order_of_the_rows() -> None:
     rows = column(2, 2, 0)
     request = StopReplica(1, 2, 3, topics, rows, column(0, 1, 0), column(0, 0, 0), np.zeros(3, np.bool_))
 
-    _, read = by_kio.read(whole(encoder("3.9").frame(request, 0))[4:])
+    _, read = by_kio.read_request(whole(encoder("3.9").frame(request, 0))[4:])
 
     assert isinstance(read, StopReplica)
     assert [read.topics[at].name for at in read.topic] == ["c", "c", "a"]

@@ -47,7 +47,7 @@ def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, R
     versions = spoken(ibp)
     if isinstance(request, LeaderAndIsr):
         assume(len({topic.id for topic in request.states.topics}) == len(request.states.topics))
-    data = by_kio.answer(request, response, versions, correlation_id=9)
+    data = by_kio.response_bytes(request, response, versions, correlation_id=9)
 
     read = Decoder(versions).response(request, 9, data)
 
@@ -110,7 +110,7 @@ def test_an_answer_is_read_whatever_the_order_in_which_a_broker_tells_it(sizes: 
     )
     names = tuple(ref.name for ref in states.topics)
     errors = PartitionErrors(names, states.topic[order], states.partition[order], error[order])
-    data = by_kio.answer(request, LeaderAndIsrResponse(0, errors), spoken("3.9"), correlation_id=9)
+    data = by_kio.response_bytes(request, LeaderAndIsrResponse(0, errors), spoken("3.9"), correlation_id=9)
 
     read = Decoder(spoken("3.9")).response(request, 9, data)
 
@@ -179,7 +179,7 @@ def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data:
 @given(exchange=exchanges(), data=st.data())
 def test_an_answer_cut_short_is_refused(ibp: str, exchange: tuple[Request, Response], data: st.DataObject) -> None:
     request, response = exchange
-    whole = by_kio.answer(request, response, spoken(ibp), correlation_id=9)
+    whole = by_kio.response_bytes(request, response, spoken(ibp), correlation_id=9)
     size = data.draw(st.integers(0, len(whole) - 1))
 
     with pytest.raises(MalformedMessage):
