@@ -1,6 +1,7 @@
-"""One request to a running server, over a plain connection of its own.
+"""Synchronous client of the admin API: one connection per request.
 
-`http.client` in place of the server's own HTTP library: it is there already and costs a tenth of the start-up time.
+It uses `http.client` instead of the server's HTTP library: it is part of Python, and its import takes a tenth of the
+time.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from .exits import Exit, Failure, refused
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-# A write that a standby sends on to the controller; more would be standbys that point at each other.
+# A standby redirects writes to the controller. More redirects mean that standbys redirect to each other.
 REDIRECTS_MAX: Final = 3
 
 Query = Mapping[str, str | int | bool | None]
@@ -32,9 +33,9 @@ class Api:
 
     Args:
         server: "http://host:port".
-        timeout_s: for connecting, and for each answer.
-        verbose: say on stderr what is asked, and how long the answer took.
-        on_standby: receives a remark if an answer comes from the copy of an instance that stands by.
+        timeout_s: for connecting, and for each response.
+        verbose: print each request, its status and its duration to stderr.
+        on_standby: called with a remark if a standby responded from its copy of the cluster.
     """
 
     def __init__(
@@ -46,96 +47,96 @@ class Api:
         self.on_standby = on_standby
 
     def get(self, path: str, kind: type[_Answer], query: Query | None = None) -> _Answer:
-        """The answer to a GET.
+        """Send a GET request. Returns the decoded response.
 
         Raises:
-            Failure: see `Exit` for the codes.
+            Failure: the server cannot be reached, or rejected the request; `Exit` lists the codes.
         """
         return self._ask("GET", path + _query(query), None, kind)
 
     def post(self, path: str, question: Question, kind: type[_Answer]) -> _Answer:
-        """The answer to a POST. Raises like `get`."""
+        """Send a POST request. Returns and raises like `get`."""
         return self._ask("POST", path, msgspec.json.encode(question), kind)
 
     def patch(self, path: str, question: Question, kind: type[_Answer]) -> _Answer:
-        """The answer to a PATCH. Raises like `get`."""
+        """Send a PATCH request. Returns and raises like `get`."""
         return self._ask("PATCH", path, msgspec.json.encode(question), kind)
 
     def delete(self, path: str, kind: type[_Answer], query: Query | None = None) -> _Answer:
-        """The answer to a DELETE. Raises like `get`."""
+        """Send a DELETE request. Returns and raises like `get`."""
         return self._ask("DELETE", path + _query(query), None, kind)
 
     def partitions(self, query: Query | None = None, *, limit: int | None = None) -> tuple[list[PartitionInfo], int]:
-        """Partitions over as many pages as it takes, `limit` at the most, and how many there are in all."""
-        found: list[PartitionInfo] = []
+        """Read all pages. Returns at most `limit` partitions, and the number of partitions that match."""
+        items: list[PartitionInfo] = []
         cursor: str | None = None
         while True:
-            room = LIMIT_MAX if limit is None else min(LIMIT_MAX, limit - len(found))
+            room = LIMIT_MAX if limit is None else min(LIMIT_MAX, limit - len(items))
             page = self.get("/v1/partitions", PartitionPage, {**(query or {}), "limit": room, "cursor": cursor})
-            found += page.items
+            items += page.items
             cursor = page.next_cursor
-            if cursor is None or len(found) == limit:
-                return found, page.matched
+            if cursor is None or len(items) == limit:
+                return items, page.matched
 
     def topics(self) -> list[TopicInfo]:
-        """All topics, over as many pages as it takes."""
+        """Read all pages. Returns all topics."""
         page = self.get("/v1/topics", TopicPage, {"limit": LIMIT_MAX})
-        found = [*page.items]
+        items = [*page.items]
         while page.next_cursor is not None:
             page = self.get("/v1/topics", TopicPage, {"limit": LIMIT_MAX, "cursor": page.next_cursor})
-            found += page.items
-        return found
+            items += page.items
+        return items
 
     def _ask(self, method: str, path: str, body: bytes | None, kind: type[_Answer]) -> _Answer:
         server = self.server
         for _ in range(REDIRECTS_MAX):
-            began = time.perf_counter()
+            started = time.perf_counter()
             with connected(server, self.timeout_s) as connection:
                 headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
                 connection.request(method, path, body, headers)
                 response = connection.getresponse()
                 content = response.read()
             if self.verbose:
-                took_ms = (time.perf_counter() - began) * 1000
+                took_ms = (time.perf_counter() - started) * 1000
                 click.echo(f"{method} {server}{path} -> {response.status} in {took_ms:.0f} ms", err=True)
             if response.status not in (307, 308):
                 if response.status >= 400:
                     raise refusal(server, response.status, content)
                 age = response.getheader("Kactl-Standby-Age-Ms")
                 if age is not None and self.on_standby is not None:
-                    self.on_standby(f"{server} stands by: this is its copy of the cluster, up to {age} ms old")
-                    self.on_standby = None  # said already
+                    self.on_standby(f"{server} is a standby: it shows its copy of the cluster, up to {age} ms old")
+                    self.on_standby = None  # once per command
                 return _decoded(server, content, kind)
-            there = urllib.parse.urlsplit(urllib.parse.urljoin(server, response.headers.get("Location", "")))
-            server = f"{there.scheme}://{there.netloc}"
-            path = urllib.parse.urlunsplit(there._replace(scheme="", netloc=""))
-        raise Failure(f"{self.server}: sent from server to server without an end; try again when there is a controller")
+            target = urllib.parse.urlsplit(urllib.parse.urljoin(server, response.headers.get("Location", "")))
+            server = f"{target.scheme}://{target.netloc}"
+            path = urllib.parse.urlunsplit(target._replace(scheme="", netloc=""))
+        raise Failure(f"{self.server}: redirected more than {REDIRECTS_MAX} times; retry when there is a controller")
 
 
 @contextlib.contextmanager
 def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
-    """A connection to a server, closed in the end; what goes wrong with it becomes a Failure.
+    """Open a connection to a server, and close it at the end of the block.
 
     Raises:
-        Failure: UNREACHABLE, or USAGE for a URL that is none.
+        Failure: UNREACHABLE if the connection fails in the block; USAGE if the URL is invalid.
     """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    where = _parsed(server)
-    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-    assert where.hostname is not None
-    connection = kind(where.hostname, where.port, timeout=timeout_s)
+    url = _parsed(server)
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    assert url.hostname is not None
+    connection = kind(url.hostname, url.port, timeout=timeout_s)
     try:
         yield connection
     except TimeoutError as error:
         raise Failure(
-            f"{server} did not answer within {timeout_s:g} s: look whether it is busy, or allow more with --timeout",
+            f"{server} did not respond within {timeout_s:g} s: check whether it is busy, or raise --timeout",
             Exit.UNREACHABLE,
         ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise Failure(
-            f"{server} cannot be reached ({reason}): start a server with `kactl up`, or name another one with --server",
+            f"{server} cannot be reached ({reason}): start a server with `kactl up`, or select another with --server",
             Exit.UNREACHABLE,
         ) from error
     finally:
@@ -143,12 +144,13 @@ def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
 
 
 def refusal(server: str, status: int, content: bytes) -> Failure:
-    """The failure that an answer with an error status stands for."""
+    """Returns the failure for a response with an error status."""
     try:
         return refused(msgspec.json.decode(content, type=Problem))
     except msgspec.MsgspecError:
         return Failure(
-            f"{server} answered with status {status} and no problem document: is it a kactl server?", Exit.UNREACHABLE
+            f"{server} responded with status {status} and without a problem document: is it a kactl server?",
+            Exit.UNREACHABLE,
         )
 
 
@@ -157,53 +159,54 @@ def _decoded(server: str, content: bytes, kind: type[_Answer]) -> _Answer:
         return msgspec.json.decode(content, type=kind)
     except msgspec.MsgspecError as error:
         raise Failure(
-            f"{server} gave an answer that is no {kind.__name__} ({error}): is it a kactl server of this version?",
+            f"the response of {server} is not a valid {kind.__name__} ({error}): is it a kactl server of this version?",
             Exit.UNREACHABLE,
         ) from None
 
 
 def _parsed(server: str) -> urllib.parse.SplitResult:
     try:
-        where = urllib.parse.urlsplit(server)
-        is_one = where.scheme in ("http", "https") and bool(where.hostname) and where.port != 0
-    except ValueError:  # as for a port that is no number
-        is_one = False
-    if is_one:
-        return where
+        url = urllib.parse.urlsplit(server)
+        is_valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # such as a port that is not a number
+        is_valid = False
+    if is_valid:
+        return url
     raise Failure(f"--server: {server!r} is not a URL such as http://127.0.0.1:8080", Exit.USAGE)
 
 
 def _query(query: Query | None) -> str:
-    given = {
+    parameters = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in (query or {}).items()
         if value is not None
     }
-    return f"?{urllib.parse.urlencode(given)}" if given else ""
+    return f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
 
 
 def quoted(part: str | int) -> str:
-    """One part of a path."""
+    """Returns one segment of a path, percent-encoded."""
     return urllib.parse.quote(str(part), safe="")
 
 
 def require_terminal() -> None:
-    """See that there is somebody to be asked.
+    """Check that a confirmation can be requested.
 
     Raises:
-        Failure: PRECONDITION; there is not.
+        Failure: PRECONDITION; there is no terminal.
     """
     if not is_tty():
         raise Failure(
-            "not confirmed: there is no terminal to ask on; look with --dry-run, then say --yes", Exit.PRECONDITION
+            "not confirmed: there is no terminal to confirm on; preview with --dry-run, then repeat with --yes",
+            Exit.PRECONDITION,
         )
 
 
 def confirm(question: str) -> None:
-    """Ask before something is done that cannot be undone.
+    """Ask for confirmation of a change that cannot be undone.
 
     Raises:
-        Failure: PRECONDITION; the answer was no, or there is nobody to be asked.
+        Failure: PRECONDITION; not confirmed, or there is no terminal.
     """
     require_terminal()
     if not click.confirm(question, err=True):
@@ -211,5 +214,5 @@ def confirm(question: str) -> None:
 
 
 def is_tty() -> bool:
-    """Whether a person sits at both ends."""
+    """Returns whether stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()

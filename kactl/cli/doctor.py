@@ -1,4 +1,4 @@
-"""`kactl doctor`: what is there, what is missing, and what to do about it."""
+"""`kactl doctor`: checks of the requirements on this machine, with remedies."""
 
 import os
 import resource
@@ -16,9 +16,9 @@ from .exits import Failure
 from .output import BAD, GOOD, WARN, Cell
 from .settings import Settings, options
 
-# A controller holds a connection to each broker and tool, and a store; clusters have hundreds of brokers.
+# A controller has a connection to each broker and tool, and to the store; clusters have hundreds of brokers.
 FILES_MIN: Final = 4096
-# Times of the log and of leases are compared between machines; the server's own says no more than full seconds.
+# Times of logs and leases are compared between machines; the server's `Date` header has full seconds only.
 SKEW_MAX_S: Final = 2.0
 _CONNECT_S: Final = 3.0
 _ANSWER_MAX: Final = 16_384
@@ -31,11 +31,11 @@ _COLOURS: Final = {PASS: GOOD, MISSING: WARN, WARNING: WARN, FAILED: BAD}
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at.
+    """Result of one check.
 
     Attributes:
-        result: pass; missing: not there, and needed only for some commands; WARN; FAIL.
-        detail: for what it is missed, or what to do.
+        result: pass; missing: not installed, and required by some commands only; WARN; FAIL.
+        detail: the commands that require it, or the remedy.
     """
 
     check: str
@@ -44,49 +44,49 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-@click.command(short_help="Look at what kactl needs.")
-@click.option("--config", "file", metavar="FILE", help="A kactl.toml, to try its ZooKeeper as well.")
+@click.command(short_help="Check the requirements of kactl.")
+@click.option("--config", "file", metavar="FILE", help="Configuration file; its ZooKeeper is checked as well.")
 @options
 def doctor(settings: Settings, *, file: str | None) -> None:
-    """Look at what kactl needs here: Python, packages, Java, limits, and the servers it would talk to."""
+    """Check the requirements on this machine: Python, packages, Java, limits, and the servers that kactl would use."""
     form = settings.form()
-    found = [*_local(), *_zookeeper(file), _clock(settings.server)]
+    checks = [*_local(), *_zookeeper(file), _clock(settings.server)]
     if form == "json":
-        output.print_json(found)
+        output.print_json(checks)
     elif form == "jsonl":
-        output.print_jsonl(found)
+        output.print_jsonl(checks)
     else:
-        output.print_lines(output.table(("CHECK", "RESULT", "VALUE", "DETAIL"), map(_row, found)))
-    failed = [each.check for each in found if each.result == FAILED]
+        output.print_lines(output.table(("CHECK", "RESULT", "VALUE", "DETAIL"), map(_row, checks)))
+    failed = [check.check for check in checks if check.result == FAILED]
     if failed:
-        raise Failure(f"{', '.join(failed)}: see above what to do")
+        raise Failure(f"{', '.join(failed)}: failed; the remedies are listed above")
 
 
 def _row(item: Check) -> tuple[Cell, ...]:
     return item.check, (item.result, _COLOURS[item.result]), item.value or output.NONE, item.detail
 
 
-# -- here --------------------------------------------------------------------------------------------------------------
+# -- this machine ------------------------------------------------------------------------------------------------------
 
 
 def _local() -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check(check="python", result=PASS, value=version, detail=sys.executable)
-    yield _package("uvloop", "uvloop", "server", "the event loop is plain asyncio, and slower")
+    yield _package("uvloop", "uvloop", "server", "the event loop is that of asyncio, which is slower")
     yield _java()
     yield _package("pyspark", "pyspark", "pipeline", "for `kactl forensics`")
     yield _package("pyarrow", "pyarrow", "pipeline", "for `kactl forensics`")
-    yield _package("kazoo", "kazoo", "zookeeper", "for real Kafka brokers, whose cluster is kept in ZooKeeper")
+    yield _package("kazoo", "kazoo", "zookeeper", "for real Kafka brokers, whose cluster is stored in ZooKeeper")
     yield _files()
 
 
-def _package(check: str, name: str, extra: str, needed: str) -> Check:
+def _package(check: str, name: str, extra: str, purpose: str) -> Check:
     import importlib.metadata
 
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(check=check, result=MISSING, value="", detail=f"{needed}: pip install 'kactl[{extra}]'")
+        return Check(check=check, result=MISSING, value="", detail=f"{purpose}: pip install 'kactl[{extra}]'")
     return Check(check=check, result=PASS, value=version)
 
 
@@ -106,16 +106,16 @@ def _files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= FILES_MIN:
         return Check(check="open-files", result=PASS, value=str(soft))
-    allowed = "" if hard == resource.RLIM_INFINITY or hard >= FILES_MIN else f" (root has to raise the limit of {hard})"
+    allowed = "" if hard == resource.RLIM_INFINITY or hard >= FILES_MIN else f" (root must raise the limit of {hard})"
     return Check(
         check="open-files",
         result=WARNING,
         value=str(soft),
-        detail=f"too few for a large cluster: ulimit -n {FILES_MIN} before kactl is started{allowed}",
+        detail=f"too few for a large cluster: run ulimit -n {FILES_MIN} before starting kactl{allowed}",
     )
 
 
-# -- elsewhere ---------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------------------------
 
 
 def _zookeeper(file: str | None) -> Iterator[Check]:
@@ -125,40 +125,40 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
 
     store = read_config(file).store
     if store.kind != "zookeeper":
-        yield Check(check="zookeeper", result=PASS, value="", detail=f"not used: {file} says {store.kind}")
+        yield Check(check="zookeeper", result=PASS, value="", detail=f"not used: store.kind in {file} is {store.kind}")
         return
     for address in store.connect.partition("/")[0].split(","):
         yield _server(address.strip())
 
 
 def _server(address: str) -> Check:
-    """One server of ZooKeeper. That it takes connections is what counts; what it says of itself may be forbidden."""
+    """Check one ZooKeeper server. It passes if it accepts connections: the command `srvr` may be disabled."""
     host, _, port = address.rpartition(":") if ":" in address else (address, "", "2181")
     check = f"zookeeper {address}"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as connection:
             connection.sendall(b"srvr")
-            answer = _all(lambda: connection.recv(_ANSWER_MAX))
+            response = _read_all(lambda: connection.recv(_ANSWER_MAX))
     except (OSError, ValueError) as error:
-        detail = f"cannot be reached ({error}): see that it runs, and that no firewall is in between"
+        detail = f"cannot be reached ({error}): check that it runs, and that no firewall blocks it"
         return Check(check=check, result=FAILED, value="", detail=detail)
-    mode = next((line.partition(": ")[2] for line in answer.splitlines() if line.startswith("Mode: ")), "")
-    return Check(check=check, result=PASS, value=mode, detail="" if mode else "reachable; it says nothing of itself")
+    mode = next((line.partition(": ")[2] for line in response.splitlines() if line.startswith("Mode: ")), "")
+    return Check(check=check, result=PASS, value=mode, detail="" if mode else "reachable; its mode is not available")
 
 
-def _all(read: Callable[[], bytes]) -> str:
-    """What a server says until it ends; nothing if it takes too long."""
-    said = b""
+def _read_all(read: Callable[[], bytes]) -> str:
+    """Read a response until it ends. Returns what has been read if the server is too slow."""
+    content = b""
     try:
-        while len(said) < _ANSWER_MAX and (more := read()):
-            said += more
+        while len(content) < _ANSWER_MAX and (more := read()):
+            content += more
     except OSError:
         pass
-    return said.decode("utf-8", "replace")
+    return content.decode("utf-8", "replace")
 
 
 def _clock(server: str) -> Check:
-    """Ours against that of the server, if one is there."""
+    """Compare the clock with that of the server, if one responds."""
     import datetime
     import email.utils
     import http.client
@@ -170,19 +170,19 @@ def _clock(server: str) -> Check:
     try:
         before = time.time()
         connection.request("HEAD", "/livez")
-        said = connection.getresponse().getheader("Date")
+        date = connection.getresponse().getheader("Date")
         after = time.time()
     except (OSError, http.client.HTTPException) as error:
-        detail = f"no server at {server} to compare with ({error}): name one with --server"
+        detail = f"no server at {server} to compare with ({error}): select one with --server"
         return Check(check="clock", result=PASS, value="", detail=detail)
     finally:
         connection.close()
-    theirs = None if said is None else email.utils.parsedate_to_datetime(said)
+    theirs = None if date is None else email.utils.parsedate_to_datetime(date)
     if theirs is None:
-        return Check(check="clock", result=PASS, value="", detail=f"{server} does not tell the time")
-    # A full second may have passed on its side since the one that it names began.
+        return Check(check="clock", result=PASS, value="", detail=f"{server} sends no Date header")
+    # The header is rounded down to full seconds: on average it is half a second behind.
     ours = datetime.datetime.fromtimestamp((before + after) / 2, datetime.UTC)
     skew = (ours - theirs).total_seconds() - 0.5
     bad = abs(skew) > SKEW_MAX_S + (after - before)
-    detail = f"apart from {server}: see that both follow a time server" if bad else f"against {server}"
+    detail = f"differs from {server}: check that both synchronise with a time server" if bad else f"against {server}"
     return Check(check="clock", result=WARNING if bad else PASS, value=f"{skew:+.1f}s", detail=detail)

@@ -59,8 +59,8 @@ class Failure(click.ClickException):
 def of_system(error: OSError, name: str) -> Failure:
     """Returns the failure of reading or writing a file or folder; `name` is used if the error names none."""
     return Failure(
-        f"{error.filename or name}: {error.strerror or error}: see that it is there, that "
-        "you may read and write it, and that there is room"
+        f"{error.filename or name}: {error.strerror or error}: check that it exists, its permissions, and "
+        "the free disk space"
     )
 
 

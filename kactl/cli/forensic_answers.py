@@ -1,4 +1,4 @@
-"""What `kactl forensics report`, `timeline` and `sql` have in common: the folder, the jobs' answers, times as typed."""
+"""Options and inputs shared by the commands of `kactl forensics`: the folder, results of the jobs, times, Spark."""
 
 import contextlib
 import datetime
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kactl.forensics.report.wording import Moments
     from kactl.forensics.tables import Manifest
 
-# In each of them a time has a neighbour in every zone, and Spark knows it as well.
+# Times of these years can be converted to every time zone, by Spark as well.
 _YEAR_MIN: Final = 1900
 _YEAR_MAX: Final = 9000
 _FORMS: Final = "2024-05-01, 2024-05-01 10:00 or 2024-05-01T10:00:00.123+02:00"
 
 
 def folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which ingest is asked."""
+    """Add the option that selects the ingested folder."""
     return click.option(
         "--dir",
         "folder",
@@ -36,27 +36,27 @@ def folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
         default=forensics.OUT,
         show_default=True,
         metavar="DIR",
-        help="Where `ingest` has written.",
+        help="Folder written by `ingest`.",
     )(command)
 
 
 def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A stretch of time, and the zone in which times are read and printed."""
+    """Add the options of a time interval, and of the time zone of input and output."""
     for option in (
-        click.option("--tz", metavar="ZONE", help="The zone of times printed and given.  [that of the logs]"),
-        click.option("--to", "end", metavar="TIME", help="Only what was going on before it."),
-        click.option("--from", "begin", metavar="TIME", help="Only what was going on after it."),
+        click.option("--tz", metavar="ZONE", help="Time zone of input and output.  [that of the logs]"),
+        click.option("--to", "end", metavar="TIME", help="Only what began before this time."),
+        click.option("--from", "begin", metavar="TIME", help="Only what ended after this time."),
     ):
         command = option(command)
     return command
 
 
 @contextlib.contextmanager
-def errors_said() -> Iterator[None]:
-    """Our own errors as the command line says them.
+def errors_translated() -> Iterator[None]:
+    """Translate kactl's errors and errors of the file system into failures of the command.
 
     Raises:
-        Failure: USAGE for what was asked wrongly; FAILED for what else is of ours, or of the system's files.
+        Failure: USAGE for an invalid request; FAILED for all others.
     """
     try:
         yield
@@ -65,16 +65,16 @@ def errors_said() -> Iterator[None]:
     except KactlError as error:
         raise Failure(str(error)) from None
     except BrokenPipeError:
-        raise  # whoever reads what is printed has seen enough
+        raise  # the reader of stdout has closed it
     except OSError as error:
         raise of_system(error, "this machine") from None
 
 
 def manifest_of(folder: str) -> "Manifest":
-    """What was ingested, before seconds are spent on starting Spark.
+    """Returns the manifest of an ingested folder. It is read before Spark is started, which takes seconds.
 
     Raises:
-        NotIngested: there is nothing to ask.
+        NotIngested: the folder has no tables.
     """
     from kactl.forensics.storage import Location
     from kactl.forensics.tables import read_manifest
@@ -83,54 +83,54 @@ def manifest_of(folder: str) -> "Manifest":
 
 
 def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
-    """Times as they are printed: in the logs' own zone, so that the lines can be found again, or in another one.
+    """Returns the format of times: in the time zone of the logs, so that their lines can be found, or in another one.
 
     Raises:
-        UnknownZone: there is none of that name.
+        UnknownZone: no time zone has that name.
     """
     from kactl.forensics.report.wording import Moments
 
     return Moments(manifest.time_zone if tz is None else tz)
 
 
-def time_typed(text: str | None, moments: "Moments", option: str, *, latest: bool = False) -> datetime.datetime | None:
-    """A time as typed, in UTC.
+def parsed_time(text: str | None, moments: "Moments", option: str, *, latest: bool = False) -> datetime.datetime | None:
+    """Returns a time of the command line in UTC; None if it is not given.
 
     Args:
-        latest: which one is meant where clocks were set back and a time is there twice: the second, or else the first.
+        latest: whether a time that occurs twice, because clocks were set back, means the second occurrence.
 
     Raises:
-        Failure: USAGE, it is none, or clocks were set forward over it.
+        Failure: USAGE; the text is not a time, or the time was skipped when clocks were set forward.
     """
     if text is None:
         return None
     try:
         time = datetime.datetime.fromisoformat(text.strip().replace(",", "."))
     except ValueError:
-        raise Failure(f"{option}: {text!r} is no time: write one as {_FORMS}", Exit.USAGE) from None
+        raise Failure(f"{option}: {text!r} is not a time: write it as {_FORMS}", Exit.USAGE) from None
     if not _YEAR_MIN <= time.year <= _YEAR_MAX:
-        raise Failure(f"{option}: no log is of the year {time.year}: write a time as {_FORMS}", Exit.USAGE)
+        raise Failure(f"{option}: the year {time.year} is out of range: write a time as {_FORMS}", Exit.USAGE)
     if time.tzinfo is not None:
         return time.astimezone(datetime.UTC)
-    at = time.replace(tzinfo=moments.zone, fold=int(latest)).astimezone(datetime.UTC)
-    if at.astimezone(moments.zone).replace(tzinfo=None) != time:
+    in_utc = time.replace(tzinfo=moments.zone, fold=int(latest)).astimezone(datetime.UTC)
+    if in_utc.astimezone(moments.zone).replace(tzinfo=None) != time:
         raise Failure(
-            f"{option}: there is no {text.strip()} in {moments.name}, where clocks were set forward over it: "
-            f"write an earlier or later time, or one with its offset, as {time.isoformat(sep=' ')}+02:00",
+            f"{option}: {text.strip()} does not exist in {moments.name}: clocks were set forward over it; write "
+            f"an earlier or later time, or add an offset, as in {time.isoformat(sep=' ')}+02:00",
             Exit.USAGE,
         )
-    return at
+    return in_utc
 
 
-def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple[datetime.datetime | None, ...]:
-    """Both ends of a stretch.
+def parsed_interval(begin: str | None, end: str | None, moments: "Moments") -> tuple[datetime.datetime | None, ...]:
+    """Returns the begin and end of an interval in UTC.
 
     Raises:
-        Failure: USAGE, one is no time, or they are the wrong way round.
+        Failure: USAGE; one is not a time, or the end is not after the begin.
     """
-    first, last = time_typed(begin, moments, "--from"), time_typed(end, moments, "--to", latest=True)
+    first, last = parsed_time(begin, moments, "--from"), parsed_time(end, moments, "--to", latest=True)
     if first is not None and last is not None and last <= first:
-        raise Failure(f"--to: {end} is not after {begin}, so nothing lies in between", Exit.USAGE)
+        raise Failure(f"--to: {end} is not after {begin}, so the interval is empty", Exit.USAGE)
     return first, last
 
 
@@ -138,13 +138,13 @@ def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple
 def spark_for(
     settings: Settings, master: str, memory: str, *, events: int | None = None
 ) -> "Iterator[tuple[SparkSession, Any]]":
-    """Spark, and whom to tell how far it is; `events` as in `forensics.session`."""
+    """Run Spark; yields its session and the progress callback. `events` as in `forensics.session`."""
     with forensics.session(master, memory, events=events) as spark, forensics.shown_progress(settings) as on_progress:
         yield spark, on_progress
 
 
-def answers(spark: "SparkSession", folder: str, on_progress: Callable[[str, int, int], None]) -> "Results":
-    """The jobs' answers; the jobs are run if they were not yet, or on other logs."""
+def job_results(spark: "SparkSession", folder: str, on_progress: Callable[[str, int, int], None]) -> "Results":
+    """Returns the results of the jobs. Jobs without results for these logs are run."""
     from kactl.forensics.jobs.catalog import JOBS, NoResults, open_results
     from kactl.forensics.jobs.running import run_jobs
 

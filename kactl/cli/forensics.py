@@ -1,4 +1,4 @@
-"""`kactl forensics`: what logs of a cluster tell afterwards, by Spark."""
+"""`kactl forensics` and `forensics ingest`: analysis of the logs of a cluster, with Spark."""
 
 import contextlib
 import logging
@@ -25,53 +25,61 @@ if TYPE_CHECKING:
     from kactl.forensics.overview import FileReport
 
 OUT: Final = "forensics"
-# As in `kactl.forensics.session`, which takes too long to import for a line of help.
+# The defaults of `kactl.forensics.session`, whose import takes too long for `--help`.
 _MASTER: Final = "local[*]"
 _MEMORY: Final = "2g"
 _BAR: Final = 20
-# Spark's error classes for files that were changed or deleted since they were written.
+# Spark's error classes for files that were changed or deleted after they were written.
 _DAMAGED: Final = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
-# Of terminals that do not say.
+# Width of terminals that do not report it.
 _COLUMNS: Final = 80
 
 
 @click.group()
 def forensics() -> None:
-    """Ask the logs that a Kafka cluster already has what happened.
+    """Find out from the logs of a Kafka cluster what happened.
 
-    Begin with `kactl forensics ingest LOGS --tz ZONE`. Spark runs inside; it needs `pip install 'kactl[pipeline]'` and
-    a Java, see `kactl doctor`.
+    Begin with `kactl forensics ingest LOGS --tz ZONE`. Spark runs in this process; it requires
+    `pip install 'kactl[pipeline]'` and Java, which `kactl doctor` checks.
     """
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where Spark runs, for every command that needs it."""
+    """Add the options of Spark to a command."""
     for option in (
         click.option(
-            "--memory", type=SIZE, default=_MEMORY, show_default=True, metavar="SIZE", help="What Spark may take here."
+            "--memory",
+            type=SIZE,
+            default=_MEMORY,
+            show_default=True,
+            metavar="SIZE",
+            help="Memory of Spark in this process.",
         ),
-        click.option(
-            "--master", type=MASTER, default=_MASTER, show_default=True, metavar="URL", help="A cluster to run on."
-        ),
+        click.option("--master", type=MASTER, default=_MASTER, show_default=True, metavar="URL", help="Spark master."),
     ):
         command = option(command)
     return command
 
 
-@forensics.command(short_help="Make tables of logs.")
+@forensics.command(short_help="Read logs, and write their events as tables.")
 @click.argument("logs", type=NAME_OF_LOG, nargs=-1, required=True, metavar="LOGS...")
 @click.option(
-    "--out", type=NAME, default=OUT, show_default=True, metavar="DIR", help="Where the tables go; replaced as one."
+    "--out",
+    type=NAME,
+    default=OUT,
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the tables; replaced atomically.",
 )
-@click.option("--tz", metavar="ZONE", help="The zone of the logs' times: Europe/Berlin, UTC, +02:00.  [UTC]")
+@click.option("--tz", metavar="ZONE", help="Time zone of the logs: Europe/Berlin, UTC, +02:00.  [UTC]")
 @spark_options
 @local_options
 def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | None, master: str, memory: str) -> None:
-    """Read LOGS, files and folders, and write what happened as tables.
+    """Read LOGS (files and folders) and write their events as tables.
 
-    state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 3.9, plain, rotated, gzip or
-    as containers print them; the metadata log as Kafka's dump tool prints it; kactl's own log. The kind of a
-    file is detected from its content. Logs of more brokers make the results more complete.
+    Reads state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 3.9, plain, rotated,
+    compressed with gzip, or as printed by containers; the metadata log as printed by Kafka's dump tool; and kactl's own
+    log. The kind of a file is detected from its content. The results are more complete with the logs of more brokers.
     """
     from kactl.errors import BadRequest, KactlError
 
@@ -83,11 +91,11 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
 
     zone = "UTC" if tz is None else tz
     try:
-        # Before seconds are spent on starting Spark.
+        # Before Spark is started, which takes seconds.
         zone_of(zone)
         check_target(Location(out))
         with session(master, memory, events=0) as spark, shown_progress(settings) as on_progress:
-            done = run(spark, logs, out, time_zone=zone, on_progress=on_progress)
+            ingested = run(spark, logs, out, time_zone=zone, on_progress=on_progress)
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     except BadRequest as error:
@@ -96,24 +104,24 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
         raise Failure(str(error)) from None
     except OSError as error:
         raise of_system(error, out) from None
-    _show(settings, done, logs, form)
+    _show(settings, ingested, logs, form)
     if tz is None:
-        settings.note("Times are taken for UTC: if the brokers' clocks show another zone, say so with --tz.")
-    settings.note(f"Kept in {out}: {_sums(done)}.")
-    bad = [each for each in done.files if _failed(each, logs)]
+        settings.note("Times are read as UTC: if the brokers log in another time zone, set it with --tz.")
+    settings.note(f"Written to {out}: {_sums(ingested)}.")
+    bad = [file for file in ingested.files if _failed(file, logs)]
     if bad:
-        raise Failure(f"{output.count(len(bad), 'file')} could not be read, or not to the end; the rest is ingested")
+        raise Failure(f"{output.count(len(bad), 'file')} could not be read completely; the others are ingested")
 
 
 @contextlib.contextmanager
 def session(master: str, memory: str, *, events: int | None = None) -> "Iterator[SparkSession]":
-    """Spark, for one command; what goes wrong in it is one sentence.
+    """Run Spark for one command. Its errors are raised as failures of one sentence.
 
     Args:
-        events: how many there are, if that is known.
+        events: number of events, if known.
 
     Raises:
-        Failure: it cannot be started, or a job failed.
+        Failure: Spark cannot be started, or a job failed.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -127,7 +135,7 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
             try:
                 yield spark
             except (Py4JError, PySparkException) as error:
-                # Before Java ends: what an error says is asked of it.
+                # Before Java ends: it renders the message of the error.
                 raise _failed_in_spark(error) from None
     except (Py4JError, PySparkException) as error:
         raise _failed_in_spark(error) from None
@@ -135,31 +143,30 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
 
 def _failed_in_spark(error: Exception) -> Failure:
     try:
-        said = str(error)
-    except Exception:  # a Java that was killed cannot be asked any more
-        said = f"{type(error).__name__}: Java has ended before it could say why"
-    remedy = (
-        " (part of a table is gone or damaged: ingest the logs anew)" if any(map(said.__contains__, _DAMAGED)) else ""
-    )
-    return Failure(f"Spark: {reason(said)}{remedy}")
+        message = str(error)
+    except Exception:  # the message is rendered by Java, which may have been killed
+        message = f"{type(error).__name__}: Java ended without an error message"
+    damaged = any(map(message.__contains__, _DAMAGED))
+    remedy = " (a table is incomplete or damaged: ingest the logs again)" if damaged else ""
+    return Failure(f"Spark: {reason(message)}{remedy}")
 
 
-def reason(said: str) -> str:
-    """Of all that Spark says of an error, with the stacks of two languages, the line that tells of it."""
-    if "JAVA_GATEWAY_EXITED" in said:
-        return "Java ended at once, and has said why: see whether there is so much --memory, and `kactl doctor`"
-    # Of what Python raised in a worker, the last line of its stack says what it was.
-    _, _, python = said.partition("Traceback (most recent call last):\n")
-    for lines in (python.splitlines(), said.splitlines()):
+def reason(message: str) -> str:
+    """Returns the line that names the cause, of a message with the stack traces of two languages."""
+    if "JAVA_GATEWAY_EXITED" in message:
+        return "Java ended at start; its output is above: check that --memory is available, and run `kactl doctor`"
+    # The last line of a Python worker's traceback names the exception.
+    _, _, python = message.partition("Traceback (most recent call last):\n")
+    for lines in (python.splitlines(), message.splitlines()):
         for line in lines:
             if re.match(r"(: )?[\w.$]*(Exception|Error)\b", line):
                 return line.removeprefix(": ").strip()
-    return next((line.strip() for line in said.splitlines() if line.strip()), "it does not say what is wrong")
+    return next((line.strip() for line in message.splitlines() if line.strip()), "there is no error message")
 
 
 @contextlib.contextmanager
 def _terminated() -> Iterator[None]:
-    """Who is told to end by SIGTERM ends as by Ctrl-C: nothing half-written is left, nor files for a while."""
+    """End on SIGTERM as on Ctrl-C, so that no partly written or temporary files remain."""
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -176,7 +183,7 @@ def _terminated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], None]]:
-    """What tells how far a job is: a line on stderr that is written over, if that is a terminal; else nothing."""
+    """Yield a callback that shows the progress of a job in one line of stderr; it does nothing without a terminal."""
     from kactl.forensics.progress import no_progress
 
     if settings.quiet or not sys.stderr.isatty():
@@ -198,7 +205,7 @@ def _on_progress(step: str, done: int, total: int) -> None:
 
 
 def fitted(step: str, share: str, columns: int) -> str:
-    """One line of a terminal, whatever is going on: of one that is broken only the last part is written over."""
+    """Returns the progress shortened to one row of the terminal; a line of several rows could not be overwritten."""
     name, room = output.harmless(step), columns - 1 - len(share)
     if room < 2:
         return name[: max(0, columns - 1)]
@@ -206,31 +213,31 @@ def fitted(step: str, share: str, columns: int) -> str:
 
 
 def _columns() -> int:
-    """Of the terminal on stderr, whatever stdout is."""
+    """Returns the width of the terminal on stderr, which may differ from stdout."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
     except (OSError, ValueError):
         return _COLUMNS
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------
 
 _HEADER: Final = ("FILE", "KIND", "VERSION", "BROKER", "LEVELS", "BEGIN", "END", "LINES", "UNPARSED", "COVERAGE")
 
 
-def _show(settings: Settings, done: "Ingested", logs: tuple[str, ...], form: str) -> None:
+def _show(settings: Settings, ingested: "Ingested", logs: tuple[str, ...], form: str) -> None:
     if form == "json":
-        output.print_json(done)
+        output.print_json(ingested)
     elif form == "jsonl":
-        output.print_jsonl(done.files)
+        output.print_jsonl(ingested.files)
     else:
-        shown = [each for each in done.files if each.is_log or settings.verbose or _failed(each, logs)]
+        shown = [file for file in ingested.files if file.is_log or settings.verbose or _failed(file, logs)]
         output.print_lines(output.table(_HEADER, map(_row, shown)))
         for line in _remarks(shown):
             settings.note(line)
-        if len(shown) < len(done.files):
-            passed = output.count(len(done.files) - len(shown), "file")
-            settings.note(f"{passed} beside them are empty or no logs of Kafka: -v shows them.")
+        if len(shown) < len(ingested.files):
+            hidden = output.count(len(ingested.files) - len(shown), "other file")
+            settings.note(f"Not shown: {hidden}, empty or not a log of Kafka; -v lists all files.")
 
 
 def _row(item: "FileReport") -> tuple[Cell, ...]:
@@ -254,28 +261,28 @@ def _moment(time_us: int | None) -> str:
 
 
 def _remarks(files: Iterable["FileReport"]) -> Iterator[str]:
-    """What to know, with the files it concerns; the same is said once."""
-    said: dict[str, list[str]] = {}
-    for each in files:
-        for remark in (*([] if each.error is None else [each.error]), *each.warnings):
-            said.setdefault(remark, []).append(each.path)
-        for sample in each.samples:
-            said.setdefault(f"not understood, for example: {output.harmless(sample[:160])}", []).append(each.path)
-    for remark, paths in said.items():
+    """Yield each distinct error, warning and unparsed sample once, with the files that it concerns."""
+    paths_of: dict[str, list[str]] = {}
+    for file in files:
+        for remark in (*([] if file.error is None else [file.error]), *file.warnings):
+            paths_of.setdefault(remark, []).append(file.path)
+        for sample in file.samples:
+            paths_of.setdefault(f"not parsed, for example: {output.harmless(sample[:160])}", []).append(file.path)
+    for remark, paths in paths_of.items():
         more = f" and {output.count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
         yield f"{output.harmless(paths[0])}{more}: {remark}"
 
 
-def _sums(done: "Ingested") -> str:
-    manifest = done.manifest
+def _sums(ingested: "Ingested") -> str:
+    manifest = ingested.manifest
     return (
         f"{output.count(manifest.files, 'file')}, {output.count(manifest.lines, 'line')}, "
-        f"{manifest.events:,} of them understood, {manifest.unparsed:,} not"
+        f"{manifest.events:,} of them parsed, {manifest.unparsed:,} not"
     )
 
 
 def _failed(item: "FileReport", logs: tuple[str, ...]) -> bool:
-    """Whether a file is missed: one that broke, or was named and is no log. Beside logs there may be anything."""
+    """Returns whether a file is an error: unreadable, or named and not a log. Folders may contain other files."""
     if item.error is None:
         return False
-    return str(item.kind) != "foreign" or item.path in {each.rstrip("/") for each in logs}
+    return str(item.kind) != "foreign" or item.path in {path.rstrip("/") for path in logs}

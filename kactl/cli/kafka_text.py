@@ -1,4 +1,4 @@
-"""What Kafka's own tools print, byte for byte, for scripts that read it.
+"""Lines of `kafka-topics.sh --describe`, byte for byte, for scripts that parse them.
 
 Source: kafka-topics.sh of Kafka 3.9, in ZooKeeper mode.
 """
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from kactl.admin.schema import PartitionInfo, TopicInfo
 
 
-def described(topic: TopicInfo, config: Mapping[str, str], partitions: Iterable[PartitionInfo]) -> Iterator[str]:
-    """The lines of `--describe` for one topic."""
+def describe_lines(topic: TopicInfo, config: Mapping[str, str], partitions: Iterable[PartitionInfo]) -> Iterator[str]:
+    """Yield the lines of one topic and its partitions."""
     configs = ",".join(f"{key}={value}" for key, value in sorted(config.items()))
     id_ = f"\tTopicId: {topic.id}" if topic.id is not None else ""
     yield (
@@ -21,7 +21,7 @@ def described(topic: TopicInfo, config: Mapping[str, str], partitions: Iterable[
 
 
 def partition_line(partition: PartitionInfo, *, deleting: bool = False) -> str:
-    """The line of one partition."""
+    """Returns the line of one partition."""
     leader = "none" if partition.leader < 0 else str(partition.leader)
     line = (
         f"\tTopic: {partition.topic}\tPartition: {partition.partition}\tLeader: {leader}"

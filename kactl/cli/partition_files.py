@@ -1,8 +1,8 @@
-"""Partitions on the command line and in files, as Kafka's own tools take them.
+"""Partitions on the command line and in files, in the formats of Kafka's tools.
 
 A file of targets is {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]}, one of names
 the same without replicas, one of topics {"version": 1, "topics": [{"topic": "a"}]}. Fields that only Kafka's tools use
-are passed over.
+are ignored.
 """
 
 import sys
@@ -26,7 +26,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Targeted(Named, frozen=True):
-    """One partition with the replicas that it is to have."""
+    """One partition with its target replicas."""
 
     replicas: list[int] = []
     log_dirs: list[str] = []
@@ -59,18 +59,18 @@ class TopicsFile(msgspec.Struct, frozen=True):
 
 
 STDIN: Final = "-"
-# A million partitions at some 60 bytes each. A device without an end is not read for ever.
+# A million partitions at some 60 bytes each. The limit also ends the reading of an endless device.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _File = TypeVar("_File", Targets, NamesFile, TopicsFile)
 
 
 def content_of(path: str) -> bytes:
-    """A file or pipe, wholly; `-` is stdin. A pipe can be read once.
+    """Returns the content of a file or pipe; `-` is stdin. A pipe can be read once.
 
     Raises:
         OSError: it cannot be read.
-        Failure: USAGE; it is longer than FILE_BYTES_MAX.
+        Failure: USAGE; it is larger than FILE_BYTES_MAX.
     """
     if path == STDIN:
         content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
@@ -78,36 +78,36 @@ def content_of(path: str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
-        raise Failure(f"{path}: it has more than {FILE_BYTES_MAX} bytes; split it into several files", Exit.USAGE)
+        raise Failure(f"{path}: larger than {FILE_BYTES_MAX} bytes; split it into several files", Exit.USAGE)
     return content
 
 
 def read(path: str, kind: type[_File]) -> _File:
-    """A file or pipe, wholly.
+    """Returns the decoded content of a file or pipe.
 
     Raises:
-        Failure: USAGE; it cannot be read, or is not of that kind.
+        Failure: USAGE; it cannot be read, or has another format.
     """
     try:
         content = content_of(path)
     except OSError as error:
-        raise Failure(f"{path}: it cannot be read ({error.strerror}); name another file", Exit.USAGE) from None
+        raise Failure(f"{path}: cannot be read ({error.strerror}); choose another file", Exit.USAGE) from None
     return decoded(path, content, kind)
 
 
 def decoded(path: str, content: bytes, kind: type[_File]) -> _File:
-    """The content of a file. Raises like `read`."""
+    """Returns the decoded content. Raises like `read`."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Failure(f"{path}: {error}; see `kactl reassign plan --out` for the form", Exit.USAGE) from None
+        raise Failure(f"{path}: {error}; `kactl reassign plan --out` writes the expected format", Exit.USAGE) from None
 
 
 def parsed(text: str, option: str = "-p") -> PartitionName:
-    """A name such as orders-0.
+    """Returns the partition of a name such as orders-0.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the name is invalid.
     """
     try:
         name = TopicPartition.parse(text)
@@ -117,38 +117,38 @@ def parsed(text: str, option: str = "-p") -> PartitionName:
 
 
 def parsed_target(text: str, option: str = "-p") -> ReassignmentTarget:
-    """A name with replicas, such as orders-0:1,2,3.
+    """Returns the target of a name with replicas, such as orders-0:1,2,3.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is invalid.
     """
     name, colon, replicas = text.rpartition(":")
     if not colon:
-        raise click.BadParameter(f"{text!r} is no target: write orders-0:1,2,3", param_hint=option)
+        raise click.BadParameter(f"{text!r} is not a target: write orders-0:1,2,3", param_hint=option)
     partition = parsed(name, option)
     return ReassignmentTarget(topic=partition.topic, partition=partition.partition, replicas=ids(replicas, option))
 
 
 def ids(text: str, option: str) -> list[int]:
-    """Broker ids, such as 1,2,3.
+    """Returns the broker ids of a list such as 1,2,3.
 
     Raises:
-        BadParameter: they are none.
+        BadParameter: the text is invalid.
     """
     parts = text.split(",")
     if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise click.BadParameter(f"{text!r} are no broker ids: write 1,2,3", param_hint=option)
+        raise click.BadParameter(f"{text!r} is not a list of broker ids: write 1,2,3", param_hint=option)
     return [int(part) for part in parts]
 
 
 def names_of(file: NamesFile) -> list[PartitionName]:
-    """The partitions that a file names."""
-    return [PartitionName(topic=each.topic, partition=each.partition) for each in file.partitions]
+    """Returns the partitions of a file."""
+    return [PartitionName(topic=item.topic, partition=item.partition) for item in file.partitions]
 
 
 def targets_of(file: Targets) -> list[ReassignmentTarget]:
-    """What a file asks for."""
+    """Returns the targets of a file."""
     return [
-        ReassignmentTarget(topic=each.topic, partition=each.partition, replicas=each.replicas)
-        for each in file.partitions
+        ReassignmentTarget(topic=item.topic, partition=item.partition, replicas=item.replicas)
+        for item in file.partitions
     ]

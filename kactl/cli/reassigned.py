@@ -30,19 +30,19 @@ def standings(api: Api, targets: Iterable[ReassignmentTarget]) -> list[Standing]
     """Returns the state of each target, in the same order."""
     wanted = list(targets)
     known: dict[tuple[str, int], PartitionInfo] = {}
-    for topic in dict.fromkeys(each.topic for each in wanted):
-        known |= {(each.topic, each.partition): each for each in api.partitions({"topic": topic})[0]}
-    return [_standing(each, known.get((each.topic, each.partition))) for each in wanted]
+    for topic in dict.fromkeys(target.topic for target in wanted):
+        known |= {(item.topic, item.partition): item for item in api.partitions({"topic": topic})[0]}
+    return [_standing(target, known.get((target.topic, target.partition))) for target in wanted]
 
 
-def _standing(asked: ReassignmentTarget, info: PartitionInfo | None) -> Standing:
-    target = tuple(asked.replicas or ())
+def _standing(target: ReassignmentTarget, info: PartitionInfo | None) -> Standing:
+    wanted = tuple(target.replicas or ())
     if info is None:
-        return Standing(asked.topic, asked.partition, target, (), "unknown")
-    going = tuple(broker for broker in info.replicas if broker not in info.removing)
+        return Standing(target.topic, target.partition, wanted, (), "unknown")
+    replicas = tuple(broker for broker in info.replicas if broker not in info.removing)
     state: Literal["complete", "moving", "elsewhere"] = "elsewhere"
     if info.adding or info.removing:
         state = "moving"
-    elif going == target:
+    elif replicas == wanted:
         state = "complete"
-    return Standing(asked.topic, asked.partition, target, going, state)
+    return Standing(target.topic, target.partition, wanted, replicas, state)

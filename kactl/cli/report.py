@@ -1,4 +1,4 @@
-"""`kactl forensics report`: one page on what happened."""
+"""`kactl forensics report`: one page about the incidents in the logs."""
 
 import os
 import re
@@ -10,8 +10,16 @@ import click
 
 from . import output
 from .exits import Exit, Failure
-from .forensic_answers import answers, errors_said, folder_option, manifest_of, moments_of, spark_for, time_options
-from .forensic_answers import times_typed as times
+from .forensic_answers import (
+    errors_translated,
+    folder_option,
+    job_results,
+    manifest_of,
+    moments_of,
+    parsed_interval,
+    spark_for,
+    time_options,
+)
 from .forensics import spark_options
 from .names import NAME
 from .output import harmless
@@ -27,10 +35,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What was unavailable, why, and what was lost.")
-@click.option("--html", type=NAME, metavar="FILE", help="Write a page with pictures.")
-@click.option("--markdown", type=NAME, metavar="FILE", help="Write it as Markdown.")
-@click.option("--topic", metavar="RE", help="Only topics whose whole name this expression matches.")
-@click.option("--partial", is_flag=True, help="Exit with 0 also where the logs cover less than 95 %.")
+@click.option("--html", type=NAME, metavar="FILE", help="Write the page as HTML, with diagrams.")
+@click.option("--markdown", type=NAME, metavar="FILE", help="Write the page as Markdown.")
+@click.option("--topic", metavar="RE", help="Only topics whose full name matches this regular expression.")
+@click.option("--partial", is_flag=True, help="Exit with code 0 even if the logs cover less than 95 %.")
 @time_options
 @folder_option
 @spark_options
@@ -49,62 +57,62 @@ def report(
     master: str,
     memory: str,
 ) -> None:
-    """Report what was unavailable, since when and why, and which records were lost.
+    """Report which partitions were unavailable, when and why, and which records were lost.
 
-    The jobs run the first time; their tables stay in DIR/jobs, as Parquet. The page needs no network and no script, so
-    it can be mailed, printed, and kept with the ticket.
+    The first report runs the jobs; their tables are kept in DIR/jobs, as Parquet. The page needs no network and no
+    scripts, so it can be mailed, printed, and attached to a ticket.
 
-    The first line states what the logs cover: brokers, files, lines, time. Below 95 % of any of them the exit code is
-    1, unless --partial accepts that.
+    The first line states how much the logs cover: brokers, files, lines, time. If any of these is below 95 %, the exit
+    code is 1, unless --partial is given.
     """
     form = settings.form()
     _check_topic(topic)
     for option, file in (("--html", html), ("--markdown", markdown)):
         _check_file(option, file)
     if html is not None and html == markdown:
-        raise Failure(f"--html and --markdown: both are {html}, and one would replace the other", Exit.USAGE)
-    with errors_said():
+        raise Failure(f"--html and --markdown: both are {html}; choose different files", Exit.USAGE)
+    with errors_translated():
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
-        first, last = times(begin, end, moments)
+        first, last = parsed_interval(begin, end, moments)
         from kactl.forensics.report.make import report as make
         from kactl.forensics.report.model import Asked
 
-        asked = Asked(begin=first, end=last, topic=topic)
+        scope = Asked(begin=first, end=last, topic=topic)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
-            results = answers(spark, folder, on_progress)
-            _check_there(spark, results, asked, moments)
-            made = make(spark, results, asked, moments, on_progress=on_progress)
+            results = job_results(spark, folder, on_progress)
+            _check_scope(spark, results, scope, moments)
+            result = make(spark, results, scope, moments, on_progress=on_progress)
     from kactl.forensics.report.markdown import markdown as as_markdown
     from kactl.forensics.report.page import page
 
-    written = [_written(html, page, made, moments), _written(markdown, as_markdown, made, moments)]
-    # Also where a page has no place to go: it is what took so long.
+    failures = [_write(html, page, result, moments), _write(markdown, as_markdown, result, moments)]
+    # Printed even if a file could not be written, because the jobs take long.
     if form == "json":
-        output.print_json(made)
+        output.print_json(result)
     elif form == "jsonl":
-        output.print_jsonl([made])
+        output.print_jsonl([result])
     else:
-        output.print_lines(_lines(made))
-    for file, failure in zip((html, markdown), written, strict=True):
+        output.print_lines(_lines(result))
+    for file, failure in zip((html, markdown), failures, strict=True):
         if file is not None and failure is None:
             settings.note(f"Written to {file}.")
-    for failure in filter(None, written):
+    for failure in filter(None, failures):
         raise failure
     if html is None and markdown is None:
-        settings.note("The whole of it, with pictures: --html FILE.")
-    settings.note(f"The tables are in {folder}/jobs; ask them with `kactl forensics sql`.")
-    if made.coverage.is_partial and not partial:
-        raise Failure(_too_little(made))
+        settings.note("The full report with diagrams: --html FILE.")
+    settings.note(f"The tables are in {folder}/jobs; query them with `kactl forensics sql`.")
+    if result.coverage.is_partial and not partial:
+        raise Failure(_too_little(result))
 
 
-def _too_little(made: "Report") -> str:
+def _too_little(result: "Report") -> str:
     from kactl.forensics.coverage import ENOUGH
 
     return (
-        f"the logs cover {made.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time (the "
-        "first line of the report says what is missing): ingest the logs of all brokers, of all of the time; --partial "
-        "accepts the report as it is"
+        f"the logs cover {result.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time "
+        "(the first line of the report lists the gaps): ingest the logs of all brokers and the whole time, or accept "
+        "the report as it is with --partial"
     )
 
 
@@ -113,14 +121,14 @@ def _check_topic(topic: str | None) -> None:
         try:
             re.compile(topic)
         except re.error as error:
-            raise Failure(f"--topic: {topic!r} is no regular expression: {error}", Exit.USAGE) from None
+            raise Failure(f"--topic: {topic!r} is not a regular expression: {error}", Exit.USAGE) from None
 
 
-def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", moments: "Moments") -> None:
-    """Whether the logs can tell of it at all: that nothing is found of a name typed wrongly is no good news.
+def _check_scope(spark: "SparkSession", results: "Results", scope: "Asked", moments: "Moments") -> None:
+    """Check that the logs contain the requested topics and time: an empty report about a mistyped name would mislead.
 
     Raises:
-        Failure: USAGE, and what there is instead.
+        Failure: USAGE, with the nearest topics or the range of the logs.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -128,31 +136,31 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
     from kactl.forensics.report.scope import of_topics
     from kactl.forensics.timeline.lookup import nearest
 
-    if asked.begin is not None or asked.end is not None:
-        _check_times(results, asked, moments)
-    if asked.topic is None:
+    if scope.begin is not None or scope.end is not None:
+        _check_times(results, scope, moments)
+    if scope.topic is None:
         return
     session: Any = spark
     try:
-        session._jvm.java.util.regex.Pattern.compile(asked.topic)
+        session._jvm.java.util.regex.Pattern.compile(scope.topic)
     except (Py4JError, PySparkException):
         raise Failure(
-            f"--topic: {asked.topic!r} is no regular expression of Java's, which Spark takes: write 'orders|pay.*'",
+            f"--topic: {scope.topic!r} is not a regular expression of Java, which Spark uses: write 'orders|pay.*'",
             Exit.USAGE,
         ) from None
-    if not any(of_topics(results[name], asked).limit(1).count() for name in ("leadership", "events")):
-        near = ", ".join(nearest(results, asked.topic, asked.topic)) or "none at all"
+    if not any(of_topics(results[name], scope).limit(1).count() for name in ("leadership", "events")):
+        near = ", ".join(nearest(results, scope.topic, scope.topic)) or "none"
         raise Failure(
-            f"--topic: these logs tell of no topic whose whole name {asked.topic!r} matches; the nearest are {near}",
+            f"--topic: the full name of no topic in these logs matches {scope.topic!r}; the nearest names: {near}",
             Exit.USAGE,
         )
 
 
-def _check_times(results: "Results", asked: "Asked", moments: "Moments") -> None:
-    """Whether the logs reach there.
+def _check_times(results: "Results", scope: "Asked", moments: "Moments") -> None:
+    """Check that the interval overlaps the logs.
 
     Raises:
-        Failure: USAGE, and how far they reach.
+        Failure: USAGE, with the range of the logs.
     """
     from pyspark.sql import functions as f
 
@@ -161,55 +169,59 @@ def _check_times(results: "Results", asked: "Asked", moments: "Moments") -> None
     (row,) = results["files"].agg(f.unix_micros(f.min("begin")), f.unix_micros(f.max("end"))).collect()
     begin, end = map(moment, row)
     if begin is not None and end is not None:
-        reach = f"these logs reach from {moments.full(begin)} to {moments.full(end)} ({moments.name})"
-        if asked.begin is not None and asked.begin > end:
-            raise Failure(f"--from: {moments.full(asked.begin)} is later than all there is: {reach}", Exit.USAGE)
-        if asked.end is not None and asked.end <= begin:
-            raise Failure(f"--to: {moments.full(asked.end)} is earlier than all there is: {reach}", Exit.USAGE)
+        span = f"the logs cover {moments.full(begin)} to {moments.full(end)} ({moments.name})"
+        if scope.begin is not None and scope.begin > end:
+            raise Failure(f"--from: {moments.full(scope.begin)} is after the end of the logs: {span}", Exit.USAGE)
+        if scope.end is not None and scope.end <= begin:
+            raise Failure(f"--to: {moments.full(scope.end)} is before the begin of the logs: {span}", Exit.USAGE)
 
 
 def _check_file(option: str, file: str | None) -> None:
-    """Before all the work is done and has nowhere to go."""
+    """Check that a file can be written, before the jobs run.
+
+    Raises:
+        Failure: USAGE, with the reason.
+    """
     if file is None:
         return
-    above = Path(file).parent
+    folder = Path(file).parent
     if os.path.isdir(file):
-        raise Failure(f"{option}: {file} is a folder: name a file in it", Exit.USAGE)
-    if not above.is_dir():
-        raise Failure(f"{option}: {file}: there is no folder {above}: make it, or name another one", Exit.USAGE)
-    if not os.access(file if os.path.exists(file) else above, os.W_OK):
-        raise Failure(f"{option}: {file} cannot be written: name another file, or see to its permissions", Exit.USAGE)
+        raise Failure(f"{option}: {file} is a folder: choose a file", Exit.USAGE)
+    if not folder.is_dir():
+        raise Failure(f"{option}: {file}: there is no folder {folder}: create it, or choose another one", Exit.USAGE)
+    if not os.access(file if os.path.exists(file) else folder, os.W_OK):
+        raise Failure(f"{option}: {file} cannot be written: choose another file, or change its permissions", Exit.USAGE)
 
 
-def _written(
-    file: str | None, render: "Callable[[Report, Moments], str]", made: "Report", moments: "Moments"
+def _write(
+    file: str | None, render: "Callable[[Report, Moments], str]", result: "Report", moments: "Moments"
 ) -> Failure | None:
-    """Write a page: whole, or not at all, and then what stood there before still does. None if that went well."""
+    """Write a page atomically. Returns the failure, after which the previous file is unchanged; None if successful."""
     if file is None:
         return None
     from kactl.forensics.storage import Location
 
-    content = render(made, moments).encode("utf-8", "backslashreplace")
+    content = render(result, moments).encode("utf-8", "backslashreplace")
     path = Path(file)
     is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
     try:
         if is_plain and os.access(path.parent, os.W_OK):
             Location(file).write(content)
-        else:  # as /dev/stdout, or a file in a folder that is not ours
+        else:  # such as /dev/stdout, or a file in a read-only folder
             path.write_bytes(content)
     except OSError as error:
-        return Failure(f"{file}: cannot be written ({error.strerror}): name another file; the jobs need not run again")
+        return Failure(f"{file}: cannot be written ({error.strerror}): choose another file; the jobs are not repeated")
     return None
 
 
-def _lines(made: "Report") -> list[str]:
-    """The summary, for a terminal."""
-    coverage = click.style(harmless(made.coverage.stated), fg="red" if made.coverage.is_partial else None)
-    lines = [coverage, "", click.style(harmless(made.headline), bold=True), "", *map(harmless, made.summary)]
-    if made.advice:
-        advice = (harmless(f"* {each.do} {each.because}") for each in made.advice)
+def _lines(result: "Report") -> list[str]:
+    """Returns the summary as lines of text."""
+    coverage = click.style(harmless(result.coverage.stated), fg="red" if result.coverage.is_partial else None)
+    lines = [coverage, "", click.style(harmless(result.headline), bold=True), "", *map(harmless, result.summary)]
+    if result.advice:
+        advice = (harmless(f"* {item.do} {item.because}") for item in result.advice)
         lines += ["", click.style("What to do", bold=True), *advice]
-    if made.limits:
-        limits = (harmless(f"* {each}") for each in made.limits)
+    if result.limits:
+        limits = (harmless(f"* {limit}") for limit in result.limits)
         lines += ["", click.style("What the logs cannot tell", bold=True), *limits]
     return lines

@@ -40,12 +40,12 @@ ENTRIES: Final = {
     "watch": Entry(".watch", "Show events as they occur."),
     "forensics": Entry(
         ".forensics",
-        "Ask the logs that a Kafka cluster already has what happened.",
+        "Find out from the logs of a Kafka cluster what happened.",
         ("report", "timeline", "sql", "whatif"),
     ),
-    "doctor": Entry(".doctor", "Look at what kactl needs."),
+    "doctor": Entry(".doctor", "Check the requirements of kactl."),
     "config": Entry(".config", "Check a configuration, or show its effective values."),
-    "compat": Entry(".compat.group", "Take the flags of Kafka's own tools, and print their lines."),
+    "compat": Entry(".compat.group", "Replace Kafka's command-line tools: same options, same output."),
 }
 
 

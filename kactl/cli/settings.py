@@ -1,4 +1,4 @@
-"""The options that every command takes, before or behind its name; the one nearer to the command wins."""
+"""Options common to all commands, accepted before and after the command name. The later one takes precedence."""
 
 import functools
 import math
@@ -13,23 +13,23 @@ from .exits import Exit, Failure
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_S: Final = 30.0
-# A day: who waits for longer does not wait for an answer. Sockets take no more than some centuries.
+# One day; longer than any operation takes. Sockets reject timeouts of more than some centuries.
 TIMEOUT_S_MAX: Final = 86_400.0
-# Forms of output that nearly every command has; others name theirs.
+# Output formats of most commands; the others list theirs.
 FORMS: Final = ("table", "json", "jsonl")
-# 'kafka' is for `topic describe` alone: the lines of kafka-topics.sh; 'csv' for `forensics sql`.
+# 'kafka' is supported by `topic describe` only: the lines of kafka-topics.sh; 'csv' by `forensics sql` only.
 OUTPUTS: Final = (*FORMS, "csv", "kafka")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def command_for(url: str) -> str:
-    """What to type to reach a server; "kactl" where it is the one that is asked by default."""
+    """Returns the command that reaches a server: "kactl" for the default server."""
     return "kactl" if url == DEFAULT_SERVER else f"kactl --server {url}"
 
 
 class Settings:
-    """What was said on the command line and in the environment, about all commands."""
+    """Values of the common options, from the command line and the environment."""
 
     def __init__(self) -> None:
         self.server = os.environ.get("KACTL_SERVER") or DEFAULT_SERVER
@@ -39,9 +39,9 @@ class Settings:
         self.quiet = False
         self.verbose = False
 
-    def take(self, given: dict[str, Any]) -> None:
-        """Keep what was said; None was not."""
-        for name, value in given.items():
+    def update(self, values: dict[str, Any]) -> None:
+        """Set the options of a command line; None means not given."""
+        for name, value in values.items():
             if value is not None:
                 setattr(self, name, value)
 
@@ -50,15 +50,15 @@ class Settings:
         return Api(self.server, timeout_s=self.timeout_s, verbose=self.verbose, on_standby=self.note)
 
     def note(self, text: str) -> None:
-        """Something that is good to know, and no data."""
+        """Print a remark to stderr, unless --quiet is given."""
         if not self.quiet:
             click.echo(text, err=True)
 
     def form(self) -> str:
-        """The form of output that was asked for, which the command has.
+        """Returns the output format.
 
         Raises:
-            Failure: USAGE; it stood before the name of a command that does not have it.
+            Failure: USAGE; the option precedes the name of a command that does not support the format.
         """
         if self.output not in self.forms:
             raise Failure(f"-o: {_no_form(self.output, self.forms)}", Exit.USAGE)
@@ -66,7 +66,7 @@ class Settings:
 
 
 class _Form(click.Choice[str]):
-    """One of the forms of output of a command; a refusal lists these."""
+    """Output format of a command. The error message lists the supported ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value not in self.choices:
@@ -74,8 +74,8 @@ class _Form(click.Choice[str]):
         return value
 
 
-def _no_form(asked: str, forms: Iterable[str]) -> str:
-    return f"this command has no output {asked!r}; it has {', '.join(forms)}"
+def _no_form(form: str, forms: Iterable[str]) -> str:
+    return f"this command does not support the output format {form!r}: choose one of {', '.join(forms)}"
 
 
 def _server(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -86,68 +86,68 @@ def _server(_: click.Context, __: click.Parameter, value: str | None) -> str | N
 
 def _timeout(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
     if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is no number of seconds")
+        raise click.BadParameter("nan is not a number of seconds")
     return value
 
 
 _OPTIONS: Final = {
-    "server": click.option("--server", metavar="URL", callback=_server, help=f"The server to ask.  [{DEFAULT_SERVER}]"),
+    "server": click.option("--server", metavar="URL", callback=_server, help=f"Server to use.  [{DEFAULT_SERVER}]"),
     "timeout_s": click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(min=0, min_open=True, max=TIMEOUT_S_MAX),
         callback=_timeout,
         metavar="SECONDS",
-        help=f"How long an answer may take.  [{DEFAULT_TIMEOUT_S:g}]",
+        help=f"Maximum time until a response.  [{DEFAULT_TIMEOUT_S:g}]",
     ),
-    "quiet": click.option("-q", "--quiet", is_flag=True, default=None, help="Data only, no remarks."),
-    "verbose": click.option("-v", "--verbose", is_flag=True, default=None, help="Say more of what is done."),
+    "quiet": click.option("-q", "--quiet", is_flag=True, default=None, help="Print data only, no remarks."),
+    "verbose": click.option("-v", "--verbose", is_flag=True, default=None, help="Print details to stderr."),
 }
 _LOCAL: Final = ("quiet", "verbose")
 
-# Of every command that changes something.
+# Accepted by every command that changes the cluster.
 reason_option: Final = click.option(
-    "--reason", metavar="TEXT", default="", help="Why; kept in the events and the log of the server."
+    "--reason", metavar="TEXT", default="", help="Reason, recorded in the events and the log of the server."
 )
 
 
 def options(command: _Command) -> _Command:
-    """Give a command the common options, and its function the `Settings` as first argument."""
+    """Add the common options to a command; its function receives the `Settings` as first argument."""
     return with_options(FORMS)(command)
 
 
 def local_options(command: _Command) -> _Command:
-    """The same for a command that asks no server, and so has no use for what says which one."""
+    """Add the common options to a command that uses no server."""
     return with_options(FORMS, server=False)(command)
 
 
 def with_options(forms: tuple[str, ...], *, server: bool = True) -> Callable[[_Command], _Command]:
-    """The same for a command with other forms of output; without any it has no `-o`.
+    """Add the common options to a command with other output formats.
 
     Args:
-        forms: the first is the one for people.
-        server: whether the command asks a server.
+        forms: the supported formats, the default first; without any, the command has no `-o`.
+        server: whether the command uses a server.
     """
-    given = dict(_OPTIONS) if server else {name: _OPTIONS[name] for name in _LOCAL}
+    chosen = dict(_OPTIONS) if server else {name: _OPTIONS[name] for name in _LOCAL}
     if forms:
-        form = click.option("-o", "--output", type=_Form(forms), help="The form of the output.  [table]")
-        given = {**{name: given[name] for name in given if name == "server"}, "output": form, **given}
+        form = click.option("-o", "--output", type=_Form(forms), help=f"Output format.  [{forms[0]}]")
+        chosen = {**{name: chosen[name] for name in chosen if name == "server"}, "output": form, **chosen}
 
     def decorate(command: _Command) -> _Command:
         @click.pass_context
         @functools.wraps(command)
         def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
             settings = ctx.ensure_object(Settings)
-            settings.take({name: kwargs.pop(name) for name in given})
+            settings.update({name: kwargs.pop(name) for name in chosen})
             if forms:
                 settings.forms = forms
                 settings.form()
             return command(settings, *args, **kwargs)
 
         decorated: Any = run
-        for name in reversed(given):
-            decorated = given[name](decorated)
-        kept: _Command = decorated
-        return kept
+        for name in reversed(chosen):
+            decorated = chosen[name](decorated)
+        result: _Command = decorated
+        return result
 
     return decorate

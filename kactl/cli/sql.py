@@ -1,4 +1,4 @@
-"""`kactl forensics sql`: whatever else one wants to know."""
+"""`kactl forensics sql`: queries of the tables in Spark's SQL."""
 
 import csv
 import itertools
@@ -13,7 +13,7 @@ import click
 
 from . import output
 from .exits import Exit, Failure
-from .forensic_answers import answers, errors_said, folder_option, manifest_of, spark_for
+from .forensic_answers import errors_translated, folder_option, job_results, manifest_of, spark_for
 from .forensics import spark_options
 from .output import NONE
 from .settings import FORMS, Settings, with_options
@@ -24,26 +24,31 @@ if TYPE_CHECKING:
     from kactl.forensics.columns import Column
 
 _LIMIT: Final = 1000
-# They are commands to Spark as well, and change nothing.
-_TELLING: Final = ("show", "describe", "desc", "explain")
+# Spark classifies these as commands too, but they are read-only.
+_READ_ONLY: Final = ("show", "describe", "desc", "explain")
 _PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
 _CHANGES: Final = ("Command", "ParsedStatement", "InsertIntoDir")
 _INGESTED: Final = ("events", "files", "levels")
 _TIMED: Final = "timed"
 
 
-@click.command(short_help="Ask the tables anything, in SQL.")
+@click.command(short_help="Query the tables in SQL.")
 @click.argument("query", required=False)
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=_LIMIT, show_default=True, help="At most so many rows; 0: all."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=_LIMIT,
+    show_default=True,
+    help="Maximum number of rows; 0: all.",
 )
 @folder_option
 @spark_options
 @with_options((*FORMS, "csv"), server=False)
 def sql(settings: Settings, *, query: str | None, limit: int, folder: str, master: str, memory: str) -> None:
-    """Ask the tables of an ingest, and what the jobs made of them, in Spark's SQL.
+    """Query the ingested tables and the results of the jobs in Spark's SQL.
 
-    Without a query it lists the tables and their columns. For example:
+    Without a query, list the tables and their columns. Examples:
 
     \b
       kactl forensics sql "SELECT topic, count(*) FROM outages WHERE NOT planned GROUP BY topic"
@@ -53,24 +58,24 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
     if query is None:
         _show_tables(form)
         return
-    with errors_said():
+    with errors_translated():
         manifest = manifest_of(folder)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
-            _views(spark, folder, query, on_progress)
+            _create_views(spark, folder, query, on_progress)
             on_progress("query", 0, 0)
-            found = _asked(spark, query)
-            # One more than is shown tells whether there are more.
-            rows = _rows(found if limit == 0 else found.limit(limit + 1), all_=limit == 0)
+            frame = _frame(spark, query)
+            # One more row than is shown, to detect that there are more.
+            rows = _rows(frame if limit == 0 else frame.limit(limit + 1), all_=limit == 0)
             first = list(itertools.islice(rows, 1))
-            on_progress("", 0, 0)  # the answer begins on a line of its own
+            on_progress("", 0, 0)  # clear the line before the output starts
             rows = itertools.chain(first, rows)
             shown = rows if limit == 0 else itertools.islice(rows, limit)
-            _show(found.columns, shown, form)
+            _show(frame.columns, shown, form)
             if limit and next(rows, None) is not None:
                 settings.note(f"There are more than {limit:,} rows: --limit N for more, --limit 0 for all.")
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- tables -----------------------------------------------------------------------------------------------------
 
 
 def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
@@ -80,43 +85,43 @@ def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
     from kactl.forensics.jobs import timed
     from kactl.forensics.jobs.catalog import JOBS
 
-    made: dict[str, tuple[str, tuple[Column, ...]]] = {
-        "events": ("every line that says something", COLUMNS),
-        "files": ("what each file is and can tell", FILE_COLUMNS),
-        "levels": ("which levels were logged when", LEVEL_COLUMNS),
+    by_name: dict[str, tuple[str, tuple[Column, ...]]] = {
+        "events": ("every line that was parsed as an event", COLUMNS),
+        "files": ("kind, time range and coverage of each file", FILE_COLUMNS),
+        "levels": ("log levels of each file over time", LEVEL_COLUMNS),
     }
-    made |= {job.name: (job.description, job.columns) for job in JOBS}
-    return made | {_TIMED: ("the events, on one clock; all of their columns, and these", timed.COLUMNS)}
+    by_name |= {job.name: (job.description, job.columns) for job in JOBS}
+    return by_name | {_TIMED: ("the events on one clock: all their columns, and these", timed.COLUMNS)}
 
 
 def _show_tables(form: str) -> None:
-    listed = [
-        {"table": name, "column": each.name, "type": str(each.type), "says": each.description}
+    rows = [
+        {"table": name, "column": column.name, "type": str(column.type), "says": column.description}
         for name, (_, columns) in tables().items()
-        for each in columns
+        for column in columns
     ]
     if form == "json":
-        output.print_json(listed)
+        output.print_json(rows)
     elif form == "jsonl":
-        output.print_jsonl(listed)
+        output.print_jsonl(rows)
     elif form == "csv":
-        _print_csv(("table", "column", "type", "says"), (tuple(each.values()) for each in listed))
+        _print_csv(("table", "column", "type", "says"), (tuple(row.values()) for row in rows))
     else:
-        for name, (says, columns) in tables().items():
-            output.print_lines([f"{click.style(name, bold=True)}: {says}"])
+        for name, (description, columns) in tables().items():
+            output.print_lines([f"{click.style(name, bold=True)}: {description}"])
             lines = output.table(
                 ("  COLUMN", "TYPE", "SAYS"), ((f"  {c.name}", str(c.type), c.description) for c in columns)
             )
             output.print_lines([*lines[1:], ""])
 
 
-def _views(spark: "SparkSession", folder: str, query: str, on_progress: Any) -> None:
-    """All tables under their names; the jobs are run only if the query names one of theirs."""
+def _create_views(spark: "SparkSession", folder: str, query: str, on_progress: Any) -> None:
+    """Register all tables by name. The jobs run only if the query names one of their tables."""
     from kactl.forensics.tables import open_tables
 
     names = set(re.findall(r"\w+", query.lower()))
     if names & (set(tables()) - set(_INGESTED)):
-        views = dict(answers(spark, folder, on_progress))
+        views = dict(job_results(spark, folder, on_progress))
     else:
         opened = open_tables(spark, folder)
         views = {name: getattr(opened, name) for name in _INGESTED}
@@ -124,67 +129,69 @@ def _views(spark: "SparkSession", folder: str, query: str, on_progress: Any) -> 
         view.createOrReplaceTempView(name)
 
 
-# -- the query ---------------------------------------------------------------------------------------------------------
+# -- query ---------------------------------------------------------------------------------------------------------
 
 
-def _asked(spark: "SparkSession", query: str) -> "DataFrame":
-    """
+def _frame(spark: "SparkSession", query: str) -> "DataFrame":
+    """Returns the result of a query, which is not computed yet.
+
     Raises:
-        Failure: USAGE, and where and what is wrong, in a sentence.
+        Failure: USAGE, with the error and its position.
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    # It would print the whole of it as well, with its stack, before we say what one needs of it.
+    # It would also log the error with its stack trace.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     try:
         if _changes(spark, query):
-            raise Failure("sql: the tables are only read: ask with SELECT, WITH, SHOW, DESCRIBE or EXPLAIN", Exit.USAGE)
+            raise Failure("sql: the tables are read-only: use SELECT, WITH, SHOW, DESCRIBE or EXPLAIN", Exit.USAGE)
         return spark.sql(query)
     except (ParseException, AnalysisException) as error:
         raise Failure(f"sql: {reason(str(error), query)}", Exit.USAGE) from None
 
 
 def _changes(spark: "SparkSession", query: str) -> bool:
-    """Whether it is more than a question. Spark would do it at once, and the tables are files that it may replace."""
+    """Returns whether a statement changes data. Spark would execute it at once, and could replace tables."""
     session: Any = spark
-    told = re.sub(r"(?s)/\*.*?\*/|--[^\n]*", " ", query).split(maxsplit=1)
-    if told and told[0].lower() in _TELLING:
+    words = re.sub(r"(?s)/\*.*?\*/|--[^\n]*", " ", query).split(maxsplit=1)
+    if words and words[0].lower() in _READ_ONLY:
         return False
     kinds = [session._jvm.java.lang.Class.forName(f"{_PLANS}.{name}") for name in _CHANGES]
     plans = [session._jsparkSession.sessionState().sqlParser().parsePlan(query)]
     for plan in plans:
         if any(kind.isInstance(plan) for kind in kinds):
             return True
-        below = plan.children()
-        plans += [below.apply(at) for at in range(below.size())]
+        children = plan.children()
+        plans += [children.apply(index) for index in range(children.size())]
     return False
 
 
-def reason(said: str, query: str) -> str:
-    """Of Spark's many lines the one that says what is wrong, and where in the query it is."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = re.sub(r"\s*SQLSTATE: \w+\s*", " ", lines[0] if lines else "it cannot be read").strip()
+def reason(message: str, query: str) -> str:
+    """Returns the line of Spark's message that describes the error, and its position in the query."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    first = re.sub(r"\s*SQLSTATE: \w+\s*", " ", lines[0] if lines else "the query is invalid").strip()
     name = re.match(r"\[(?P<name>[A-Z_.]+)\]\s*", first)
     first = first[name.end() :] if name is not None else first
     by_name = f" ({name['name']})" if name is not None else ""
-    place = re.search(r"\(?line (?P<line>\d+),? pos(?:ition)? (?P<column>\d+)\)?", said)
+    place = re.search(r"\(?line (?P<line>\d+),? pos(?:ition)? (?P<column>\d+)\)?", message)
     if place is None:
         return first.rstrip(" .;") + by_name
-    at = int(place["line"]) - 1
-    near = query.splitlines()[at][int(place["column"]) :][:30] if at < len(query.splitlines()) else ""
+    index = int(place["line"]) - 1
+    lines = query.splitlines()
+    near = lines[index][int(place["column"]) :][:30] if index < len(lines) else ""
     first = first.replace(place[0], "").rstrip(" .;,")
     where = f"line {place['line']}, column {int(place['column']) + 1}" + (f", at {near!r}" if near else "")
     return f"{first}: {where}{by_name}"
 
 
-def _rows(found: "DataFrame", *, all_: bool) -> Iterator[tuple[Any, ...]]:
-    """Row by row; all of a large answer never stand here at once."""
+def _rows(frame: "DataFrame", *, all_: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield row by row, so that a large result is never in memory completely."""
     from pyspark.sql import functions as f
 
-    if not found.columns:
+    if not frame.columns:
         return
-    # By number: a query may name two columns alike. As text: as Python's own, times would be of this machine's zone.
-    numbered = found.toDF(*(f"c{at}" for at in range(len(found.columns))))
+    # Numbered names, because names may repeat. As JSON, because Python's times would be in the zone of this machine.
+    numbered = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     rows = numbered.select(f.to_json(f.struct("*"), _JSON).alias("row"))
     for row in rows.toLocalIterator() if all_ else rows.collect():
         yield tuple(json.loads(row["row"]).values())
@@ -193,7 +200,7 @@ def _rows(found: "DataFrame", *, all_: bool) -> Iterator[tuple[Any, ...]]:
 _JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
-# -- what comes of it --------------------------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------------------
 
 
 def _show(names: list[str], rows: Iterable[tuple[Any, ...]], form: str) -> None:
@@ -209,22 +216,22 @@ def _show(names: list[str], rows: Iterable[tuple[Any, ...]], form: str) -> None:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The same names; of columns that are named alike, the second is `topic_2`: an object would hold one of them."""
-    found: dict[str, None] = {}
+    """Returns unique names: the second column `topic` becomes `topic_2`, because keys of an object must be unique."""
+    keys: dict[str, None] = {}
     for name in names:
         number = itertools.count(2)
         key = name
-        while key in found:
+        while key in keys:
             key = f"{name}_{next(number)}"
-        found[key] = None
-    return list(found)
+        keys[key] = None
+    return list(keys)
 
 
 def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
-        writer.writerow("" if each is None else _text(each) for each in row)
+        writer.writerow("" if value is None else _text(value) for value in row)
 
 
 def _cell(value: Any) -> str:

@@ -55,7 +55,7 @@ class EventStream:
         while True:
             try:
                 if broken:
-                    self._go_on(on_break)
+                    self._resume(on_break)
                 yield from self._connect()
             except Failure as failure:
                 if not self._connected_once or failure.code != Exit.UNREACHABLE:
@@ -65,7 +65,7 @@ class EventStream:
                 broken = True
             time.sleep(self._retry_s)
 
-    def _go_on(self, on_break: Callable[[str], None]) -> None:
+    def _resume(self, on_break: Callable[[str], None]) -> None:
         """Check whether the server still has the same events: a restarted server may count from 1 again."""
         assert self._after is not None
         if self._after == 0 or self._event(self._after) == self._last:
@@ -74,14 +74,14 @@ class EventStream:
         # The server reports lost events by a reset, unless it counts from a lower number than before.
         if self._after > self._api.get("/v1/controller", ControllerInfo).as_of.seq:
             self._after = 0
-        on_break("connected again, to a server that was started anew: what has happened since its start follows")
+        on_break("connected again, to a restarted server: the events since its start follow")
 
     def _event(self, seq: int) -> AnyEvent | None:
         """Returns the event of one number; None if the server does not have it."""
         if seq < 1:
             return None
-        found = self._api.get("/v1/events", EventPage, {"after": seq - 1, "limit": 1}).items
-        return found[0] if found and found[0].seq == seq and not isinstance(found[0], ResetEvent) else None
+        events = self._api.get("/v1/events", EventPage, {"after": seq - 1, "limit": 1}).items
+        return events[0] if events and events[0].seq == seq and not isinstance(events[0], ResetEvent) else None
 
     def _connect(self) -> Iterator[AnyEvent]:
         """Yield the events of one connection after the last one read, until it breaks with a Failure."""

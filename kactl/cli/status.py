@@ -23,15 +23,15 @@ _SHOWN: Final[dict[str, Cell]] = {
 }
 _COLOURS: Final[dict[str, dict[str, Any]]] = {"healthy": GOOD, "degraded": WARN, "unhealthy": BAD}
 INTERVAL_S: Final = 2.0
-# A shorter pause would be load without news.
+# Shorter intervals add load without new information.
 INTERVAL_S_MIN: Final = 0.1
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 @click.command(short_help="Health checks; the exit code states the result.")
-@click.option("--watch", is_flag=True, help="Check again and again, until Ctrl-C.")
-@click.option("--exit-when-healthy", is_flag=True, help="Check again until no check fails, for --timeout at the most.")
-@click.option("--warn-as-error", is_flag=True, help="Warnings are not healthy: exit code 5.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option("--exit-when-healthy", is_flag=True, help="Repeat until no check fails, at most for --timeout.")
+@click.option("--warn-as-error", is_flag=True, help="Exit with code 5 if a check warns.")
 @click.option(
     "--interval",
     "interval_s",
@@ -39,36 +39,36 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
     default=INTERVAL_S,
     show_default=True,
     metavar="SECONDS",
-    help="Pause between two checks.",
+    help="Interval between checks.",
 )
 @options
 def status(settings: Settings, *, watch: bool, exit_when_healthy: bool, warn_as_error: bool, interval_s: float) -> None:
-    """Show the health checks of the cluster: what is offline, what has too little reserve, what is stuck.
+    """Show the health checks of the cluster: offline partitions, missing redundancy, stuck operations.
 
     Exit codes: 0 healthy, 4 a check fails, 5 a check warns (with --warn-as-error), 3 the server cannot be reached. Any
-    instance answers, also one that stands by; limits are set in `[health]` of its configuration.
+    instance responds, also a standby; limits are set in `[health]` of its configuration.
     """
     form = settings.form()
     deadline = time.monotonic() + settings.timeout_s if exit_when_healthy else None
     while True:
-        found = _look(settings, form, deadline=deadline, watch=watch)
-        code = Exit.UNREACHABLE if found is None else _code(found, warn_as_error=warn_as_error)
+        info = _poll(settings, form, deadline=deadline, watch=watch)
+        code = Exit.UNREACHABLE if info is None else _code(info, warn_as_error=warn_as_error)
         done = code is Exit.DONE if exit_when_healthy else not watch
         late = deadline is not None and time.monotonic() + interval_s > deadline
         if done or late:
-            # While waiting, only the last answer is shown; with --watch each was.
-            if found is not None and exit_when_healthy and not watch:
-                _show(settings, form, found)
+            # With --watch each response has been shown already; otherwise only the last one is.
+            if info is not None and exit_when_healthy and not watch:
+                _show(settings, form, info)
             if late and not done:
                 settings.note(f"Not healthy within {settings.timeout_s:g} s.")
             click.get_current_context().exit(code)
         time.sleep(interval_s)
 
 
-def _look(settings: Settings, form: str, *, deadline: float | None, watch: bool) -> ClusterInfo | None:
-    """One answer, shown unless it is only waited for; None if the server cannot be reached and will be asked again."""
+def _poll(settings: Settings, form: str, *, deadline: float | None, watch: bool) -> ClusterInfo | None:
+    """Read the health once, and show it unless only the last one counts. Returns None if a retry follows."""
     try:
-        found: ClusterInfo = settings.api.get("/v1/cluster", ClusterInfo)
+        info: ClusterInfo = settings.api.get("/v1/cluster", ClusterInfo)
     except Failure as failure:
         if failure.code is not Exit.UNREACHABLE or (deadline is None and not watch):
             raise
@@ -77,43 +77,43 @@ def _look(settings: Settings, form: str, *, deadline: float | None, watch: bool)
     if watch or deadline is None:
         if watch and form == "table" and sys.stdout.isatty():
             click.echo(_CLEAR, nl=False)
-        _show(settings, form, found)
-    return found
+        _show(settings, form, info)
+    return info
 
 
-def _code(found: ClusterInfo, *, warn_as_error: bool) -> Exit:
-    if found.status == "unhealthy":
+def _code(info: ClusterInfo, *, warn_as_error: bool) -> Exit:
+    if info.status == "unhealthy":
         return Exit.UNHEALTHY
-    return Exit.WARNED if found.status == "degraded" and warn_as_error else Exit.DONE
+    return Exit.WARNED if info.status == "degraded" and warn_as_error else Exit.DONE
 
 
-def _show(settings: Settings, form: str, found: ClusterInfo) -> None:
+def _show(settings: Settings, form: str, info: ClusterInfo) -> None:
     if form == "json":
-        output.print_json(found)
+        output.print_json(info)
     elif form == "jsonl":
-        output.print_jsonl([found])
+        output.print_jsonl([info])
     else:
-        lines = [_headline(found), *output.table(_HEADER, map(_row, found.checks))]
+        lines = [_headline(info), *output.table(_HEADER, map(_row, info.checks))]
         output.print_lines(line.rstrip() for line in lines)
-        for each in found.checks:
-            if each.remedy:
-                settings.note(output.harmless(f"{each.name}: {each.remedy}"))
+        for check in info.checks:
+            if check.remedy:
+                settings.note(output.harmless(f"{check.name}: {check.remedy}"))
 
 
-def _headline(found: ClusterInfo) -> str:
-    status_ = click.style(found.status.upper(), **_COLOURS[found.status])
-    held = "no controller" if found.controller_id is None else f"controller {found.controller_id}"
-    if found.is_active:
+def _headline(info: ClusterInfo) -> str:
+    status_ = click.style(info.status.upper(), **_COLOURS[info.status])
+    controller = "no controller" if info.controller_id is None else f"controller {info.controller_id}"
+    if info.is_active:
         since = ""
-        if found.since_ms is not None:
-            since = f", {output.duration(max(0.0, time.time() * 1000 - found.since_ms))}"
-        held += f"* (epoch {found.epoch}{since})"
+        if info.since_ms is not None:
+            since = f", {output.duration(max(0.0, time.time() * 1000 - info.since_ms))}"
+        controller += f"* (epoch {info.epoch}{since})"
     else:
-        held += f", seen by {found.node_id}, a standby"
-    registered = found.brokers + found.brokers_dead
+        controller += f", seen by {info.node_id}, a standby"
+    registered = info.brokers + info.brokers_dead
     return (
-        f"CLUSTER {output.harmless(found.cluster)}   {status_}   {held}   brokers {found.brokers}/{registered}"
-        f"   topics {found.topics:,}   partitions {found.partitions:,}"
+        f"CLUSTER {output.harmless(info.cluster)}   {status_}   {controller}   brokers {info.brokers}/{registered}"
+        f"   topics {info.topics:,}   partitions {info.partitions:,}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`kactl forensics timeline`: all that is known of one partition, in order of time."""
+"""`kactl forensics timeline`: all log lines and findings about one partition, in order of time."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -8,14 +8,14 @@ import click
 from . import output
 from .exits import Failure
 from .forensic_answers import (
-    answers,
-    errors_said,
+    errors_translated,
     folder_option,
+    job_results,
     manifest_of,
     moments_of,
+    parsed_interval,
     spark_for,
     time_options,
-    times_typed,
 )
 from .forensics import spark_options
 from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LIMIT: Final = 1000
 _HEADER: Final = ("TIME", "±", "WHO", "WHAT", "MARK", "SAID")
-_LIVES: Final = (
+_PARTITIONS: Final = (
     "PARTITION",
     "LIFE",
     "LEADER",
@@ -41,10 +41,10 @@ _LIVES: Final = (
 )
 
 
-@click.command(short_help="All that is known of one partition, in order of time.")
+@click.command(short_help="Show the history of one partition.")
 @click.argument("name", metavar="TOPIC-PARTITION")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, help="At most so many lines."
+    "-n", "--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, help="Maximum number of lines."
 )
 @time_options
 @folder_option
@@ -62,66 +62,66 @@ def timeline(
     master: str,
     memory: str,
 ) -> None:
-    """Show all that is known of a partition, in order of time: lines of all logs, and what was concluded from them.
+    """Show the history of a partition in order of time: lines of all logs, and findings of the jobs.
 
-    Times are on one clock: what a broker's clock was off by is taken off, and ± says by how much each may still be
-    wrong. The name of a topic alone lists its partitions.
+    Times are on one clock: offsets between the clocks of brokers are corrected, and ± is the remaining uncertainty. The
+    name of a topic lists its partitions.
     """
     from kactl.errors import NotFound
 
     form = settings.form()
-    with errors_said():
+    with errors_translated():
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
-        first, last = times_typed(begin, end, moments)
+        first, last = parsed_interval(begin, end, moments)
         from kactl.forensics.timeline import entries, lookup
 
         with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
-            results = answers(spark, folder, on_progress)
+            results = job_results(spark, folder, on_progress)
             on_progress(name, 0, 0)
             try:
                 topic, partition = lookup.find(results, name)
             except NotFound as error:
                 raise Failure(str(error)) from None
             if partition is None:
-                lives = lookup.incarnations(results, topic)
+                rows = lookup.incarnations(results, topic)
             else:
-                found = entries.timeline(results, topic, partition, begin=first, end=last, limit=limit)
+                history = entries.timeline(results, topic, partition, begin=first, end=last, limit=limit)
     if partition is None:
-        _show_lives(lives, form)
-        settings.note(f"{topic} is a topic: name one of its partitions for its timeline, as {topic}-0.")
+        _show_partitions(rows, form)
+        settings.note(f"{topic} is a topic: for the timeline of a partition, write its name, such as {topic}-0.")
     else:
-        _show(settings, found, moments, form)
+        _show(settings, history, moments, form)
 
 
-def _show(settings: Settings, found: "Timeline", moments: "Moments", form: str) -> None:
+def _show(settings: Settings, history: "Timeline", moments: "Moments", form: str) -> None:
     if form == "json":
-        output.print_json(found)
+        output.print_json(history)
     elif form == "jsonl":
-        output.print_jsonl(found.entries)
+        output.print_jsonl(history.entries)
     else:
-        output.print_lines(output.table(_HEADER, (_row(each, moments) for each in found.entries)))
-        settings.note(f"Times are of {moments.name}.")
-    if found.more:
-        # With its offset: where clocks were set back a time alone would lead back by an hour.
-        at = moments.local(found.entries[-1].at).isoformat(sep=" ", timespec="milliseconds")
-        settings.note(f"There is more: --limit N for more lines, or --from '{at}' to go on from here.")
-    if not found.entries:
-        settings.note("Nothing is known of it in this time.")
+        output.print_lines(output.table(_HEADER, (_row(entry, moments) for entry in history.entries)))
+        settings.note(f"Times are in {moments.name}.")
+    if history.more:
+        # With the offset, because a local time is ambiguous where clocks were set back.
+        last = moments.local(history.entries[-1].at).isoformat(sep=" ", timespec="milliseconds")
+        settings.note(f"There are more lines: raise --limit, or continue with --from '{last}'.")
+    if not history.entries:
+        settings.note("The logs contain nothing about it in this interval.")
 
 
-def _row(each: "Entry", moments: "Moments") -> tuple[Cell, ...]:
-    more = f" (and {output.count(len(each.also), 'more broker')})" if each.also else ""
-    error = NONE if each.error_ms is None else f"{each.error_ms:.0f}ms"
-    level = "" if each.level in (None, "INFO", "TRACE") else f" [{each.level}]"
-    what = each.format or NONE if each.what == "line" else each.what
+def _row(entry: "Entry", moments: "Moments") -> tuple[Cell, ...]:
+    more = f" (and {output.count(len(entry.also), 'more broker')})" if entry.also else ""
+    error = NONE if entry.error_ms is None else f"{entry.error_ms:.0f}ms"
+    level = "" if entry.level in (None, "INFO", "TRACE") else f" [{entry.level}]"
+    kind = entry.format or NONE if entry.what == "line" else entry.what
     return (
-        moments.full(each.at),
+        moments.full(entry.at),
         error,
-        each.who,
-        (what, _COLOURS.get(each.what, PLAIN)),
-        (each.mark or NONE, WARN if each.mark in ("bounded", "uncertain", "inferred") else PLAIN),
-        f"{each.said}{more}{level}",
+        entry.who,
+        (kind, _COLOURS.get(entry.what, PLAIN)),
+        (entry.mark or NONE, WARN if entry.mark in ("bounded", "uncertain", "inferred") else PLAIN),
+        f"{entry.said}{more}{level}",
     )
 
 
@@ -135,27 +135,27 @@ _COLOURS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def _show_lives(lives: "Iterable[Incarnation]", form: str) -> None:
+def _show_partitions(rows: "Iterable[Incarnation]", form: str) -> None:
     if form == "json":
-        output.print_json(lives)
+        output.print_json(rows)
     elif form == "jsonl":
-        output.print_jsonl(lives)
+        output.print_jsonl(rows)
     else:
-        output.print_lines(output.table(_LIVES, map(_life, lives)))
+        output.print_lines(output.table(_PARTITIONS, map(_partition_row, rows)))
 
 
-def _life(each: "Incarnation") -> tuple[Cell, ...]:
+def _partition_row(row: "Incarnation") -> tuple[Cell, ...]:
     from kactl.forensics.report.wording import duration
 
-    leader = NONE if each.leader is None else output.broker(each.leader)
+    leader = NONE if row.leader is None else output.broker(row.leader)
     return (
-        f"{each.topic}-{each.partition}",
-        f"{each.life}",
+        f"{row.topic}-{row.partition}",
+        f"{row.life}",
         (leader, BAD if leader == NONE else GOOD),
-        NONE if each.leader_epoch is None else f"{each.leader_epoch}",
-        f"{each.elections}",
-        f"{each.outages}",
-        duration(each.unavailable_ms) if each.outages else NONE,
-        (f"{each.cut_off}", BAD if each.cut_off else PLAIN),
-        (f"{each.committed_lost}", BAD if each.committed_lost else PLAIN),
+        NONE if row.leader_epoch is None else f"{row.leader_epoch}",
+        f"{row.elections}",
+        f"{row.outages}",
+        duration(row.unavailable_ms) if row.outages else NONE,
+        (f"{row.cut_off}", BAD if row.cut_off else PLAIN),
+        (f"{row.committed_lost}", BAD if row.committed_lost else PLAIN),
     )

@@ -19,7 +19,7 @@ from . import output
 from .client import confirm, quoted
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
-from .kafka_text import described
+from .kafka_text import describe_lines
 from .output import NONE
 from .partition_files import ids
 from .settings import FORMS, Settings, options, reason_option, with_options
@@ -200,7 +200,7 @@ def describe(settings: Settings, *, name: str) -> None:
     if detail.config is None:
         raise Failure(f"topic {name}: its overrides cannot be read; retry", Exit.FAILED)
     if form == "kafka":
-        output.print_lines(described(detail.topic, detail.config, members))
+        output.print_lines(describe_lines(detail.topic, detail.config, members))
         return
     overrides = ", ".join(f"{key}={value}" for key, value in sorted(detail.config.items()))
     output.print_lines(

@@ -93,18 +93,18 @@ def _concerns(event: AnyEvent, topic: str) -> bool:
 
 def line(event: AnyEvent) -> str:
     """Returns one event as a line of text."""
-    what, said, colour = _told(event)
+    subject, text, colour = _description(event)
     when = output.time_of_day(event.time_ms)
-    return output.GAP.join((when, f"{f'#{event.seq}':<17}", f"{what:<10}", click.style(said, **colour)))
+    return output.GAP.join((when, f"{f'#{event.seq}':<17}", f"{subject:<10}", click.style(text, **colour)))
 
 
-def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
+def _description(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
     """Returns the subject of an event, its text and its colour."""
     match event:
         case ControllerEvent():
             cause = f": {event.cause}" if event.cause else ""
-            said = f"{event.controller_id} {event.what} under epoch {event.controller_epoch}{cause}"
-            return "controller", said, GOOD if event.what == "elected" else WARN
+            text = f"{event.controller_id} {event.what} under epoch {event.controller_epoch}{cause}"
+            return "controller", text, GOOD if event.what == "elected" else WARN
         case BrokerEvent():
             epoch = f" under epoch {event.broker_epoch}" if event.broker_epoch >= 0 else ""
             return "broker", f"{event.broker} {event.what}{epoch}", BAD if "failed" in event.what else PLAIN
@@ -114,25 +114,25 @@ def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
         case PartitionEvent():
             return "partition", *_partition(event)
         case ReplicaEvent():
-            said = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
-            return "replica", said, PLAIN
+            text = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
+            return "replica", text, PLAIN
         case RequestEvent():
             detail = f" ({event.detail})" if event.detail else ""
             reason = f"  reason: {event.reason}" if event.reason else ""
-            said = f"{event.action} {event.target}: {event.outcome}{detail}{reason}"
-            return "request", said, PLAIN if event.outcome == "done" else WARN
+            text = f"{event.action} {event.target}: {event.outcome}{detail}{reason}"
+            return "request", text, PLAIN if event.outcome == "done" else WARN
         case ResetEvent():
-            return "reset", f"events up to {event.seq} are gone: see the present state with `kactl get`", WARN
+            return "reset", f"events up to {event.seq} are lost: read the present state with `kactl get`", WARN
 
 
 def _partition(event: PartitionEvent) -> tuple[str, Mapping[str, Any]]:
-    moved = event.to_state if event.from_state == event.to_state else f"{event.from_state} -> {event.to_state}"
-    said = (
-        f"{event.topic}-{event.partition}  {moved}  leader {output.broker(event.leader)}"
+    change = event.to_state if event.from_state == event.to_state else f"{event.from_state} -> {event.to_state}"
+    text = (
+        f"{event.topic}-{event.partition}  {change}  leader {output.broker(event.leader)}"
         f"  epoch {output.broker(event.leader_epoch)}  isr {output.numbers(event.isr)}"
     )
     if event.recovering:
-        said += "  recovering"
+        text += "  recovering"
     if event.refused:
-        return f"{said}  refused: {event.refused}", BAD
-    return said, WARN if event.to_state == "offline" else PLAIN
+        return f"{text}  refused: {event.refused}", BAD
+    return text, WARN if event.to_state == "offline" else PLAIN

@@ -1,4 +1,4 @@
-"""`kactl forensics whatif`: what would be offline if brokers or racks died."""
+"""`kactl forensics whatif`: partitions that would be offline if brokers or racks failed."""
 
 import contextlib
 import sys
@@ -9,7 +9,7 @@ import click
 
 from . import forensics, output
 from .exits import Exit, Failure
-from .forensic_answers import errors_said, folder_option, manifest_of, moments_of, spark_for, time_typed
+from .forensic_answers import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
 from .forensics import spark_options
 from .names import NAME
 from .settings import Settings, local_options
@@ -23,39 +23,46 @@ if TYPE_CHECKING:
     from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 
 _STDIN: Final = "-"
-# As in `kactl.forensics.whatif`, which takes too long to import for a line of help.
+# The kinds of `kactl.forensics.whatif`, whose import takes too long for `--help`.
 _SWEEPS: Final = ("brokers", "pairs", "racks", "rack+broker", "rolling")
 _TOP: Final = 10
-# The jobs whose tables a snapshot is made of.
+# Jobs whose tables a snapshot requires.
 _NEEDED: Final = ("states", "absences", "deletions", "timed")
 _ProgressCallback = Callable[[str, int, int], None]
 
 
-@click.command(short_help="What would be offline if brokers or racks died.")
-@click.option("--kill", "kills", multiple=True, metavar="IDS", help="These at once: 3,4 or rack=a,7; may be repeated.")
+@click.command(short_help="Simulate failures of brokers and racks.")
 @click.option(
-    "--sweep", metavar="KINDS", help=f"Each of: {', '.join(_SWEEPS)}.  [without --kill: brokers, pairs, known racks]"
+    "--kill", "kills", multiple=True, metavar="IDS", help="Fail these together: 3,4 or rack=a,7; may be repeated."
 )
 @click.option(
-    "--snapshot", type=NAME, metavar="FILE", help="Of this cluster, and not of an ingest; - reads it from stdin."
-)
-@click.option("--at", metavar="TIME", help="Of the logs: as of this time.  [their end]")
-@click.option(
-    "--racks", type=NAME, metavar="RACKS", help="1=a,2=a,3=b, or a file of them, or of `get brokers -o json`."
+    "--sweep",
+    metavar="KINDS",
+    help=f"Every case of: {', '.join(_SWEEPS)}.  [without --kill: brokers, pairs, known racks]",
 )
 @click.option(
-    "--min-isr", type=click.IntRange(min=1), metavar="N", help="min.insync.replicas where it is not known.  [1]"
+    "--snapshot", type=NAME, metavar="FILE", help="Snapshot of the cluster, instead of ingested logs; -: stdin."
+)
+@click.option("--at", metavar="TIME", help="State at this time of the logs.  [their end]")
+@click.option(
+    "--racks",
+    type=NAME,
+    metavar="RACKS",
+    help="1=a,2=a,3=b, or a file with such lines or the output of `get brokers -o json`.",
 )
 @click.option(
-    "--topics", type=NAME, metavar="FILE", help="Overrides and weights of topics: orders min.insync.replicas=2,weight=9"
+    "--min-isr", type=click.IntRange(min=1), metavar="N", help="min.insync.replicas where it is unknown.  [1]"
 )
-@click.option("--unclean", is_flag=True, help="Allow unclean elections, where a topic does not say.")
-@click.option("--away", metavar="IDS", help="These are away already, whatever the snapshot shows.")
-@click.option("--alive", metavar="IDS", help="These are alive, whatever the snapshot shows.")
 @click.option(
-    "--top", type=click.IntRange(min=1), default=_TOP, show_default=True, metavar="N", help="Show the worst N."
+    "--topics", type=NAME, metavar="FILE", help="File of overrides and weights: orders min.insync.replicas=2,weight=9"
 )
-@click.option("--partial", is_flag=True, help="Exit with 0 also where fewer than 95 % of the partitions are known.")
+@click.option("--unclean", is_flag=True, help="Allow unclean elections, unless a topic overrides it.")
+@click.option("--away", metavar="IDS", help="Treat these brokers as failed already, whatever the snapshot shows.")
+@click.option("--alive", metavar="IDS", help="Treat these brokers as alive, whatever the snapshot shows.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=_TOP, show_default=True, metavar="N", help="Show the N worst cases."
+)
+@click.option("--partial", is_flag=True, help="Exit with code 0 even if fewer than 95 % of the partitions are known.")
 @folder_option
 @spark_options
 @local_options
@@ -71,69 +78,69 @@ def whatif(
     memory: str,
     top: int,
     partial: bool,
-    **said: Any,
+    **assumptions: Any,
 ) -> None:
-    """Report partitions that would have no leader, or reject writes, if brokers failed: the named ones, or each, any
-    two, each rack, and in a rolling restart.
+    """Report partitions that would have no leader, or reject writes, if brokers failed: the given ones, every single
+    broker, every pair, every rack, or all in a rolling restart.
 
-    The cluster is that of an ingest where its logs end, or of a snapshot: the lines of `kafka-topics.sh --describe`,
-    the JSON of `kactl get partitions --limit 1000000 -o json`, or Parquet. Leaders are elected as Kafka does: the first
+    The cluster is that of ingested logs at their end, or of a snapshot: the lines of `kafka-topics.sh --describe`, the
+    JSON of `kactl get partitions --limit 1000000 -o json`, or Parquet. Leaders are elected by Kafka's rule: the first
     replica of the assignment that is alive and in sync.
 
-    The first line states how many partitions are known; nothing is claimed about the others. Where fewer than 95 % are
-    known the exit code is 1, unless --partial accepts that.
+    The first line states how many partitions are known; the results do not cover the others. If fewer than 95 % are
+    known, the exit code is 1, unless --partial is given.
 
     \b
       kafka-topics.sh --bootstrap-server :9092 --describe | kactl forensics whatif --snapshot - --kill 3,4
       kactl forensics whatif --sweep racks,rolling --racks 1=a,2=a,3=b,4=b
     """
     form = settings.form()
-    with errors_said():
-        sweeps = _sweeps(sweep, kills, racks=said["racks"] is not None)
+    with errors_translated():
+        sweeps = _sweeps(sweep, kills, racks=assumptions["racks"] is not None)
         if snapshot is not None and at is not None:
-            raise Failure("--at: a snapshot is of the time when it was made; --at is for an ingest (--dir)", Exit.USAGE)
-        assumed = _assumed(**said)
+            raise Failure("--at: a snapshot has one time only; --at is for ingested logs (--dir)", Exit.USAGE)
+        assumed = _assumed(**assumptions)
         opened = (
             _of_logs(settings, folder, at, assumed, master, memory)
             if snapshot is None
             else _of_file(settings, snapshot, assumed, master, memory)
         )
-        with opened as (ready, on_progress):
+        with opened as (prepared, on_progress):
             from kactl.forensics.whatif.sweeps import answer
 
             for option in ("away", "alive"):
-                for broker in sorted(_ids(said[option], f"--{option}")):
-                    ready.engine.topology.named(str(broker), f"--{option}")
-            scenarios = [ready.engine.topology.parse(each) for each in kills]
-            made = answer(ready, scenarios, sweeps, top=top, on_progress=on_progress)
-    _show(settings, made, kills, scenarios, form)
-    if made.coverage.is_partial and not partial:
-        raise Failure(_too_little(made))
+                for broker in sorted(_ids(assumptions[option], f"--{option}")):
+                    prepared.engine.topology.named(str(broker), f"--{option}")
+            scenarios = [prepared.engine.topology.parse(text) for text in kills]
+            result = answer(prepared, scenarios, sweeps, top=top, on_progress=on_progress)
+    _show(settings, result, kills, scenarios, form)
+    if result.coverage.is_partial and not partial:
+        raise Failure(_too_little(result))
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- arguments -----------------------------------------------------------------------------------------------------
 
 
 def _sweeps(text: str | None, kills: tuple[str, ...], *, racks: bool) -> "list[Kind]":
     from kactl.forensics.whatif import Kind
 
     if text is None:
-        usual = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if racks else [])]
-        return [] if kills else usual
-    named = [word.strip() for word in text.split(",") if word.strip()]
-    for word in named:
+        defaults = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if racks else [])]
+        return [] if kills else defaults
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
         if word not in _SWEEPS:
-            raise Failure(f"--sweep: there is no {word!r}; there are {', '.join(_SWEEPS)}", Exit.USAGE)
-    if not named:
-        raise Failure(f"--sweep: {text!r} names no kind; there are {', '.join(_SWEEPS)}", Exit.USAGE)
-    needing = [word for word in named if word in (Kind.RACKS, Kind.RACK_AND_BROKER)]
-    if needing and not racks:
+            raise Failure(f"--sweep: {word!r} is not one of {', '.join(_SWEEPS)}", Exit.USAGE)
+    if not words:
+        raise Failure(f"--sweep: {text!r} is empty: choose from {', '.join(_SWEEPS)}", Exit.USAGE)
+    rack_kinds = [word for word in words if word in (Kind.RACKS, Kind.RACK_AND_BROKER)]
+    if rack_kinds and not racks:
         raise Failure(
-            f"--sweep {needing[0]}: which broker stands in which rack is not known: say so with --racks 1=a,2=a,3=b, "
-            "or a file of what `kactl get brokers -o json` prints",
+            f"--sweep {rack_kinds[0]}: the racks of the brokers are unknown: set them with --racks 1=a,2=a,3=b, or "
+            "with a file of the output of `kactl get brokers -o json`",
             Exit.USAGE,
         )
-    return [Kind(word) for word in dict.fromkeys(named)]
+    return [Kind(word) for word in dict.fromkeys(words)]
 
 
 def _assumed(
@@ -150,16 +157,16 @@ def _assumed(
     from kactl.forensics.whatif.snapshots import topics as topic_files
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
-    gone, here = _ids(away, "--away"), _ids(alive, "--alive")
-    if gone & here:
-        raise Failure(f"--away and --alive: broker {min(gone & here)} cannot be both", Exit.USAGE)
+    set_away, set_alive = _ids(away, "--away"), _ids(alive, "--alive")
+    if set_away & set_alive:
+        raise Failure(f"--away and --alive: broker {min(set_away & set_alive)} is in both", Exit.USAGE)
     return Assumptions(
         min_isr=MIN_ISR if min_isr is None else min_isr,
         unclean=unclean,
         topics={} if topics is None else topic_files.read(topics),
         racks=known.of,
-        away=(known.away - here) | gone,
-        alive=(known.alive - gone) | here,
+        away=(known.away - set_alive) | set_away,
+        alive=(known.alive - set_away) | set_alive,
     )
 
 
@@ -167,20 +174,20 @@ def _ids(text: str | None, option: str) -> frozenset[int]:
     words = [] if text is None else [part.strip() for part in text.split(",") if part.strip()]
     for word in words:
         if not (word.isascii() and word.isdecimal()):
-            raise Failure(f"{option}: {word!r} is no broker's id: write 3,4", Exit.USAGE)
+            raise Failure(f"{option}: {word!r} is not a broker id: write 3,4", Exit.USAGE)
     return frozenset(map(int, words))
 
 
-# -- of what -----------------------------------------------------------------------------------------------------------
+# -- cluster -----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _of_logs(
     settings: Settings, folder: str, at: str | None, assumed: "Assumptions", master: str, memory: str
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
-    """The cluster as logs show it; the jobs are run if they were not yet."""
+    """Yield the cluster of ingested logs. Jobs without results are run."""
     manifest = manifest_of(folder)
-    moment = time_typed(at, moments_of(manifest, None), "--at")
+    moment = parsed_time(at, moments_of(manifest, None), "--at")
     with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
         from kactl.forensics.whatif.prepared_snapshot import of_logs
 
@@ -193,7 +200,7 @@ def _of_logs(
 
 
 def _results(spark: "SparkSession", folder: str, on_progress: _ProgressCallback) -> "Results":
-    """The jobs' answers, as far as they are needed here; `report` runs the others once it is asked."""
+    """Returns the results of the jobs required here. `report` runs the others later."""
     from kactl.forensics.jobs.catalog import NoResults, open_results
     from kactl.forensics.jobs.running import run_jobs
 
@@ -208,7 +215,7 @@ def _results(spark: "SparkSession", folder: str, on_progress: _ProgressCallback)
 def _of_file(
     settings: Settings, name: str, assumed: "Assumptions", master: str, memory: str
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
-    """A file: without Spark, unless it has more than this process should hold."""
+    """Yield the cluster of a snapshot file. Spark is started only if the file is too large for this process."""
     from kactl.forensics.whatif.prepared_snapshot import of_frame, of_table
     from kactl.forensics.whatif.snapshots import file
 
@@ -223,40 +230,40 @@ def _of_file(
         yield of_table(table, "stdin" if name == _STDIN else name, assumed, notes), on_progress
 
 
-def _too_little(made: "Answer") -> str:
+def _too_little(result: "Answer") -> str:
     from kactl.forensics.coverage import ENOUGH
 
-    found = made.coverage
+    coverage = result.coverage
     return (
-        f"{found.stated} ({found.share:.0%}), fewer than {ENOUGH:.0%}: the answer says nothing of the other "
-        f"{output.count(found.partitions - found.known, 'partition')}. Logs of all brokers, at TRACE, know more, and "
-        "so does `kafka-topics.sh --describe` as --snapshot; --partial accepts the answer as it is"
+        f"{coverage.stated} ({coverage.share:.0%}), fewer than {ENOUGH:.0%}: the result does not cover the other "
+        f"{output.count(coverage.partitions - coverage.known, 'partition')}. Ingest the logs of all brokers at level "
+        "TRACE, use the output of `kafka-topics.sh --describe` as --snapshot, or accept the result with --partial"
     )
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------
 
 
-def _show(settings: Settings, made: "Answer", kills: "tuple[str, ...]", scenarios: "list[Scenario]", form: str) -> None:
+def _show(settings: Settings, result: "Answer", kills: tuple[str, ...], scenarios: "list[Scenario]", form: str) -> None:
     if form == "json":
-        output.print_json(made)
+        output.print_json(result)
     elif form == "jsonl":
-        output.print_jsonl([{"coverage": made.coverage}])
-        output.print_jsonl(made.killed)
-        output.print_jsonl(each for sweep in made.sweeps for each in sweep.worst)
-        output.print_jsonl(each for each in made.rolling)
+        output.print_jsonl([{"coverage": result.coverage}])
+        output.print_jsonl(result.killed)
+        output.print_jsonl(outcome for sweep in result.sweeps for outcome in sweep.worst)
+        output.print_jsonl(result.rolling)
     else:
         from .whatif_text import lines
 
-        output.print_lines(lines(made))
+        output.print_lines(lines(result))
     for text, scenario in zip(kills, scenarios, strict=True):
         if not scenario.brokers:
-            settings.note(f"--kill {text}: all of these are away already, so nothing changes.")
-    for note in made.notes:
+            settings.note(f"--kill {text}: all of these have failed already, so nothing changes.")
+    for note in result.notes:
         settings.note(note)
-    cost = made.cost
-    where = "" if cost.where == "here" else f", summed up by {cost.where}"
+    cost = result.cost
+    where = "" if cost.where == "here" else f", computed by {cost.where}"
     settings.note(
-        f"{output.count(cost.scenarios, 'scenario')} over {output.count(made.now.partitions, 'partition')} in "
+        f"{output.count(cost.scenarios, 'scenario')} over {output.count(result.now.partitions, 'partition')} in "
         f"{cost.classes:,} classes{where}: {cost.seconds:.1f} s."
     )

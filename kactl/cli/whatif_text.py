@@ -1,4 +1,4 @@
-"""What `kactl forensics whatif` prints for people: tables of outcomes, and the worst of them in words."""
+"""Text output of `kactl forensics whatif`: tables of outcomes, and explanations of the worst ones."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -18,49 +18,49 @@ _NAMES: Final = {
     "brokers": "Any one broker",
     "pairs": "Any two brokers",
     "racks": "Any one rack",
-    "rack+broker": "Any one rack, and one broker more",
+    "rack+broker": "Any one rack and one other broker",
 }
-# So many topics fit into a line.
+# Maximum number of topics in one line.
 _TOPICS: Final = 2
 
 
-def lines(made: "Answer") -> Iterator[str]:
-    """All of it; the coverage comes first."""
-    yield _coverage(made.coverage)
-    yield from _now(made.now)
-    if made.killed:
+def lines(result: "Answer") -> Iterator[str]:
+    """Yield the output, beginning with the coverage."""
+    yield _coverage(result.coverage)
+    yield from _now(result.now)
+    if result.killed:
         yield ""
-        yield from _outcomes(made.killed)
-        yield from (harmless(each.explained) for each in made.killed)
-    for sweep in made.sweeps:
+        yield from _outcomes(result.killed)
+        yield from (harmless(outcome.explained) for outcome in result.killed)
+    for sweep in result.sweeps:
         yield ""
-        yield from _sweep(sweep, made.coverage)
-    if made.rolling:
+        yield from _sweep(sweep, result.coverage)
+    if result.rolling:
         yield ""
-        yield from _rolling(made.rolling)
+        yield from _rolling(result.rolling)
 
 
 def _coverage(coverage: "Coverage") -> str:
     if coverage.is_whole:
         return f"{coverage.stated}."
     rest = coverage.partitions - coverage.known
-    text = f"{coverage.stated}: nothing below is about the other {output.count(rest, 'partition')}."
+    text = f"{coverage.stated}: the results do not cover the other {output.count(rest, 'partition')}."
     return click.style(text, **(BAD if coverage.is_partial else WARN))
 
 
 def _now(now: "Now") -> Iterator[str]:
-    at = "" if now.at_us is None else f" as of {output.moment(now.at_us // 1000)}"
+    time = "" if now.at_us is None else f" as of {output.moment(now.at_us // 1000)}"
     brokers = output.count(len(now.brokers), "broker")
     away = f", {output.numbers(now.away)} away" if now.away else ""
     size = f"{output.count(now.partitions, 'partition')} of {output.count(now.topics, 'topic')}"
-    yield f"{click.style(harmless(now.source), bold=True)}{at}: {size} on {brokers}{away}."
+    yield f"{click.style(harmless(now.source), bold=True)}{time}: {size} on {brokers}{away}."
     yield harmless(now.outcome.explained)
 
 
 def _sweep(sweep: "Sweep", coverage: "Coverage") -> Iterator[str]:
     name = click.style(_NAMES.get(sweep.kind, sweep.kind), bold=True)
     if not sweep.scenarios:
-        yield f"{name}: there is none."
+        yield f"{name}: no case."
         return
     bad = sweep.scenarios - sweep.harmless
     whole = coverage.is_whole
@@ -79,10 +79,10 @@ def _sweep(sweep: "Sweep", coverage: "Coverage") -> Iterator[str]:
 
 
 def _rolling(rolling: "Iterable[Rolling]") -> Iterator[str]:
-    yield click.style("Rolling restarts, each back in all ISRs before the next one goes", bold=True)
-    kept = list(rolling)
-    yield from output.table(_ROLLING, map(_rolling_row, kept))
-    yield from (harmless(each.explained) for each in kept)
+    yield click.style("Rolling restarts, each broker back in all ISRs before the next one stops", bold=True)
+    orders = list(rolling)
+    yield from output.table(_ROLLING, map(_rolling_row, orders))
+    yield from (harmless(order.explained) for order in orders)
 
 
 def _outcomes(outcomes: "Iterable[Outcome]") -> list[str]:
@@ -125,11 +125,11 @@ def _name(item: "Outcome") -> str:
 def _topics(item: "Outcome") -> str:
     if not item.topics:
         return NONE
-    shown = [f"{each.topic} ({each.partitions:,})" for each in item.worst_topics[:_TOPICS]]
+    shown = [f"{topic.topic} ({topic.partitions:,})" for topic in item.worst_topics[:_TOPICS]]
     more = item.topics - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def _number(number: int) -> str:
-    # Without separators: a column of plain numbers is aligned to the right.
+    # Without thousands separators, so that the column is aligned as numbers.
     return str(number)

@@ -229,4 +229,4 @@ async def test_command_line_states_that_it_read_a_copy(pair: Pair) -> None:
 
     assert names == ["bills", "orders"] * 2
     (note,) = notes
-    assert "stands by: this is its copy of the cluster, up to" in note
+    assert "is a standby: it shows its copy of the cluster, up to" in note

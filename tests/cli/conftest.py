@@ -1,4 +1,4 @@
-"""One cluster for all commands that leave it as it was; topics have names of their own."""
+"""Clusters of the tests. The shared one is used with distinct topic names."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .server import PATIENT, Up
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """A running cluster of three brokers."""
+    """Shared cluster of three brokers."""
     server = Up(tmp_path_factory.mktemp("up"))
     yield server
     server.close()
@@ -17,7 +17,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def own_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One that a test may end."""
+    """Cluster that the test may stop."""
     server = Up(tmp_path_factory.mktemp("own"))
     yield server
     if server.process.alive:
@@ -26,7 +26,7 @@ def own_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def patient_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """The same, but after a kill it is missed for long enough to see the next one wait for that."""
+    """Cluster with a long session timeout that the test may stop."""
     server = Up(tmp_path_factory.mktemp("patient"), env=PATIENT)
     yield server
     if server.process.alive:

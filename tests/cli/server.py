@@ -1,4 +1,4 @@
-"""`kactl up` and the commands that speak to it, as processes of their own."""
+"""Harness that runs `kactl up` and other commands as processes."""
 
 import subprocess
 import sys
@@ -14,19 +14,19 @@ from kactl.admin.schema import ControllerInfo, PartitionInfo
 from tests.support.processes import HarnessError, Process, free_port
 
 KACTL: Final = (sys.executable, "-W", "error", "-m", "kactl.cli")
-# Two busy cores start a server within seconds; after a kill the sessions of the process before have to expire first.
+# A server starts within seconds on two busy cores; after a kill the sessions of the previous process must expire first.
 START_S: Final = 30.0
 STOP_S: Final = 20.0
 POLL_S: Final = 0.05
-# Brokers that are killed are found dead sooner than a person would have it, and leaders move when a test says so only.
+# A short session timeout detects killed brokers quickly; leaders move only when a test requests it.
 QUICK: Final = {"KACTL_STORE__SESSION_TIMEOUT": "2s", "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE": "false"}
-# Whoever was killed is missed for longer than even a busy machine needs to start the next.
+# The sessions of a killed process last longer than the start of the next one, even on a busy machine.
 PATIENT: Final = {**QUICK, "KACTL_STORE__SESSION_TIMEOUT": "10s"}
 _Kind = TypeVar("_Kind")
 
 
 class Ran:
-    """One command that has ended."""
+    """Result of one command."""
 
     def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
         self.code = done.returncode
@@ -34,16 +34,16 @@ class Ran:
         self.err = done.stderr
 
     def json(self, kind: type[_Kind]) -> _Kind:
-        """The one document on stdout."""
+        """Returns the document on stdout."""
         return msgspec.json.decode(self.out, type=kind)
 
     def jsonl(self, kind: type[_Kind]) -> list[_Kind]:
-        """The documents on stdout, one to a line."""
+        """Returns the documents on stdout, one per line."""
         return [msgspec.json.decode(line, type=kind) for line in self.out.splitlines()]
 
 
 def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Ran:
-    """Run a command to its end; nobody sits at its terminal."""
+    """Run a command without a terminal until it ends."""
     return Ran(
         subprocess.run(
             [*KACTL, *map(str, arguments)],
@@ -59,7 +59,7 @@ def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Pat
 
 
 class Up:
-    """A cluster of `kactl up`, which may be ended and started again on its folder and port."""
+    """A cluster of `kactl up`, which can be stopped and restarted with its folder and port."""
 
     def __init__(self, folder: Path, *options: str, env: Mapping[str, str] = QUICK) -> None:
         self.folder = folder
@@ -75,34 +75,34 @@ class Up:
         return [*KACTL, "up", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}"]
 
     def start(self, *more: str) -> Process:
-        """Start it, and wait until it is the controller."""
+        """Start the process, and wait until it is the controller."""
         self.process = Process(
             [*self.command, *self.options, *more],
             output=self.folder / "up.log",
             env=self.env,
         )
         self.process.wait_for_line("kactl is up", START_S)
-        with urllib.request.urlopen(f"{self.url}/readyz", timeout=10) as answer:
-            assert answer.status == 200
+        with urllib.request.urlopen(f"{self.url}/readyz", timeout=10) as response:
+            assert response.status == 200
         return self.process
 
     def __call__(self, *arguments: str | Path) -> Ran:
-        """Run a command against it."""
+        """Run a command that uses this server."""
         return kactl("--server", self.url, *arguments)
 
     def partitions(self, *options: str) -> list[PartitionInfo]:
         return self("get", "partitions", "-o", "jsonl", *options).jsonl(PartitionInfo)
 
     def epoch(self) -> int:
-        """Of the controller."""
+        """Returns the controller epoch."""
         return self("get", "controller", "-o", "json").json(ControllerInfo).epoch
 
-    def until(self, reached: Callable[[], bool], what: str) -> None:
-        """Look again and again at a process that goes at its own pace."""
+    def until(self, reached: Callable[[], bool], condition: str) -> None:
+        """Poll until a condition holds; `condition` describes it in the error."""
         deadline = time.monotonic() + START_S
         while not reached():
             if time.monotonic() > deadline:
-                raise self.process.error(f"did not come to: {what}")
+                raise self.process.error(f"timed out waiting until: {condition}")
             time.sleep(POLL_S)
 
     def close(self) -> None:

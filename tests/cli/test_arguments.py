@@ -1,4 +1,4 @@
-"""What every command takes: forms of output that it has, and files that are pipes."""
+"""Arguments of all commands: output formats, and files that are pipes."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from .server import KACTL, Up, kactl
 
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
-    """All commands below a group, with their names."""
+    """Yield all commands below a group, with their names."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -25,7 +25,7 @@ def commands(group: click.Group, *names: str) -> Iterator[tuple[str, click.Comma
         yield " ".join((*names, name)), command
 
 
-def forms(command: click.Command) -> tuple[str, ...]:
+def formats_of(command: click.Command) -> tuple[str, ...]:
     for option in command.params:
         if option.name == "output":
             assert isinstance(option.type, click.Choice)
@@ -33,30 +33,36 @@ def forms(command: click.Command) -> tuple[str, ...]:
     return ()
 
 
-def test_only_commands_that_have_csv_or_kafka_offer_it() -> None:
-    offered = {name: forms(command) for name, command in commands(root)}
+def test_csv_and_kafka_formats_are_limited_to_one_command_each() -> None:
+    formats = {name: formats_of(command) for name, command in commands(root)}
 
-    assert [name for name, have in offered.items() if "csv" in have] == ["forensics sql"]
-    assert [name for name, have in offered.items() if "kafka" in have] == ["topic describe"]
+    assert [name for name, supported in formats.items() if "csv" in supported] == ["forensics sql"]
+    assert [name for name, supported in formats.items() if "kafka" in supported] == ["topic describe"]
     # These print no data.
-    assert offered["up"] == offered["config validate"] == ()
-    assert offered["watch"] == ("table", "jsonl")
+    assert formats["up"] == formats["config validate"] == ()
+    assert formats["watch"] == ("table", "jsonl")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["get", "partitions", "-o", "csv"], "this command has no output 'csv'; it has table, json, jsonl"),
-        (["-o", "csv", "get", "partitions"], "this command has no output 'csv'; it has table, json, jsonl"),
-        (["watch", "-o", "json"], "this command has no output 'json'; it has table, jsonl"),
-        (["-o", "yaml", "get", "topics"], "no output 'yaml'"),
+        (
+            ["get", "partitions", "-o", "csv"],
+            "this command does not support the output format 'csv': choose one of table, json, jsonl",
+        ),
+        (
+            ["-o", "csv", "get", "partitions"],
+            "this command does not support the output format 'csv': choose one of table, json, jsonl",
+        ),
+        (["watch", "-o", "json"], "this command does not support the output format 'json': choose one of table, jsonl"),
+        (["-o", "yaml", "get", "topics"], "the output format 'yaml'"),
     ],
 )
-def test_a_form_that_a_command_does_not_have_is_refused_with_those_it_has(arguments: list[str], said: str) -> None:
+def test_unsupported_output_format_is_rejected(arguments: list[str], message: str) -> None:
     done = kactl(*arguments)
 
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
 
 
 @pytest.mark.parametrize(
@@ -76,12 +82,12 @@ def test_a_form_that_a_command_does_not_have_is_refused_with_those_it_has(argume
         ["reassign", "verify", "-p", "forms-0:1"],
         ["elect", "preferred", "--all", "--dry-run"],
         ["broker", "drain", "1", "--dry-run"],
-        ["topic", "grow", "forms", "--partitions", "3", "--dry-run"],
+        ["topic", "add-partitions", "forms", "--partitions", "3", "--dry-run"],
     ],
     ids=" ".join,
 )
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_every_form_that_is_offered_prints_what_it_names(up: Up, arguments: list[str], form: str) -> None:
+def test_supported_output_formats_are_valid_json(up: Up, arguments: list[str], form: str) -> None:
     up("topic", "create", "forms", "--assignment", "0:1")
 
     done = up(*arguments, "-o", form)
@@ -99,7 +105,7 @@ TOPICS = json.dumps({"version": 1, "topics": [{"topic": "pipes"}]})
 
 
 @pytest.mark.parametrize(
-    ("command", "content", "said"),
+    ("command", "content", "expected"),
     [
         ("compat reassign-partitions --execute --reassignment-json-file", TARGET, "Successfully started"),
         ("compat reassign-partitions --verify --reassignment-json-file", TARGET, "pipes-0 is completed"),
@@ -112,28 +118,30 @@ TOPICS = json.dumps({"version": 1, "topics": [{"topic": "pipes"}]})
     ids=["execute", "verify", "generate", "election", "apply", "own verify", "elect"],
 )
 @pytest.mark.parametrize("source", ["/dev/stdin", "-", "<(cat {file})"], ids=["stdin", "dash", "substitution"])
-def test_a_file_may_be_a_pipe(up: Up, tmp_path: Path, command: str, content: str, said: str, source: str) -> None:
+def test_file_argument_accepts_pipes(
+    up: Up, tmp_path: Path, command: str, content: str, expected: str, source: str
+) -> None:
     up("topic", "create", "pipes", "--assignment", "0:1")
     file = tmp_path / "file.json"
     file.write_text(content)
     server = f"--bootstrap-server {up.url.removeprefix('http://')}" if command.startswith("compat") else ""
     if source == "-" and command.startswith("compat"):
-        pytest.skip("Kafka's tools take it for the name of a file")
+        pytest.skip("Kafka's tools read it as the name of a file")
     script = f"cat {file} | {' '.join(KACTL)} --server {up.url} {command} {source.format(file=file)} {server}"
 
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert expected in done.stdout
 
 
 @pytest.mark.parametrize(
     "command", ["reassign verify -f", "compat reassign-partitions --verify --reassignment-json-file"]
 )
-def test_a_file_without_an_end_is_refused(up: Up, command: str) -> None:
+def test_endless_file_is_rejected(up: Up, command: str) -> None:
     server = ["--bootstrap-server", up.url.removeprefix("http://")] if command.startswith("compat") else []
 
     done = up(*command.split(), "/dev/zero", *server)
 
     assert done.code in (1, 2)
-    assert "/dev/zero: it has more than 67108864 bytes; split it" in done.err + done.out
+    assert "/dev/zero: larger than 67108864 bytes; split it" in done.err + done.out

@@ -1,4 +1,4 @@
-"""Commands that change what is there: topics that grow and go, replicas that move, brokers that are drained."""
+"""Commands that change topics, replicas, brokers and the controller."""
 
 import json
 import re
@@ -22,34 +22,34 @@ from kactl.admin.schema import (
 from .server import Up
 
 
-def test_a_topic_grows_is_changed_and_goes(up: Up) -> None:
+def test_topic_is_expanded_changed_and_deleted(up: Up) -> None:
     up("topic", "create", "bread", "--assignment", "0:1,2")
 
-    grown = up("topic", "add-partitions", "bread", "--partitions", "3", "--replicas", "2,3", "--replicas", "3,1")
+    expanded = up("topic", "add-partitions", "bread", "--partitions", "3", "--replicas", "2,3", "--replicas", "3,1")
     changed = up("topic", "set", "bread", "retention.ms=5", "a.b=c", "-o", "json")
-    taken = up("topic", "set", "bread", "retention.ms-", "-o", "jsonl")
+    removed = up("topic", "set", "bread", "retention.ms-", "-o", "jsonl")
     shown = up("topic", "describe", "bread", "-o", "kafka").out.splitlines()
-    asked = up("topic", "delete", "bread")
-    tried = up("topic", "delete", "bread", "--dry-run")
-    gone = up("topic", "delete", "bread", "--yes")
+    unconfirmed = up("topic", "delete", "bread")
+    preview = up("topic", "delete", "bread", "--dry-run")
+    deleted = up("topic", "delete", "bread", "--yes")
 
-    assert (grown.code, grown.out, grown.err) == (0, "", "Topic bread now has 3 partitions.\n")
+    assert (expanded.code, expanded.out, expanded.err) == (0, "", "Topic bread now has 3 partitions.\n")
     assert changed.json(TopicChanged).config == {"retention.ms": "5", "a.b": "c"}
-    assert [each.config for each in taken.jsonl(TopicChanged)] == [{"a.b": "c"}]
+    assert [change.config for change in removed.jsonl(TopicChanged)] == [{"a.b": "c"}]
     assert [line.partition("Replicas: ")[2].partition("\t")[0] for line in shown[1:]] == ["1,2", "2,3", "3,1"]
-    assert (asked.code, "no terminal to ask on" in asked.err) == (6, True)
-    assert (tried.code, tried.err) == (0, "Topic bread could be deleted. Nothing was changed.\n")
-    assert (gone.code, gone.err) == (0, "Deleted topic bread.\n")
+    assert (unconfirmed.code, "no terminal to confirm on" in unconfirmed.err) == (6, True)
+    assert (preview.code, preview.err) == (0, "Topic bread could be deleted. Nothing was changed.\n")
+    assert (deleted.code, deleted.err) == (0, "Deleted topic bread.\n")
     assert up("topic", "describe", "bread").code == 1
 
 
-def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
+def test_plan_is_saved_applied_and_verified(up: Up, tmp_path: Path) -> None:
     up("topic", "create", "plans", "--assignment", "0:1,2", "--assignment", "1:2,3")
     file = tmp_path / "plan.json"
 
     planned = up("reassign", "plan", "--topic", "plans", "--without", "1", "--out", str(file))
     before = up("reassign", "verify", "-f", str(file))
-    tried = up("reassign", "apply", "-f", str(file), "--dry-run", "-o", "json")
+    preview = up("reassign", "apply", "-f", str(file), "--dry-run", "-o", "json")
     applied = up("reassign", "apply", "-f", str(file), "--yes")
     up.until(lambda: up("reassign", "verify", "-f", str(file)).code == 0, "the replicas to have moved")
     after = up("reassign", "verify", "-f", str(file))
@@ -64,7 +64,7 @@ def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
         {"topic": "plans", "partition": 0, "replicas": [3, 2], "log_dirs": []}
     ]
     assert (before.code, before.err) == (1, "0 of 1 partition complete.\n")
-    assert tried.json(ReassignmentAnswer).results[0].adding == (3,)
+    assert preview.json(ReassignmentAnswer).results[0].adding == (3,)
     assert applied.code == 0
     assert applied.err == "1 begun, 0 failed.\n"
     assert re.search(r"^plans-0 +3,2 +3,2 +complete$", after.out, re.MULTILINE)
@@ -75,8 +75,8 @@ def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
     )
 
 
-def test_a_plan_for_what_is_even_already_says_so_and_can_be_applied(own_up: Up, tmp_path: Path) -> None:
-    """As in the README: every broker holds every partition, so there is nothing to move."""
+def test_plan_of_balanced_topic_is_empty_and_can_be_applied(own_up: Up, tmp_path: Path) -> None:
+    """The example of the README: every broker has a replica of every partition, so no move is possible."""
     own_up("topic", "create", "orders", "--partitions", "6", "--replication-factor", "3")
     file = tmp_path / "plan.json"
 
@@ -91,7 +91,7 @@ def test_a_plan_for_what_is_even_already_says_so_and_can_be_applied(own_up: Up, 
     assert listed.err == "No partition is being moved.\n"
 
 
-def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up) -> None:
+def test_rejected_moves_and_cancellations_are_listed_by_partition(up: Up) -> None:
     up("topic", "create", "stays", "--assignment", "0:1")
 
     moved = up("reassign", "apply", "-p", "stays-0:9", "-p", "nowhere-0:1", "--yes")
@@ -104,7 +104,7 @@ def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["reassign", "apply"], 2, "exactly one of -p"),
         (["reassign", "apply", "-p", "orders"], 2, "write orders-0:1,2,3"),
@@ -112,7 +112,7 @@ def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up
         (["reassign", "apply", "-f", "/nowhere.json"], 2, "cannot be read"),
         (["reassign", "cancel"], 2, "exactly one of --all"),
         (["reassign", "plan", "--without", "1,2,3"], 1, "no broker is left to hold replicas"),
-        (["topic", "grow", "nowhere", "--partitions", "4"], 1, "there is no topic nowhere"),
+        (["topic", "add-partitions", "nowhere", "--partitions", "4"], 1, "there is no topic nowhere"),
         (["topic", "delete", "nowhere", "--yes"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "a=b"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "ab"], 2, "write key=value"),
@@ -122,15 +122,15 @@ def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up
         (["elect", "preferred", "-f", "/nowhere.json"], 2, "cannot be read"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(up: Up, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_change_is_rejected_with_a_message(up: Up, arguments: list[str], code: int, message: str) -> None:
     done = up(*arguments)
 
     assert done.code == code
-    assert said in done.err
+    assert message in done.err
     assert not done.out
 
 
-def test_a_file_that_is_no_plan_is_refused_by_name(up: Up, tmp_path: Path) -> None:
+def test_invalid_plan_file_is_rejected_with_its_name(up: Up, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text('{"partitions": [{"topic": "a"}]}')
 
@@ -140,35 +140,35 @@ def test_a_file_that_is_no_plan_is_refused_by_name(up: Up, tmp_path: Path) -> No
     assert f"{file}: Object missing required field `partition`" in done.err
 
 
-def test_a_partition_and_a_topic_are_explained(up: Up) -> None:
+def test_partition_and_topic_are_explained(up: Up) -> None:
     up("topic", "create", "why", "--assignment", "0:2,1")
 
     text = up("explain", "why-0")
-    found = up("explain", "why-0", "-o", "json").json(PartitionExplanation)
+    partition = up("explain", "why-0", "-o", "json").json(PartitionExplanation)
     topic = up("explain", "why", "-o", "json").json(TopicExplanation)
 
     assert text.out.splitlines()[0] == (
         "why-0: broker 2 leads, elected under leader epoch 0; it is the preferred replica."
     )
     assert re.search(r"^ +1 +live +yes +could lead$", text.out, re.MULTILINE)
-    assert (found.leader, found.remedies) == (2, ())
+    assert (partition.leader, partition.remedies) == (2, ())
     assert (topic.deletion, topic.waits_for) == ("none", ())
 
 
-def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up: Up) -> None:
+def test_broker_drain_undo_and_controller_resignation(own_up: Up) -> None:
     own_up("topic", "create", "bread", "--assignment", "0:1,2")
     own_up("topic", "create", "toast", "--assignment", "0:1")
 
-    tried = own_up("broker", "drain", "1", "--dry-run", "-o", "json").json(BrokerDrained)
+    preview = own_up("broker", "drain", "1", "--dry-run", "-o", "json").json(BrokerDrained)
     drained = own_up("broker", "drain", "1")
-    kept = own_up("broker", "drain", "1", "--undo")
+    undone = own_up("broker", "drain", "1", "--undo")
     resigned = own_up("controller", "resign", "--yes")
     terms = own_up("controller", "history", "-o", "json").json(TermList).items
     queue = own_up("controller", "queue", "-o", "json").json(QueueInfo)
 
-    assert tried.remaining == ()
-    assert tried.effect is not None
-    assert tried.effect.alone.count == 1
+    assert preview.remaining == ()
+    assert preview.effect is not None
+    assert preview.effect.alone.count == 1
     assert (drained.code, drained.err.splitlines()) == (
         0,
         [
@@ -179,39 +179,39 @@ def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up:
             "To take it back: kactl broker drain --undo 1",
         ],
     )
-    assert kept.err == "Broker 1 may lead and follow again.\n"
+    assert undone.err == "Broker 1 may lead and follow again.\n"
     assert (resigned.code, resigned.err) == (0, f"Controller 0 has resigned from epoch {terms[0].epoch}.\n")
-    assert [each.cause for each in terms] == ["asked to resign", ""]
-    assert {"ControlledShutdownRequested", "UndrainRequested"} <= {each.label for each in queue.kinds}
+    assert [term.cause for term in terms] == ["asked to resign", ""]
+    assert {"ControlledShutdownRequested", "UndrainRequested"} <= {kind.label for kind in queue.kinds}
     assert re.search(r"^in hand", own_up("controller", "queue").out)
     assert re.search(r"asked to resign", own_up("controller", "history").out)
 
 
-def test_a_drain_that_puts_partitions_under_min_isr_is_confirmed(own_up: Up) -> None:
+def test_drain_below_min_isr_requires_confirmation(own_up: Up) -> None:
     own_up("topic", "create", "bread", "--assignment", "0:1,2", "--config", "min.insync.replicas=2")
 
-    tried = own_up("broker", "drain", "1", "--dry-run")
+    preview = own_up("broker", "drain", "1", "--dry-run")
     refused = own_up("broker", "drain", "1")
-    (one,) = own_up.partitions("--topic", "bread")
+    (before,) = own_up.partitions("--topic", "bread")
     drained = own_up("broker", "drain", "1", "--yes")
-    (two,) = own_up.partitions("--under-min-isr")
+    (after,) = own_up.partitions("--under-min-isr")
     deleted = own_up("topic", "delete", "bread", "--yes", "-o", "json").json(TopicDeleted)
 
-    assert tried.code == 0
-    assert "1 partition would be under min.insync.replicas, so acks=all is rejected: bread-0" in tried.err
-    assert tried.err.endswith("Nothing was changed.\n")
+    assert preview.code == 0
+    assert "1 partition would be under min.insync.replicas, so acks=all is rejected: bread-0" in preview.err
+    assert preview.err.endswith("Nothing was changed.\n")
     assert refused.code == 6
     assert "acks=all is rejected: bread-0" in refused.err
-    assert one.isr == (1, 2)
+    assert before.isr == (1, 2)
     assert drained.code == 0
     assert "WARNING: 1 partition is under min.insync.replicas" in drained.err
-    assert (two.leader, two.isr) == (2, (2,))
+    assert (after.leader, after.isr) == (2, (2,))
     # A topic with replicas on a drained broker is deleted at once.
     assert deleted.gone
 
 
-def test_brokers_show_what_waits_for_them_and_their_last_error(patient_up: Up) -> None:
-    """A killed broker keeps its registration until its session ends; requests to it wait meanwhile."""
+def test_brokers_show_queue_and_last_error(patient_up: Up) -> None:
+    """A killed broker stays registered until its session expires; requests to it are queued meanwhile."""
     patient_up("broker", "kill", "3")
     patient_up("topic", "create", "bread", "--assignment", "0:1,3")
 
@@ -227,7 +227,7 @@ def test_brokers_show_what_waits_for_them_and_their_last_error(patient_up: Up) -
     assert re.search(rf" {third.queue_size} \([0-9.]+m?s\) +{re.escape(third.last_error)}$", rows[2])
 
 
-def test_a_deletion_that_waits_is_told_and_explained(own_up: Up) -> None:
+def test_halted_deletion_is_reported_and_explained(own_up: Up) -> None:
     own_up("topic", "create", "bread", "--replication-factor", "3")
     own_up("broker", "kill", "3")
     own_up.until(lambda: "dead" in own_up("get", "brokers").out.lower(), "the death of broker 3")

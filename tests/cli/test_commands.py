@@ -1,4 +1,4 @@
-"""Commands that ask and tell: what goes right, what is refused, and in which form."""
+"""Commands that read the cluster, create topics and elect leaders: results, rejections and formats."""
 
 import re
 from pathlib import Path
@@ -19,20 +19,20 @@ from kactl.admin.schema import (
 from .server import Up, kactl
 
 
-def test_a_topic_is_created_listed_and_described(up: Up) -> None:
-    made = up("topic", "create", "bills", "--partitions", "2", "--replication-factor", "3", "--config", "a.b=c")
+def test_topic_is_created_listed_and_described(up: Up) -> None:
+    created = up("topic", "create", "bills", "--partitions", "2", "--replication-factor", "3", "--config", "a.b=c")
     listed = up("topic", "list", "-o", "json")
     described = up("topic", "describe", "bills")
 
-    assert (made.code, made.out, made.err) == (0, "", "Created topic bills.\n")
+    assert (created.code, created.out, created.err) == (0, "", "Created topic bills.\n")
     topics = listed.json(list[TopicInfo])
-    assert [(each.partitions, each.replication_factor) for each in topics if each.name == "bills"] == [(2, 3)]
+    assert [(topic.partitions, topic.replication_factor) for topic in topics if topic.name == "bills"] == [(2, 3)]
     assert described.code == 0
     assert re.search(r"^overrides +a\.b=c$", described.out, re.MULTILINE)
     assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5} +1$", described.out, re.MULTILINE)
 
 
-def test_a_topic_is_described_as_kafkas_tools_do(up: Up) -> None:
+def test_kafka_output_equals_that_of_kafka_topics(up: Up) -> None:
     up("topic", "create", "mail", "--assignment", "0:2,3", "--assignment", "1:3,1", "--config", "x=1")
     topic = up("topic", "describe", "mail", "-o", "json")
 
@@ -46,7 +46,7 @@ def test_a_topic_is_described_as_kafkas_tools_do(up: Up) -> None:
     ]
 
 
-def test_a_dry_run_creates_nothing(up: Up) -> None:
+def test_dry_run_creates_no_topic(up: Up) -> None:
     done = up("topic", "create", "never", "--partitions", "4", "--dry-run")
 
     assert (done.code, done.err) == (0, "Topic never could be created. Nothing was changed.\n")
@@ -54,7 +54,7 @@ def test_a_dry_run_creates_nothing(up: Up) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["describe", "nowhere"], 1, "there is no topic nowhere"),
         (["create", "a b"], 1, "only ASCII letters"),
@@ -66,20 +66,22 @@ def test_a_dry_run_creates_nothing(up: Up) -> None:
         (["create", "odd", "--assignment", "0:1", "--partitions", "1"], 2, "not both"),
         (["create", "odd", "--config", "novalue"], 2, "write key=value"),
         (["create"], 2, "Missing argument"),
-        (["list", "-o", "kafka"], 2, "this command has no output 'kafka'"),
+        (["list", "-o", "kafka"], 2, "this command does not support the output format 'kafka'"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(up: Up, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_topic_command_is_rejected_without_effect(
+    up: Up, arguments: list[str], code: int, message: str
+) -> None:
     before = up("topic", "list").out
 
     refused = up("topic", *arguments)
 
     assert (refused.code, refused.out) == (code, "")
-    assert said in refused.err
+    assert message in refused.err
     assert up("topic", "list").out == before
 
 
-def test_a_topic_that_exists_is_refused_with_a_document_where_json_is_wanted(up: Up) -> None:
+def test_json_output_prints_problem_document_of_existing_topic(up: Up) -> None:
     up("topic", "create", "twice")
 
     refused = up("topic", "create", "twice", "-o", "json")
@@ -89,7 +91,7 @@ def test_a_topic_that_exists_is_refused_with_a_document_where_json_is_wanted(up:
     assert (problem.status, problem.error_name) == (409, "TOPIC_ALREADY_EXISTS")
 
 
-def test_lists_are_the_apis_own_documents_in_json(up: Up) -> None:
+def test_json_lists_have_the_items_of_the_api(up: Up) -> None:
     up("topic", "create", "lists", "--partitions", "3", "--replication-factor", "2")
 
     controller = up("get", "controller", "-o", "json")
@@ -97,63 +99,64 @@ def test_lists_are_the_apis_own_documents_in_json(up: Up) -> None:
     partitions = up("get", "partitions", "--topic", "li?ts", "-o", "jsonl")
 
     assert controller.json(ControllerInfo).is_active
-    assert [each.id for each in brokers.jsonl(BrokerInfo)] == [1, 2, 3]
-    found = partitions.jsonl(PartitionInfo)
-    assert [(each.topic, each.partition) for each in found] == [("lists", number) for number in range(3)]
+    assert [broker.id for broker in brokers.jsonl(BrokerInfo)] == [1, 2, 3]
+    assert [(item.topic, item.partition) for item in partitions.jsonl(PartitionInfo)] == [
+        ("lists", number) for number in range(3)
+    ]
 
 
-def test_partitions_are_chosen_by_who_leads_and_holds_them(up: Up) -> None:
+def test_partitions_are_filtered_by_leader_and_replica(up: Up) -> None:
     up("topic", "create", "picks", "--assignment", "0:1,2", "--assignment", "1:2,3", "--assignment", "2:3,1")
 
-    def picked(*options: str) -> list[int]:
-        return [each.partition for each in up.partitions("--topic", "picks", *options)]
+    def filtered(*options: str) -> list[int]:
+        return [item.partition for item in up.partitions("--topic", "picks", *options)]
 
-    assert picked("--leader", "2") == [1]
-    assert picked("--replica", "1") == [0, 2]
-    assert picked("--leader", "1", "--replica", "3") == []
-    assert picked("--offline") == picked("--urp") == []
-    assert picked("--limit", "2") == [0, 1]
+    assert filtered("--leader", "2") == [1]
+    assert filtered("--replica", "1") == [0, 2]
+    assert filtered("--leader", "1", "--replica", "3") == []
+    assert filtered("--offline") == filtered("--urp") == []
+    assert filtered("--limit", "2") == [0, 1]
     assert "2 of 3 are shown" in up("get", "partitions", "--topic", "picks", "--limit", "2").err
     assert up("get", "partitions", "--topic", "picks", "--limit", "2", "-q").err == ""
 
 
-def test_an_empty_list_says_so_to_a_person_only(up: Up) -> None:
-    none = up("get", "partitions", "--topic", "nobody-has-this-name")
-    quiet = up("-q", "get", "partitions", "--topic", "nobody-has-this-name")
+def test_empty_list_is_remarked_unless_quiet(up: Up) -> None:
+    none = up("get", "partitions", "--topic", "no-such-topic")
+    quiet = up("-q", "get", "partitions", "--topic", "no-such-topic")
 
     assert (none.code, none.err) == (0, "No partition matches.\n")
     assert (quiet.code, quiet.err) == (0, "")
     assert none.out == quiet.out
 
 
-@pytest.mark.parametrize("what", ["controller", "brokers", "topics", "partitions"])
-def test_tables_have_no_colour_where_there_is_no_terminal(up: Up, what: str) -> None:
-    shown = up("get", what)
+@pytest.mark.parametrize("collection", ["controller", "brokers", "topics", "partitions"])
+def test_output_without_terminal_has_no_colour(up: Up, collection: str) -> None:
+    shown = up("get", collection)
 
     assert shown.code == 0
     assert shown.out
     assert "\x1b" not in shown.out + shown.err
 
 
-def test_elections_are_shown_held_and_refused(up: Up) -> None:
+def test_elections_are_previewed_run_and_partly_rejected(up: Up) -> None:
     up("topic", "create", "votes", "--partitions", "2", "--replication-factor", "3")
 
     preview = up("elect", "preferred", "--topic", "votes", "--dry-run")
-    held = up("elect", "preferred", "-p", "votes-0", "--yes", "-o", "json", "--reason", "a test")
+    elected = up("elect", "preferred", "-p", "votes-0", "--yes", "-o", "json", "--reason", "a test")
     partly = up("elect", "unclean", "-p", "votes-0", "-p", "votes-9", "--yes")
 
     assert (preview.code, preview.err) == (0, "2 not needed. Nothing was changed.\n")
-    answer = held.json(ElectionAnswer)
-    assert (held.code, [each.outcome for each in answer.results]) == (0, ["not_needed"])
+    answer = elected.json(ElectionAnswer)
+    assert (elected.code, [result.outcome for result in answer.results]) == (0, ["not_needed"])
     assert partly.code == 1
     assert "failed: the partition does not exist (UNKNOWN_TOPIC_OR_PARTITION)" in partly.out
     assert partly.err == "1 not needed, 1 failed.\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
-        (["preferred", "--all"], 6, "not confirmed: there is no terminal to ask on"),
+        (["preferred", "--all"], 6, "not confirmed: there is no terminal to confirm on"),
         (["preferred"], 2, "exactly one of"),
         (["preferred", "--all", "--topic", "a"], 2, "exactly one of"),
         (["unclean", "-p", "nodash"], 2, "'nodash' is not a partition: write it as topic-0"),
@@ -161,14 +164,14 @@ def test_elections_are_shown_held_and_refused(up: Up) -> None:
         (["preferred", "--topic", "nowhere", "--yes"], 1, "there is no topic nowhere"),
     ],
 )
-def test_elections_that_cannot_be_held(up: Up, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_election_is_rejected(up: Up, arguments: list[str], code: int, message: str) -> None:
     refused = up("elect", *arguments)
 
     assert (refused.code, refused.out) == (code, "")
-    assert said in refused.err
+    assert message in refused.err
 
 
-def test_brokers_that_are_not_there_cannot_be_killed(up: Up) -> None:
+def test_killing_unknown_broker_fails(up: Up) -> None:
     refused = up("broker", "kill", "9")
 
     assert refused.code == 1
@@ -176,7 +179,7 @@ def test_brokers_that_are_not_there_cannot_be_killed(up: Up) -> None:
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:1", "127.0.0.1:1"])
-def test_a_server_that_is_not_there_is_told_apart(server: str) -> None:
+def test_unreachable_server_exits_with_3(server: str) -> None:
     alone = kactl("--server", server, "get", "topics")
     from_outside = kactl("watch", env={"KACTL_SERVER": "http://127.0.0.1:1"})
 
@@ -184,7 +187,7 @@ def test_a_server_that_is_not_there_is_told_apart(server: str) -> None:
     assert "http://127.0.0.1:1 cannot be reached (Connection refused): start a server with `kactl up`" in alone.err
 
 
-def test_a_server_that_does_not_answer_is_given_up(up: Up) -> None:
+def test_silent_server_exits_with_3_after_the_timeout(up: Up) -> None:
     up.process.pause()
     try:
         silent = up("--timeout", "0.2", "get", "topics")
@@ -192,18 +195,18 @@ def test_a_server_that_does_not_answer_is_given_up(up: Up) -> None:
         up.process.resume()
 
     assert silent.code == 3
-    assert "did not answer within 0.2 s" in silent.err
+    assert "did not respond within 0.2 s" in silent.err
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0", "-1"])
-def test_a_time_that_nobody_can_wait_is_a_mistake_of_usage(seconds: str) -> None:
+def test_invalid_timeout_is_a_usage_error(seconds: str) -> None:
     refused = kactl("--server", "http://127.0.0.1:1", "--timeout", seconds, "get", "topics")
 
     assert refused.code == 2
     assert "Invalid value for '--timeout'" in refused.err
 
 
-def test_kafkas_own_time_may_be_longer_than_anybody_waits(tmp_path: Path) -> None:
+def test_huge_timeout_of_kafkas_tool_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "moves.json"
     file.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
 
@@ -216,6 +219,6 @@ def test_kafkas_own_time_may_be_longer_than_anybody_waits(tmp_path: Path) -> Non
     assert "Traceback" not in refused.err
 
 
-def test_a_url_that_is_none_is_a_mistake_of_usage() -> None:
+def test_invalid_server_url_is_a_usage_error() -> None:
     assert kactl("--server", "ftp://x", "get", "topics").code == 2
     assert kactl("--server", "http://x:port", "get", "topics").code == 2

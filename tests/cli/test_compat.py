@@ -1,4 +1,4 @@
-"""The stand-ins for Kafka's tools: their lines, their flags, what they refuse, and under which names they are found."""
+"""Replacements for Kafka's tools: output, options, rejections and program names."""
 
 import json
 import os
@@ -21,12 +21,12 @@ COLLIDES: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both.\n"
 )
-# Nobody listens there.
+# No server listens on this address.
 NOWHERE: Final = "127.0.0.1:1"
 
 
 def moves(path: Path, topic: str, **replicas: list[int]) -> Path:
-    """A file that moves partitions: `p0=[1, 2]` for partition 0."""
+    """Write a file of targets: `p0=[1, 2]` for partition 0."""
     partitions = [
         {"topic": topic, "partition": int(name[1:]), "replicas": wanted, "log_dirs": ["any"] * len(wanted)}
         for name, wanted in replicas.items()
@@ -38,7 +38,7 @@ def moves(path: Path, topic: str, **replicas: list[int]) -> Path:
 # -- kafka-topics ----------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_from_its_creation_to_its_end(up: Up) -> None:
+def test_topics_tool_creates_alters_describes_and_deletes(up: Up) -> None:
     created = up(
         *TOPICS, "--create", "--topic", "c.life", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=5"
     )
@@ -77,7 +77,7 @@ def test_a_topic_from_its_creation_to_its_end(up: Up) -> None:
 
 
 @pytest.mark.parametrize("action", [("--describe",), ("--delete",), ("--alter", "--partitions", "9")], ids=" ".join)
-def test_a_topic_that_is_not_there(up: Up, action: tuple[str, ...]) -> None:
+def test_missing_topic_fails_unless_if_exists(up: Up, action: tuple[str, ...]) -> None:
     refused = up(*TOPICS, *action, "--topic", "nowhere")
     tolerated = up(*TOPICS, *action, "--topic", "nowhere", "--if-exists")
 
@@ -86,7 +86,7 @@ def test_a_topic_that_is_not_there(up: Up, action: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--partitions", "0"), "The partitions must be greater than 0"),
         (("--replication-factor", "0"), "The replication factor must be between 1 and 32767 inclusive"),
@@ -101,13 +101,13 @@ def test_a_topic_that_is_not_there(up: Up, action: tuple[str, ...]) -> None:
     ],
     ids=str,
 )
-def test_a_topic_that_cannot_be(up: Up, options: tuple[str, ...], said: str) -> None:
+def test_invalid_topic_has_the_message_of_kafkas_tool(up: Up, options: tuple[str, ...], message: str) -> None:
     refused = up(*TOPICS, "--create", "--topic", "never", *options)
 
-    assert (refused.code, refused.out) == (1, f"Error while executing topic command : {said}\n")
+    assert (refused.code, refused.out) == (1, f"Error while executing topic command : {message}\n")
 
 
-def test_a_deletion_that_takes_longer_than_one_waits(own_up: Up) -> None:
+def test_slow_deletion_fails_with_a_timeout(own_up: Up) -> None:
     own_up("topic", "create", "stuck", "--assignment", "0:3,1")
     assert own_up("broker", "kill", "3").code == 0
     own_up.until(lambda: not own_up.partitions("--leader", "3"), "nothing is led by broker 3")
@@ -116,14 +116,14 @@ def test_a_deletion_that_takes_longer_than_one_waits(own_up: Up) -> None:
 
     assert late.code == 1
     assert late.out == (
-        "Error while executing topic command : deleting topic stuck has taken more than 0.2 s; it goes on\n"
+        "Error while executing topic command : deleting topic stuck has taken more than 0.2 s; it continues\n"
     )
 
 
 # -- kafka-leader-election -------------------------------------------------------------------------------------------
 
 
-def test_elections_say_what_came_of_each_partition(up: Up, tmp_path: Path) -> None:
+def test_election_reports_each_partition(up: Up, tmp_path: Path) -> None:
     up("topic", "create", "c-led", "--assignment", "0:1,2", "--assignment", "1:2,3")
     up(*REASSIGN, "--execute", "--reassignment-json-file", moves(tmp_path / "m.json", "c-led", p0=[2, 1]))
     up.until(lambda: not up.partitions("--topic", "c-led", "--urp"), "the new order")
@@ -151,31 +151,31 @@ def test_elections_say_what_came_of_each_partition(up: Up, tmp_path: Path) -> No
 # -- kafka-reassign-partitions ---------------------------------------------------------------------------------------
 
 
-def test_a_move_from_its_plan_to_its_end(up: Up, tmp_path: Path) -> None:
+def test_reassignment_is_generated_executed_and_verified(up: Up, tmp_path: Path) -> None:
     up("topic", "create", "c-moved", "--assignment", "0:1,2", "--assignment", "1:2,3")
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "c-moved"}]}')
-    there = moves(tmp_path / "there.json", "c-moved", p1=[2, 3], p0=[3, 2])
+    targets = moves(tmp_path / "there.json", "c-moved", p1=[2, 3], p0=[3, 2])
 
     plan = up(*REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,9")
-    before = up(*REASSIGN, "--verify", "--reassignment-json-file", there)
-    started = up(*REASSIGN, "--execute", "--reassignment-json-file", there)
+    before = up(*REASSIGN, "--verify", "--reassignment-json-file", targets)
+    started = up(*REASSIGN, "--execute", "--reassignment-json-file", targets)
     up.until(lambda: "No partition" in up(*REASSIGN, "--list").out, "the end of the move")
-    after = up(*REASSIGN, "--verify", "--preserve-throttles", "--reassignment-json-file", there)
-    idle = up(*REASSIGN, "--cancel", "--reassignment-json-file", there)
+    after = up(*REASSIGN, "--verify", "--preserve-throttles", "--reassignment-json-file", targets)
+    idle = up(*REASSIGN, "--cancel", "--reassignment-json-file", targets)
 
     now = (
         '{"version":1,"partitions":[{"topic":"c-moved","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},'
         '{"topic":"c-moved","partition":1,"replicas":[2,3],"log_dirs":["any","any"]}]}'
     )
-    said = plan.out.splitlines()
-    assert said[:4] == [
+    lines = plan.out.splitlines()
+    assert lines[:4] == [
         "Current partition replica assignment",
         now,
         "",
         "Proposed partition reassignment configuration",
     ]
-    assert [{*each["replicas"]} for each in json.loads(said[4])["partitions"]] == [{1, 2}, {1, 2}]
+    assert [{*item["replicas"]} for item in json.loads(lines[4])["partitions"]] == [{1, 2}, {1, 2}]
     assert before.out.splitlines()[1:] == [
         "There is no active reassignment of partition c-moved-0, but replica set is 1,2 rather than 3,2.",
         "Reassignment of partition c-moved-1 is completed.",
@@ -196,9 +196,11 @@ def test_a_move_from_its_plan_to_its_end(up: Up, tmp_path: Path) -> None:
     assert {before.code, started.code, after.code, idle.code} == {0}
 
 
-def test_a_move_in_progress(own_up: Up, tmp_path: Path) -> None:
+def test_reassignment_in_progress_is_listed_and_cancelled(own_up: Up, tmp_path: Path) -> None:
     own_up("topic", "create", "slow", "--assignment", "0:1,2", "--assignment", "1:1,2")
-    assert own_up("broker", "kill", "3").code == 0  # known for a while yet, so that it may be named
+    assert (
+        own_up("broker", "kill", "3").code == 0
+    )  # still registered until its session expires, so that it is a valid target
     first, second = (
         moves(tmp_path / "first.json", "slow", p0=[3, 2]),
         moves(tmp_path / "second.json", "slow", p1=[2, 3]),
@@ -221,14 +223,14 @@ def test_a_move_in_progress(own_up: Up, tmp_path: Path) -> None:
     )
     assert "\tReplicas: 3,2,1\tIsr: 2,1\tAdding Replicas: 3\tRemoving Replicas: 1\tElr: N/A" in shown.out
     assert "\tPartitionCount: 2\tReplicationFactor: 2\t" in shown.out
-    assert missing.out == ""  # a replica that is being added is not missed
+    assert missing.out == ""  # a replica that is being added does not count as out of sync
     assert cancelled.out == (
         "Successfully cancelled partition reassignment for: slow-0\nNone of the specified partition moves are active."
     )
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"partitions": []}, "Partition reassignment list cannot be empty"),
         ({"version": 2, "partitions": []}, "Not supported version field value 2"),
@@ -246,18 +248,22 @@ def test_a_move_in_progress(own_up: Up, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_moves_that_cannot_be(up: Up, tmp_path: Path, content: object, said: str) -> None:
+def test_invalid_reassignment_has_the_message_of_kafkas_tool(
+    up: Up, tmp_path: Path, content: object, message: str
+) -> None:
     file = tmp_path / "moves.json"
     if isinstance(content, list):
-        content = {"partitions": [{"topic": topic, "partition": 0, "replicas": each} for topic, each in content]}
+        content = {
+            "partitions": [{"topic": topic, "partition": 0, "replicas": replicas} for topic, replicas in content]
+        }
     file.write_text(json.dumps(content))
 
     refused = up(*REASSIGN, "--execute", "--reassignment-json-file", file, "--additional")
 
-    assert (refused.code, refused.out) == (1, f"Error: {said}\n")
+    assert (refused.code, refused.out) == (1, f"Error: {message}\n")
 
 
-def test_what_kactl_does_not_do_is_said(up: Up, tmp_path: Path) -> None:
+def test_unsupported_throttles_and_log_directories_are_rejected(up: Up, tmp_path: Path) -> None:
     file = moves(tmp_path / "moves.json", "a", p0=[1])
     elsewhere = tmp_path / "elsewhere.json"
     elsewhere.write_text(file.read_text().replace("any", "/data/2"))
@@ -266,9 +272,9 @@ def test_what_kactl_does_not_do_is_said(up: Up, tmp_path: Path) -> None:
     moved = up(*REASSIGN, "--execute", "--reassignment-json-file", elsewhere)
 
     assert (throttled.code, throttled.out) == (1, "")
-    assert throttled.err.startswith("kactl does not limit replication")
+    assert throttled.err.startswith("kactl does not throttle replication")
     assert (moved.code, moved.out) == (
-        1, "Error: kactl moves nothing between a broker's directories: say 'any' for those of a-0\n"
+        1, "Error: kactl does not move replicas between log directories: write 'any' for a-0\n"
     )  # fmt: skip
 
 
@@ -276,7 +282,7 @@ def test_what_kactl_does_not_do_is_said(up: Up, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         (TOPICS, "", "Command must include exactly one action: --list, --describe, --create, --alter or --delete"),
         (TOPICS, "--list --create", "Command must include exactly one action"),
@@ -295,46 +301,46 @@ def test_what_kactl_does_not_do_is_said(up: Up, tmp_path: Path) -> None:
         (REASSIGN, "--list --timeout 5", "Option \"[timeout]\" can't be used with action \"[list]\""),
     ],
 )  # fmt: skip
-def test_a_command_line_that_kafka_would_refuse_ends_with_1(tool: tuple[str, ...], arguments: str, said: str) -> None:
+def test_invalid_command_line_exits_with_1(tool: tuple[str, ...], arguments: str, message: str) -> None:
     refused = kactl(*tool, "--bootstrap-server", NOWHERE, *arguments.split())
 
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith(said)
+    assert refused.err.startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("tool", "begin"),
+    ("tool", "prefix"),
     [(TOPICS, "Error while executing topic command : "), (REASSIGN, "Error: ")],
     ids=["topics", "reassign-partitions"],
 )
-def test_a_server_that_is_not_there(tool: tuple[str, ...], begin: str) -> None:
+def test_unreachable_server_exits_with_1(tool: tuple[str, ...], prefix: str) -> None:
     alone = kactl(*tool, "--bootstrap-server", NOWHERE, "--list")
 
     assert alone.code == 1
-    assert alone.out.startswith(f"{begin}http://127.0.0.1:1 cannot be reached")
+    assert alone.out.startswith(f"{prefix}http://127.0.0.1:1 cannot be reached")
 
 
-def test_an_election_without_a_server() -> None:
+def test_election_without_server_exits_with_1() -> None:
     alone = kactl(*ELECT, "--bootstrap-server", NOWHERE, "--election-type", "preferred", "--all-topic-partitions")
 
     assert (alone.code, alone.out) == (1, "")
     assert alone.err.startswith("Failed to elect leaders: http://127.0.0.1:1 cannot be reached")
 
 
-def test_what_scripts_still_say_is_passed_over_with_a_warning(up: Up) -> None:
+def test_obsolete_options_are_ignored_with_a_warning(up: Up) -> None:
     old = up(*TOPICS, "--zookeeper", "zk:2181/kafka", "--list")
     secured = up(*ELECT, "--admin.config", "client.properties", "--election-type", "unclean", "--all-topic-partitions")
     also = up(*REASSIGN, "--command-config", "client.properties", "--list")
 
     assert (old.code, secured.code, also.code) == (0, 0, 0)
-    assert old.err == "warning: --zookeeper is passed over: kactl itself knows where the cluster is kept\n"
-    assert secured.err == also.err == "warning: --command-config is passed over: there is nothing in it for kactl\n"
+    assert old.err == "warning: --zookeeper is ignored: the server of kactl has the address of the store\n"
+    assert secured.err == also.err == "warning: --command-config is ignored: kactl uses none of its settings\n"
 
 
-# -- where and under which name --------------------------------------------------------------------------------------
+# -- server and program name --------------------------------------------------------------------------------------
 
 
-def test_the_server_is_the_one_that_kactl_was_told_first(up: Up) -> None:
+def test_server_option_and_environment_take_precedence(up: Up) -> None:
     listing = (*TOPICS, "--list", "--bootstrap-server")
 
     by_flag = kactl(*listing, f"{up.url.removeprefix('http://')},{NOWHERE}")
@@ -342,11 +348,11 @@ def test_the_server_is_the_one_that_kactl_was_told_first(up: Up) -> None:
     by_environment = kactl(*listing, NOWHERE, env={"KACTL_SERVER": up.url})
     by_option = kactl("--server", up.url, *listing, NOWHERE, env={"KACTL_SERVER": f"http://{NOWHERE}"})
 
-    assert [each.code for each in (by_flag, by_url, by_environment, by_option)] == [0, 0, 0, 0]
+    assert [run.code for run in (by_flag, by_url, by_environment, by_option)] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "code", "said"),
+    ("name", "arguments", "code", "output"),
     [
         ("kafka-topics.sh", "--list --topic nowhere", 0, "\n"),
         ("kafka-topics", "--list --topic nowhere", 0, "\n"),
@@ -355,8 +361,8 @@ def test_the_server_is_the_one_that_kactl_was_told_first(up: Up) -> None:
         ("kafka-acls.sh", "--list", 2, ""),
     ],
 )
-def test_a_link_stands_in_for_the_program_of_its_name(
-    up: Up, tmp_path: Path, name: str, arguments: str, code: int, said: str
+def test_symbolic_link_replaces_the_tool_of_its_name(
+    up: Up, tmp_path: Path, name: str, arguments: str, code: int, output: str
 ) -> None:
     program = tmp_path / "kactl"
     program.write_text(f"#!{sys.executable}\nfrom kactl.cli.main import main\nmain()\n")
@@ -373,4 +379,4 @@ def test_a_link_stands_in_for_the_program_of_its_name(
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT)},
     )
 
-    assert (done.returncode, done.stdout) == (code, said)
+    assert (done.returncode, done.stdout) == (code, output)

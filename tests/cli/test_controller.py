@@ -1,4 +1,4 @@
-"""`kactl controller` over a real ZooKeeper: one is active, others stand by, and one of them may take over."""
+"""`kactl controller` over a real ZooKeeper: active controller, standby and takeover."""
 
 import signal
 import urllib.error
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 
 class Node:
-    """One instance."""
+    """One controller instance."""
 
     def __init__(self, folder: Path, node_id: int, connect: str, *options: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
@@ -42,8 +42,8 @@ class Node:
 
     def probe(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-                return int(answer.status)
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+                return int(response.status)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code
@@ -57,7 +57,7 @@ def started() -> Iterator[list[Node]]:
         node.process.kill()
 
 
-def test_one_rules_another_stands_by_and_takes_over(
+def test_standby_takes_over_from_the_active_controller(
     zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, started: list[Node]
 ) -> None:
     first = Node(tmp_path, 101, zookeeper.connect(chroot))

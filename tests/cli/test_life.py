@@ -1,4 +1,4 @@
-"""`kactl up` over its life: stopped, killed, started again, wanted twice; brokers that die and come back."""
+"""`kactl up`: stop, kill, restart, exclusive use of folder and port; failing and returning brokers."""
 
 import contextlib
 import re
@@ -17,57 +17,57 @@ from kactl.stores.sqlite import SqliteStore
 
 from .server import START_S, STOP_S, Up, kactl
 
-WHAT_STAYS = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
+DURABLE = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
 
 
-def kept(up: Up) -> list[tuple[object, ...]]:
-    """What a restart must not change."""
-    return [tuple(getattr(each, name) for name in WHAT_STAYS) for each in up.partitions()]
+def durable_state(up: Up) -> list[tuple[object, ...]]:
+    """Returns the state that a restart must not change."""
+    return [tuple(getattr(partition, name) for name in DURABLE) for partition in up.partitions()]
 
 
 def kill_broker(up: Up, broker: int, topic: str) -> None:
-    """Kill it, and wait until nothing is led by it, and the whole topic by others; other tests have topics, too."""
+    """Kill a broker, and wait until other brokers lead all its partitions, and no partition of the topic is offline."""
     assert up("broker", "kill", str(broker)).code == 0
-    up.until(lambda: not up.partitions("--leader", str(broker)), f"nothing is led by {broker}")
-    up.until(lambda: not up.partitions("--offline", "--topic", topic), f"all of {topic} is led")
+    up.until(lambda: not up.partitions("--leader", str(broker)), f"broker {broker} leads no partition")
+    up.until(lambda: not up.partitions("--offline", "--topic", topic), f"every partition of {topic} has a leader")
 
 
-def test_what_is_stopped_goes_on_where_it_was(own_up: Up) -> None:
+def test_stopped_cluster_continues_after_restart(own_up: Up) -> None:
     own_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3")
     kill_broker(own_up, 1, "orders")
-    before, epoch = kept(own_up), own_up.epoch()
+    before, epoch = durable_state(own_up), own_up.epoch()
 
     own_up.process.signal(signal.SIGINT)
     code = own_up.process.wait(STOP_S)
-    said = own_up.process.text
+    text = own_up.process.text
     own_up.start("--participants", "3")
 
     assert code == 0
-    assert f"Stopped. The cluster is kept in {own_up.data_dir / 'kactl.db'}." in said
-    assert "Traceback" not in said
+    assert f"Stopped. The cluster is kept in {own_up.data_dir / 'kactl.db'}." in text
+    assert "Traceback" not in text
     assert own_up.epoch() == epoch + 1
     own_up.until(lambda: not own_up.partitions("--urp"), "broker 1 is in sync again")
-    after = kept(own_up)
+    after = durable_state(own_up)
     assert [row[:4] for row in after] == [row[:4] for row in before]  # leaders and leader epochs among them
 
 
-def test_a_killed_cluster_starts_again_without_waiting_for_its_leases(patient_up: Up) -> None:
+def test_killed_cluster_restarts_without_waiting_for_sessions(patient_up: Up) -> None:
     patient_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3", "--config", "a=b")
-    before, epoch = kept(patient_up), patient_up.epoch()
+    before, epoch = durable_state(patient_up), patient_up.epoch()
 
     patient_up.process.kill()
     patient_up.start()
 
     assert "waiting" not in patient_up.process.text
     assert patient_up.epoch() == epoch + 1
-    assert kept(patient_up) == before
+    assert durable_state(patient_up) == before
     assert patient_up("topic", "create", "more").code == 0
 
 
-def numbers(up: Up) -> list[int]:
-    """Of all events that are held."""
-    with urllib.request.urlopen(f"{up.url}/v1/events?limit=10000", timeout=10) as answer:
-        return [event.seq for event in msgspec.json.decode(answer.read(), type=EventPage).items]
+def event_numbers(up: Up) -> list[int]:
+    """Returns the numbers of all retained events."""
+    with urllib.request.urlopen(f"{up.url}/v1/events?limit=10000", timeout=10) as response:
+        return [event.seq for event in msgspec.json.decode(response.read(), type=EventPage).items]
 
 
 def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
@@ -75,12 +75,12 @@ def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     own_up.process.stop(STOP_S)
     own_up.start()
     own_up("topic", "create", "bills")
-    stopped = numbers(own_up)
+    stopped = event_numbers(own_up)
     own_up.process.kill()
     own_up.start()
 
     terms = own_up("controller", "history", "-o", "jsonl").jsonl(TermInfo)
-    killed = numbers(own_up)
+    killed = event_numbers(own_up)
     shown = own_up("watch", "--since", "0", "--types", "request", "-n", "2").out
 
     assert [term.epoch for term in terms] == [1, 2, 3]
@@ -92,7 +92,7 @@ def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     assert "create topic bills: done" in shown
 
 
-def test_a_start_waits_for_a_broker_of_another_process_until_it_is_stopped(patient_up: Up) -> None:
+def test_start_waits_for_a_broker_of_another_process(patient_up: Up) -> None:
     patient_up.process.stop(STOP_S)
 
     with registered(patient_up.data_dir / "kactl.db", broker=2):
@@ -106,7 +106,7 @@ def test_a_start_waits_for_a_broker_of_another_process_until_it_is_stopped(patie
 
 @contextlib.contextmanager
 def registered(path: Path, *, broker: int) -> Iterator[None]:
-    """A broker of this process, which holds no lock, in the file of a cluster."""
+    """Register a broker from this process, which has no lock, in the store of a cluster."""
     with anyio.from_thread.start_blocking_portal() as portal:
         store = portal.wrap_async_context_manager(SqliteStore(path))
         with store as opened:
@@ -115,7 +115,7 @@ def registered(path: Path, *, broker: int) -> Iterator[None]:
             yield
 
 
-def test_a_folder_and_a_port_are_used_by_one(up: Up, tmp_path: Path) -> None:
+def test_folder_or_port_in_use_is_rejected(up: Up, tmp_path: Path) -> None:
     same_folder = kactl("up", "--data-dir", up.data_dir, "--listen", "127.0.0.1:0")
     same_port = kactl("up", "--data-dir", tmp_path / "new", "--listen", f"127.0.0.1:{up.port}")
 
@@ -126,7 +126,7 @@ def test_a_folder_and_a_port_are_used_by_one(up: Up, tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "kactl.db").exists()
 
 
-def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+def test_file_that_is_not_a_store_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "kactl.db").write_text("mine")
 
     refused = kactl("up", "--data-dir", tmp_path, "--listen", "127.0.0.1:0")
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "kactl.db").read_text() == "mine"
 
 
-def test_others_lead_while_a_broker_is_dead_and_it_comes_back_in_sync(up: Up) -> None:
+def test_killed_broker_loses_leadership_and_rejoins_in_sync(up: Up) -> None:
     up("topic", "create", "failing", "--partitions", "6", "--replication-factor", "3")
     led = len(up.partitions("--topic", "failing", "--leader", "2"))
 
@@ -149,33 +149,33 @@ def test_others_lead_while_a_broker_is_dead_and_it_comes_back_in_sync(up: Up) ->
     back = up("elect", "preferred", "--topic", "failing", "--yes")
 
     assert led == 2
-    assert [each.state for each in brokers] == ["live", "dead", "live"]
-    assert all(each.leader != 2 and sorted(each.isr) == [1, 3] for each in shrunk)
+    assert [broker.state for broker in brokers] == ["live", "dead", "live"]
+    assert all(partition.leader != 2 and sorted(partition.isr) == [1, 3] for partition in shrunk)
     assert (again.code, again.err) == (0, "Restarted broker 2.\n")
     assert "2 moved, 4 not needed." in back.err
     assert len(up.partitions("--topic", "failing", "--leader", "2")) == led
 
 
-def test_the_demo_shows_leaders_moving_and_goes_on(tmp_path: Path) -> None:
+def test_demo_prints_leader_changes_and_keeps_running(tmp_path: Path) -> None:
     demo = Up(tmp_path, "--demo")
     try:
-        demo.process.wait_for_line("that was the demo", START_S)
-        said = demo.process.text
+        demo.process.wait_for_line("the demo is complete", START_S)
+        text = demo.process.text
         assert demo("topic", "describe", "orders").code == 0
-        assert f"`kactl --server {demo.url} elect preferred --all`" in said
+        assert f"`kactl --server {demo.url} elect preferred --all`" in text
     finally:
         demo.close()
 
-    moves = re.findall(r"^[\d:.]{12}  orders-\d+ +1 -> [23] +1  [23],[23]$", said, re.MULTILINE)
+    moves = re.findall(r"^[\d:.]{12}  orders-\d+ +1 -> [23] +1  [23],[23]$", text, re.MULTILINE)
     assert len(moves) == 4
-    assert re.search(r"broker 1 is killed; it leads 4 partitions", said)
-    assert re.search(r"every partition has a leader again: \d\.\d\d s after the kill", said)
-    assert re.search(r"every replica is in sync again", said)
-    assert "\x1b" not in said
+    assert re.search(r"broker 1 is killed; it leads 4 partitions", text)
+    assert re.search(r"every partition has a leader again: \d\.\d\d s after the kill", text)
+    assert re.search(r"every replica is in sync again", text)
+    assert "\x1b" not in text
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--demo", "--participants", "2"], "2 participants are too few for 3 replicas"),
         (["--listen", "nowhere"], "'nowhere' is not an address"),
@@ -183,9 +183,9 @@ def test_the_demo_shows_leaders_moving_and_goes_on(tmp_path: Path) -> None:
         (["--participants", "-1"], "Invalid value for '--participants'"),
     ],
 )
-def test_what_cannot_be_run_is_refused(tmp_path: Path, options: list[str], said: str) -> None:
+def test_invalid_options_of_up_are_rejected(tmp_path: Path, options: list[str], message: str) -> None:
     refused = kactl("up", *options, cwd=tmp_path)
 
     assert refused.code == 2
-    assert said in refused.err
+    assert message in refused.err
     assert not list(tmp_path.iterdir())

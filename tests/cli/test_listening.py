@@ -1,4 +1,4 @@
-"""How `kactl controller` begins to listen for brokers and tools, and what it says of whoever may reach it."""
+"""Kafka listener of `kactl controller`: binding, advertised entry and warnings."""
 
 import logging
 import socket
@@ -21,8 +21,8 @@ def config(*listeners: str, visible_on: tuple[str, ...] | None = None) -> Config
     return Config(node_id=9, kafka=KafkaConfig(listeners=listeners, visible_on=visible_on))
 
 
-def test_a_port_that_is_taken_is_an_error_before_anything_runs(tmp_path: Path) -> None:
-    """There is not even a ZooKeeper."""
+def test_port_in_use_fails_before_anything_is_started(tmp_path: Path) -> None:
+    """The test has no ZooKeeper either."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         file = tmp_path / "kactl.toml"
@@ -39,12 +39,12 @@ def test_a_port_that_is_taken_is_an_error_before_anything_runs(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["A://no.such.host.invalid:1", "A://192.0.2.1:1"])
-def test_an_address_that_is_not_ours_is_named(text: str) -> None:
+def test_address_of_another_host_is_named(text: str) -> None:
     with pytest.raises(BadConfig, match=f"{text} cannot be listened on"), listening(config(text)):
         pass
 
 
-def test_addresses_are_given_back_where_one_of_them_is_taken() -> None:
+def test_bound_addresses_are_released_if_another_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with (
@@ -56,7 +56,7 @@ def test_addresses_are_given_back_where_one_of_them_is_taken() -> None:
         assert sockets["A"].getsockname() == ("127.0.0.1", port)
 
 
-def test_our_entry_in_the_list_of_brokers() -> None:
+def test_controller_entry_in_the_list_of_brokers() -> None:
     both = ("INTERNAL://10.0.0.1:1", "CLIENT://10.0.0.1:2")
 
     entry = listed_as(config(*both, visible_on=("INTERNAL",)))
@@ -86,7 +86,7 @@ async def test_open_listener_without_authentication_is_logged_as_warning(
 
 
 @pytest.mark.anyio
-async def test_who_has_nowhere_to_listen_listens_nowhere() -> None:
+async def test_no_listener_is_started_without_addresses() -> None:
     controller = Controller(9)
 
     with listening(config()) as sockets:

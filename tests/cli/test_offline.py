@@ -1,4 +1,4 @@
-"""What needs no server: help, configurations, controllers that cannot be, and an installation that lacks packages."""
+"""Commands without a server: help, configurations, invalid controllers and missing packages."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from .server import kactl
 EMBED = tree.ROOT / "tests" / "examples" / "embed.py"
 
 
-def test_help_is_there_for_all_commands_and_imports_little() -> None:
+def test_help_lists_all_commands_and_imports_little() -> None:
     code = (
         "import sys\nsys.argv = ['kactl', '--help']\nimport kactl.cli.main\n"
         "try:\n    kactl.cli.main.main()\nfinally:\n    print(*sorted(sys.modules), file=sys.stderr)"
@@ -31,7 +31,7 @@ def test_help_is_there_for_all_commands_and_imports_little() -> None:
 
 
 @pytest.mark.parametrize("command", [["up"], ["controller"], ["config", "show"], ["config", "validate"]], ids=" ".join)
-def test_a_command_that_asks_no_server_offers_no_choice_of_one(command: list[str]) -> None:
+def test_local_commands_have_no_server_option(command: list[str]) -> None:
     done = kactl(*command, "--help")
 
     assert done.code == 0
@@ -41,7 +41,7 @@ def test_a_command_that_asks_no_server_offers_no_choice_of_one(command: list[str
 
 
 @pytest.mark.parametrize("group", ["get", "topic", "broker"])
-def test_what_a_list_of_commands_says_is_whole(group: str) -> None:
+def test_help_of_groups_is_not_truncated(group: str) -> None:
     _, _, commands = kactl(group, "--help").out.partition("Commands:")
 
     assert commands
@@ -84,7 +84,7 @@ def test_missing_package_is_named_in_one_line_with_its_extra(
     )
 
 
-def test_a_configuration_is_checked_and_shown(tmp_path: Path) -> None:
+def test_configuration_is_validated_and_shown(tmp_path: Path) -> None:
     file = tmp_path / "kactl.toml"
     file.write_text('node-id = 7\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:2181/kafka"\n')
 
@@ -98,7 +98,7 @@ def test_a_configuration_is_checked_and_shown(tmp_path: Path) -> None:
     assert kactl("config", "show", tmp_path / "shown.toml").out == shown.out
 
 
-def test_a_key_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_unknown_configuration_key_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "kactl.toml"
     file.write_text("node-id = 7\n[api]\nlistne = 1\n")
 
@@ -110,7 +110,7 @@ def test_a_key_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("node-id = 1\n", "real brokers store their cluster in ZooKeeper, not in sqlite"),
         ('[store]\nkind = "zookeeper"\nconnect = "x"\n', "node-id: is missing"),
@@ -121,17 +121,17 @@ def test_a_key_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_controller_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_controller_configuration_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "kactl.toml").write_text(text + '[api]\nlisten = "127.0.0.1:0"\n')
 
     refused = kactl("controller", cwd=tmp_path)
 
     assert refused.code in (1, 2)
-    assert said in refused.err
+    assert message in refused.err
     assert "Traceback" not in refused.err
 
 
-def test_the_program_that_embeds_a_cluster_runs_as_it_stands(tmp_path: Path) -> None:
+def test_embedding_example_runs_unchanged(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EMBED)],
         cwd=tmp_path,
@@ -154,7 +154,7 @@ def test_the_program_that_embeds_a_cluster_runs_as_it_stands(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_every_public_name_is_there() -> None:
+def test_public_names_are_importable() -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     assert set(package.__all__) == set(package._MODULE_OF)

@@ -1,4 +1,4 @@
-"""Whole servers, in this process."""
+"""Complete servers in this process."""
 
 import gc
 import subprocess
@@ -21,7 +21,7 @@ from .server import START_S
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_server_collects_garbage_between_events_and_nobody_else_does(tmp_path: Path) -> None:
+async def test_automatic_garbage_collection_is_off_while_a_server_runs(tmp_path: Path) -> None:
     config = load(
         None,
         {},
@@ -62,7 +62,7 @@ HOUR_MS: Final = 3_600_000
 
 
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_start_after_a_kill_and_a_step_of_the_wall_clock_does_not_wait(tmp_path: Path, step_ms: int) -> None:
+async def test_restart_after_kill_and_clock_step_does_not_wait(tmp_path: Path, step_ms: int) -> None:
     keys = {
         "store.path": str(tmp_path / "kactl.db"),
         "store.session-timeout": "1h",
@@ -76,13 +76,13 @@ async def test_a_start_after_a_kill_and_a_step_of_the_wall_clock_does_not_wait(t
     with setup.held(tmp_path, url="") as holder, anyio.fail_after(START_S):
         async with embedded(load(None, {}, keys), notes.append, holder=holder, clock=SteppedClock(0)) as server:
             assert server.participants is not None
-            assert {each.life for each in server.participants} == {Life.RUNNING}
+            assert {participant.life for participant in server.participants} == {Life.RUNNING}
             assert server.controller.snapshot().epoch == 2
     assert notes == []
 
 
 def run_and_kill(step_ms: int, keys: Mapping[str, str]) -> None:
-    """A server with another wall clock, killed as soon as it is up."""
+    """Start a server with another wall clock, and kill it as soon as it is up."""
     command = [sys.executable, "-c", KILLED, str(step_ms), *(f"{key}={value}" for key, value in keys.items())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -16,11 +16,11 @@ from tests.support.processes import free_port
 from .server import Up, kactl
 
 
-def test_a_healthy_cluster_exits_with_0(own_up: Up) -> None:
+def test_healthy_cluster_exits_with_0(own_up: Up) -> None:
     own_up("topic", "create", "bread", "--replication-factor", "3")
 
     text = own_up("status")
-    found = own_up("status", "-o", "json").json(ClusterInfo)
+    info = own_up("status", "-o", "json").json(ClusterInfo)
     lines = own_up("status", "-o", "jsonl").jsonl(ClusterInfo)
 
     assert text.code == 0
@@ -28,12 +28,12 @@ def test_a_healthy_cluster_exits_with_0(own_up: Up) -> None:
     assert headline.startswith("CLUSTER kactl   HEALTHY   controller 0* (epoch 1")
     assert "brokers 3/3   topics 1   partitions 1" in headline
     assert header.split() == ["CHECK", "RESULT", "VALUE", "LIMIT", "DETAIL"]
-    assert [row.split()[0] for row in rows] == [each.name for each in found.checks]
-    assert found.status == lines[0].status == "healthy"
+    assert [row.split()[0] for row in rows] == [check.name for check in info.checks]
+    assert info.status == lines[0].status == "healthy"
 
 
-def test_the_exit_code_states_what_is_wrong_and_waiting_ends_when_it_is_mended(own_up: Up) -> None:
-    """A drained broker is a warning, a lost one a failure; a cluster that is mended meanwhile ends the wait."""
+def test_exit_codes_of_warnings_and_failures_and_waiting(own_up: Up) -> None:
+    """A drained broker is a warning, a killed one a failure; the wait ends when the cluster is healthy again."""
     own_up("topic", "create", "bread", "--assignment", "0:1,2")
     own_up("broker", "drain", "2")
     warned, as_error = own_up("status"), own_up("status", "--warn-as-error")
@@ -60,7 +60,7 @@ def test_the_exit_code_states_what_is_wrong_and_waiting_ends_when_it_is_mended(o
     assert "FAIL" not in out
 
 
-def test_an_unreachable_server_exits_with_3_also_after_waiting() -> None:
+def test_unreachable_server_exits_with_3_also_after_waiting() -> None:
     server = f"http://127.0.0.1:{free_port()}"
 
     once = kactl("--server", server, "status")
@@ -71,17 +71,17 @@ def test_an_unreachable_server_exits_with_3_also_after_waiting() -> None:
     assert "Not healthy within 0.5 s." in waited.err
 
 
-def test_watching_shows_one_check_after_the_other(own_up: Up) -> None:
+def test_watch_repeats_the_checks(own_up: Up) -> None:
     command = [sys.executable, "-m", "kactl.cli", "--server", own_up.url, "status", "--watch", "--interval", "0.1"]
     with subprocess.Popen([*command, "-o", "jsonl"], stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
-        seen = [json.loads(watching.stdout.readline())["status"] for _ in range(3)]
+        states = [json.loads(watching.stdout.readline())["status"] for _ in range(3)]
         watching.terminate()
 
-    assert seen == ["healthy"] * 3
+    assert states == ["healthy"] * 3
 
 
-def test_the_list_of_commands_states_their_own_help_in_their_order() -> None:
+def test_list_of_commands_repeats_their_help_in_order() -> None:
     context = click.Context(root)
 
     for name, entry in ENTRIES.items():
@@ -92,8 +92,8 @@ def test_the_list_of_commands_states_their_own_help_in_their_order() -> None:
     assert root.list_commands(context) == list(ENTRIES)
 
 
-def test_starting_up_loads_neither_the_server_nor_columns(tmp_path: Path) -> None:
-    """What makes `kactl --help` and `kactl status` slow to start is what they import."""
+def test_help_and_status_do_not_import_heavy_packages(tmp_path: Path) -> None:
+    """The start-up time of `kactl --help` and `kactl status` is mainly that of their imports."""
     heavy = ("aiohttp", "numpy", "opentelemetry", "pyarrow", "pyspark", "kazoo", "asyncio", "anyio", "kactl.cli.get")
     for arguments in (["--help"], ["status", "--server", f"http://127.0.0.1:{free_port()}"]):
         script = (

@@ -1,4 +1,4 @@
-"""The defaults of `kactl up`, which are the same with and without a configuration file."""
+"""Defaults of `kactl up`, which are the same with and without a configuration file."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def file(text: str) -> str:
+def write_file(text: str) -> str:
     Path("kactl.toml").write_text(text)
     return "kactl.toml"
 
 
-def test_a_file_that_says_nothing_changes_nothing() -> None:
-    assert up.read_config(file("[api]\n"), {}) == up.read_config(None, {})
+def test_empty_file_has_the_defaults_of_no_file() -> None:
+    assert up.read_config(write_file("[api]\n"), {}) == up.read_config(None, {})
 
 
 def test_defaults_suit_a_cluster_in_one_process() -> None:
@@ -32,33 +32,33 @@ def test_defaults_suit_a_cluster_in_one_process() -> None:
     assert config.log.segments * config.log.segment_bytes == 64 << 20
 
 
-def test_a_file_and_the_environment_go_before_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_environment_override_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KACTL_LOG__FOLDER", "")
-    said = 'node-id = 7\n[store]\nsession-timeout = "18s"\npath = "a/b.db"\n[log]\nsegments = 9\n'
+    text = 'node-id = 7\n[store]\nsession-timeout = "18s"\npath = "a/b.db"\n[log]\nsegments = 9\n'
 
-    config = up.read_config(file(said), {})
+    config = up.read_config(write_file(text), {})
 
     assert (config.node_id, config.store.session_timeout, config.store.path) == (7, 18_000, "a/b.db")
     assert (config.log.folder, config.log.segments) == ("", 9)
 
 
-def test_the_log_stands_beside_the_store() -> None:
+def test_default_log_folder_is_beside_the_store() -> None:
     assert up.read_config(None, {"store.path": "x/kactl.db"}).log.folder == "x/log"
 
 
-def test_a_cluster_that_an_earlier_version_kept_in_the_working_directory_is_found() -> None:
+def test_store_in_the_working_directory_is_still_used() -> None:
     Path("kactl.db").touch()
 
-    assert up.read_config(file(""), {}).store.path == "kactl.db"
+    assert up.read_config(write_file(""), {}).store.path == "kactl.db"
     assert up.read_config(None, {}).store.path == ".kactl/kactl.db"
 
 
-def test_a_section_that_is_none_is_refused() -> None:
+def test_invalid_section_is_rejected() -> None:
     with pytest.raises(Failure, match="store"):
-        up.read_config(file("node-id = 1\nstore = 3\n"), {})
+        up.read_config(write_file("node-id = 1\nstore = 3\n"), {})
 
 
-def test_the_effective_values_are_stated(tmp_path: Path) -> None:
+def test_effective_values_are_printed_at_start(tmp_path: Path) -> None:
     Path("kactl.toml").write_text("[participants]\ncount = 1\n")
     server = Up(tmp_path, "--config", "kactl.toml", env={})
     try:
@@ -68,8 +68,8 @@ def test_the_effective_values_are_stated(tmp_path: Path) -> None:
         server.close()
 
 
-def test_the_configuration_is_shown_as_up_would_use_it() -> None:
-    file("")
+def test_config_show_has_the_defaults_of_up() -> None:
+    write_file("")
 
     shown = kactl("config", "show", "--up", cwd=Path.cwd())
 

@@ -1,4 +1,4 @@
-"""`kactl watch`: what happens is printed, once each, also over broken connections and other processes."""
+"""`kactl watch`: every event is printed once, also after broken connections and restarts of the server."""
 
 import signal
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ def processes() -> Iterator[list[Process]]:
 
 
 def watch(up: Up, processes: list[Process], output: Path, *options: str) -> Process:
-    """A `kactl watch` from the first event on, which has shown it."""
+    """Start `kactl watch` at the first event, and wait until it is printed."""
     process = Process([*KACTL, "--server", up.url, "watch", "--since", "0", *options], output=output)
     processes.append(process)
     process.wait_for_line("controller +0 elected under epoch", START_S)
     return process
 
 
-def events(text: str) -> list[AnyEvent]:
+def decoded_events(text: str) -> list[AnyEvent]:
     return [msgspec.json.decode(line, type=AnyEvent) for line in text.splitlines()]
 
 
-def test_changes_are_printed_as_they_happen(up: Up, processes: list[Process], tmp_path: Path) -> None:
+def test_changes_are_printed_as_they_occur(up: Up, processes: list[Process], tmp_path: Path) -> None:
     watching = watch(up, processes, tmp_path / "watch.log")
 
     up("topic", "create", "seen", "--assignment", "0:3,1")
@@ -45,22 +45,22 @@ def test_changes_are_printed_as_they_happen(up: Up, processes: list[Process], tm
     assert "Traceback" not in watching.text
 
 
-def test_what_is_wanted_is_chosen(up: Up) -> None:
+def test_events_are_filtered_by_kind_and_topic(up: Up) -> None:
     up("topic", "create", "chosen-1")
     up("topic", "create", "other")
 
     topics = up("watch", "--since", "0", "--types", "topic", "--topic", "chosen-?", "-n", "1", "-o", "jsonl")
     partitions = up("watch", "--since", "0", "--topic", "chosen*", "--types", "partition", "-n", "2", "-o", "jsonl")
 
-    (created,) = events(topics.out)
+    (created,) = decoded_events(topics.out)
     assert topics.code == 0
     assert isinstance(created, TopicEvent)
     assert (created.what, created.topic) == ("created", "chosen-1")
-    moved = [each for each in events(partitions.out) if isinstance(each, PartitionEvent)]
-    assert [(each.topic, each.to_state) for each in moved] == [("chosen-1", "new"), ("chosen-1", "online")]
+    changes = [event for event in decoded_events(partitions.out) if isinstance(event, PartitionEvent)]
+    assert [(event.topic, event.to_state) for event in changes] == [("chosen-1", "new"), ("chosen-1", "online")]
 
 
-def test_a_kind_that_does_not_exist_is_refused(up: Up) -> None:
+def test_unknown_kind_is_rejected(up: Up) -> None:
     refused = up("watch", "--types", "topic,weather")
 
     assert refused.code == 2
@@ -68,7 +68,7 @@ def test_a_kind_that_does_not_exist_is_refused(up: Up) -> None:
 
 
 def follow_over_a_restart(up: Up, processes: list[Process], folder: Path) -> str:
-    """What is shown of two runs, with a topic created in each."""
+    """Returns the output over two runs of the server, with a topic created in each."""
     watching = watch(up, processes, folder / "watch.log")
     up("topic", "create", "before")
     watching.wait_for_line("before-0  new -> online", START_S)
@@ -84,23 +84,23 @@ def follow_over_a_restart(up: Up, processes: list[Process], folder: Path) -> str
 ONCE = ("elected under epoch 1", "elected under epoch 2", "topic       after created", "topic       before created")
 
 
-def test_a_restarted_server_is_followed_without_a_gap(own_up: Up, processes: list[Process], tmp_path: Path) -> None:
-    said = follow_over_a_restart(own_up, processes, tmp_path)
+def test_restarted_server_is_followed_without_a_gap(own_up: Up, processes: list[Process], tmp_path: Path) -> None:
+    text = follow_over_a_restart(own_up, processes, tmp_path)
 
-    assert "connected again\n" in said
-    assert "reset" not in said
-    for once in (*ONCE, "resigned under epoch 1: asked to resign"):
-        assert said.count(once) == 1, once
+    assert "connected again\n" in text
+    assert "reset" not in text
+    for line in (*ONCE, "resigned under epoch 1: asked to resign"):
+        assert text.count(line) == 1, line
 
 
-def test_a_restarted_server_without_a_log_is_followed_from_its_start(processes: list[Process], tmp_path: Path) -> None:
+def test_restarted_server_without_log_is_followed_from_its_start(processes: list[Process], tmp_path: Path) -> None:
     up = Up(tmp_path, env={**QUICK, "KACTL_LOG__FOLDER": ""})
     try:
-        said = follow_over_a_restart(up, processes, tmp_path)
+        text = follow_over_a_restart(up, processes, tmp_path)
     finally:
         up.close()
 
-    assert "started anew: what has happened since its start follows" in said
-    assert "are gone: see the present state" in said
-    for once in ONCE:
-        assert said.count(once) == 1, once
+    assert "to a restarted server: the events since its start follow" in text
+    assert "are lost: read the present state" in text
+    for line in ONCE:
+        assert text.count(line) == 1, line

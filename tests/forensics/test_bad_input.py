@@ -460,7 +460,7 @@ def test_the_command_says_it_and_how_many(
     done = CliRunner().invoke(kactl, command)
 
     assert done.exit_code == 1
-    assert "5 files could not be read, or not to the end; the rest is ingested" in done.stderr
+    assert "5 files could not be read completely; the others are ingested" in done.stderr
     assert "archive.tgz: cannot be read: it is packed by tar; unpack it first" in done.stderr
     assert "gc.log: is no log whose layout is known" in done.stderr  # named, so it is missed
     assert "Traceback" not in done.output

@@ -299,10 +299,10 @@ def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out:
     assert done.stdout.splitlines()[0].split() == list(forensics._HEADER)
     assert any("state-change.log.2024" in line and "3.5-3.9" in line for line in done.stdout.splitlines())
     assert "INFO only" in done.stderr
-    assert "Times are taken for UTC" in done.stderr
+    assert "Times are read as UTC" in done.stderr
     assert "not understood, for example: [Broker id=2] Something new under the sun" in done.stderr
-    assert f"Kept in {out}: 7 files" in done.stderr
-    assert "2 files beside them are empty or no logs of Kafka: -v shows them." in done.stderr
+    assert f"Written to {out}: 7 files" in done.stderr
+    assert "Not shown: 2 other files, empty or not a log of Kafka; -v lists all files." in done.stderr
     assert "gc.log" not in done.output
 
 
@@ -329,7 +329,7 @@ def test_what_is_missing_shows_in_the_exit_code(run: Any, logs: Path, out: Path,
     done = run("ingest", logs / "broker-2", *more, "--out", out)
 
     assert done.exit_code == 1
-    assert "1 file could not be read, or not to the end; the rest is ingested" in done.stderr
+    assert "1 file could not be read completely; the others are ingested" in done.stderr
     assert (out / "ingest.json").exists()
 
 

@@ -1,1 +1,1 @@
-"""`kactl compat`: commands with the flags and the output lines of Kafka's own tools, for scripts that know these."""
+"""`kactl compat`: replacements for Kafka's command-line tools, with the same options and output."""

@@ -1,8 +1,8 @@
-"""What the stand-ins for Kafka's tools have in common: where they ask, and how they fail.
+"""Common parts of the replacements for Kafka's tools: server address, exit codes and error messages.
 
-Where Kafka's tool takes the address of a broker these take the server of kactl's API. `KACTL_SERVER` and `--server`
-before the command go before it, so that a script can stay as it is. Failures end with exit code 1, as Kafka's do; a
-command line that Kafka's tool would refuse is answered on stderr, beginning with the sentence that it would say.
+`--bootstrap-server` is the address of kactl's API instead of a broker. `KACTL_SERVER` and `--server` before the command
+take precedence, so that scripts need no change. Failures end with exit code 1, as those of Kafka's tools do. An invalid
+command line is reported on stderr, beginning with the message of Kafka's tool.
 """
 
 import os
@@ -21,18 +21,20 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
 
 FAILED: Final = 1
-# Topics that brokers make for themselves.
+# Topics that brokers create for internal use.
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _OPTIONS: Final = (
-    click.option("--bootstrap-server", metavar="HOST:PORT", help="The API of kactl, unless KACTL_SERVER is set."),
-    click.option("--command-config", "--admin.config", "command_config", metavar="FILE", help="Passed over."),
-    click.option("--zookeeper", metavar="URLS", help="Passed over, with a warning."),
+    click.option("--bootstrap-server", metavar="HOST:PORT", help="Address of kactl's API, unless KACTL_SERVER is set."),
+    click.option(
+        "--command-config", "--admin.config", "command_config", metavar="FILE", help="Ignored, with a warning."
+    ),
+    click.option("--zookeeper", metavar="URLS", help="Ignored, with a warning."),
 )
 
 
 class KafkaUsage(click.UsageError):
-    """A command line that Kafka's tool would refuse."""
+    """The command line is invalid, as it is for Kafka's tool."""
 
     exit_code = FAILED
 
@@ -42,8 +44,8 @@ class KafkaUsage(click.UsageError):
             click.echo(self.ctx.get_usage(), file=file, err=file is None)
 
 
-class Stand(click.Command):
-    """A stand-in for one of Kafka's tools: whatever fails, the exit code is 1."""
+class KafkaTool(click.Command):
+    """Replacement for one of Kafka's tools. The exit code of every failure is 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -55,51 +57,51 @@ class Stand(click.Command):
         try:
             return super().invoke(ctx)
         except Failure as failure:
-            click.echo(said(failure), err=True)
+            click.echo(message_of(failure), err=True)
         except click.UsageError as error:
             raise KafkaUsage(error.format_message(), ctx) from None
         ctx.exit(FAILED)
 
 
 def kafka_options(command: _Command) -> _Command:
-    """The options that all of Kafka's tools take."""
+    """Add the options common to Kafka's tools."""
     decorated: Any = command
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
-    kept: _Command = decorated
-    return kept
+    result: _Command = decorated
+    return result
 
 
 def api(bootstrap_server: str | None, zookeeper: str | None, command_config: str | None) -> Api:
-    """The server to ask."""
+    """Returns a client of the server that the options select."""
     settings = click.get_current_context().ensure_object(Settings)
     if zookeeper is not None:
-        click.echo("warning: --zookeeper is passed over: kactl itself knows where the cluster is kept", err=True)
+        click.echo("warning: --zookeeper is ignored: the server of kactl has the address of the store", err=True)
     if command_config is not None:
-        click.echo("warning: --command-config is passed over: there is nothing in it for kactl", err=True)
-    elsewhere = settings.server != DEFAULT_SERVER or "KACTL_SERVER" in os.environ
-    if bootstrap_server is not None and not elsewhere:
+        click.echo("warning: --command-config is ignored: kactl uses none of its settings", err=True)
+    is_set = settings.server != DEFAULT_SERVER or "KACTL_SERVER" in os.environ
+    if bootstrap_server is not None and not is_set:
         first = bootstrap_server.split(",")[0]
         return Api(first if "://" in first else f"http://{first}", timeout_s=settings.timeout_s)
     return settings.api
 
 
 def fail(line: str) -> None:
-    """Print a line as Kafka's tool does, and end as it ends."""
+    """Print a line to stdout and exit with code 1, as Kafka's tools do."""
     click.echo(line)
     click.get_current_context().exit(FAILED)
 
 
-def said(failure: Failure) -> str:
-    """What is to be told of a failure: the server's words, or those that say why it could not be asked."""
+def message_of(failure: Failure) -> str:
+    """Returns the server's error message, or the reason why the server could not be reached."""
     return failure.message if failure.problem is None else failure.problem.detail
 
 
 def number(text: str) -> int:
-    """A whole number.
+    """Returns the integer in a text.
 
     Raises:
-        Failure: it is none, in the words of Kafka's tools.
+        Failure: the text is not an integer; the message is that of Kafka's tools.
     """
     if re.fullmatch(r"[+-]?[0-9]{1,10}", text) is None:
         raise Failure(f'For input string: "{text}"')
@@ -107,22 +109,22 @@ def number(text: str) -> int:
 
 
 def repeated(items: Iterable[_Item]) -> list[_Item]:
-    """Those that come more than once, in the order in which they first came."""
-    return [item for item, times in Counter(items).items() if times > 1]
+    """Returns items that occur more than once, in the order of first occurrence."""
+    return [item for item, count in Counter(items).items() if count > 1]
 
 
 def chosen(names: Iterable[str], pattern: str | None, *, exclude_internal: bool = False) -> list[str]:
-    """The topics that a regular expression names, as Kafka's tools read it: commas stand for "or".
+    """Returns the topics that match a pattern of Kafka's tools: a regular expression in which a comma means "or".
 
     Raises:
-        Failure: it is none.
+        Failure: the pattern is invalid.
     """
-    kept = sorted(name for name in names if not (exclude_internal and name in INTERNAL))
+    candidates = sorted(name for name in names if not (exclude_internal and name in INTERNAL))
     if pattern is None:
-        return kept
+        return candidates
     text = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
-        found = re.compile(text)
+        expression = re.compile(text)
     except re.error:
         raise Failure(f"{text} is an invalid regex.") from None
-    return [name for name in kept if found.fullmatch(name)]
+    return [name for name in candidates if expression.fullmatch(name)]

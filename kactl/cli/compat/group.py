@@ -1,4 +1,4 @@
-"""The group `kactl compat`, and the names under which its commands stand in for Kafka's programs."""
+"""The group `kactl compat`, and its commands by the names of Kafka's programs."""
 
 from pathlib import PurePath
 from typing import Final
@@ -12,21 +12,21 @@ from .topics import topics
 
 @click.group()
 def compat() -> None:
-    """Take the flags of Kafka's own tools, and print their lines.
+    """Replace Kafka's command-line tools: same options, same output.
 
-    A link to `kactl` that is called kafka-topics.sh does the same.
+    A symbolic link to `kactl` with the name kafka-topics.sh behaves in the same way.
     """
 
 
-STANDS: Final = (topics, leader_election, reassign_partitions)
-for command in STANDS:
+TOOLS: Final = (topics, leader_election, reassign_partitions)
+for command in TOOLS:
     compat.add_command(command)
 
 
 def by_program_name(program: str) -> click.Command | None:
-    """The command that stands in for a program, such as `/opt/bin/kafka-topics.sh`; None if none does."""
+    """Returns the command that replaces a program, such as `/opt/bin/kafka-topics.sh`; None if there is none."""
     name = PurePath(program).name.removesuffix(".sh")
-    for each in STANDS:
-        if name == f"kafka-{each.name}":
-            return each
+    for tool in TOOLS:
+        if name == f"kafka-{tool.name}":
+            return tool
     return None

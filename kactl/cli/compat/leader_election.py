@@ -1,4 +1,4 @@
-"""`kactl compat leader-election`: in place of kafka-leader-election.sh."""
+"""`kactl compat leader-election`: replacement for kafka-leader-election.sh."""
 
 from collections import defaultdict
 from typing import Final, Literal
@@ -10,9 +10,9 @@ from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, 
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import NamesFile, content_of, decoded, names_of
 
-from .common import FAILED, KafkaUsage, Stand, api, kafka_options, repeated, said
+from .common import FAILED, KafkaTool, KafkaUsage, api, kafka_options, message_of, repeated
 
-# What Kafka's tool calls the refusals that it is told.
+# Names of errors in the output of Kafka's tool.
 _EXCEPTIONS: Final = {
     "PREFERRED_LEADER_NOT_AVAILABLE": "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE": "org.apache.kafka.common.errors.EligibleLeadersNotAvailableException",
@@ -21,9 +21,14 @@ _EXCEPTIONS: Final = {
 }
 
 
-@click.command("leader-election", cls=Stand, short_help="In place of kafka-leader-election.sh.")
+@click.command("leader-election", cls=KafkaTool, short_help="Replacement for kafka-leader-election.sh.")
 @kafka_options
-@click.option("--election-type", "kind", type=click.Choice(["preferred", "unclean"], case_sensitive=False))
+@click.option(
+    "--election-type",
+    "kind",
+    type=click.Choice(["preferred", "unclean"], case_sensitive=False),
+    help="Type of election.",
+)
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions.")
 @click.option("--topic", metavar="T", help="The topic; with --partition.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition; with --topic.")
@@ -39,7 +44,7 @@ def leader_election(
     partition: int | None,
     file: str | None,
 ) -> None:
-    """Take the flags of kafka-leader-election.sh and print its lines."""
+    """Elect leaders, with the options and the output of kafka-leader-election.sh."""
     if kind is None:
         raise KafkaUsage("Missing required option(s): election-type")
     if sum((everything, topic is not None, file is not None)) != 1:
@@ -58,11 +63,11 @@ def leader_election(
     elif topic is not None and partition is not None:
         names = [PartitionName(topic=topic, partition=partition)]
     server = api(bootstrap_server, zookeeper, command_config)
-    asked = ElectionRequest(type=kind, partitions=names, all=everything)
+    request = ElectionRequest(type=kind, partitions=names, all=everything)
     try:
-        answer = server.post("/v1/elections", asked, ElectionAnswer)
+        answer = server.post("/v1/elections", request, ElectionAnswer)
     except Failure as failure:
-        raise Failure(f"Failed to elect leaders: {said(failure)}") from None
+        raise Failure(f"Failed to elect leaders: {message_of(failure)}") from None
     _print(kind, answer.results)
 
 
@@ -77,8 +82,8 @@ def _read(file: str) -> list[PartitionName]:
     if isinstance(content, dict) and "partitions" not in content:
         raise Failure('Replica election data is missing "partitions" field')
     names = names_of(decoded(file, text, NamesFile))
-    if twice := repeated(f"{each.topic}-{each.partition}" for each in names):
-        raise Failure(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")
+    if duplicates := repeated(f"{item.topic}-{item.partition}" for item in names):
+        raise Failure(f"Replica election data contains duplicate partitions: [{', '.join(duplicates)}]")
     return names
 
 

@@ -1,4 +1,4 @@
-"""`kactl compat reassign-partitions`: in place of kafka-reassign-partitions.sh."""
+"""`kactl compat reassign-partitions`: replacement for kafka-reassign-partitions.sh."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,32 +22,32 @@ from kactl.cli.partition_files import Targeted
 from kactl.cli.reassigned import Standing, standings
 from kactl.cli.settings import TIMEOUT_S_MAX
 
-from .common import Stand, api, fail, kafka_options, said
-from .reassign_words import action_of, check_targets, name, targets, topics_and_brokers, written
+from .common import KafkaTool, api, fail, kafka_options, message_of
+from .reassign_words import action_of, check_targets, file_content, name, targets, topics_and_brokers
 
 _UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "
 
 
-@click.command("reassign-partitions", cls=Stand, short_help="In place of kafka-reassign-partitions.sh.")
+@click.command("reassign-partitions", cls=KafkaTool, short_help="Replacement for kafka-reassign-partitions.sh.")
 @kafka_options
-@click.option("--generate", is_flag=True, help="Say where replicas should go.")
-@click.option("--execute", is_flag=True, help="Begin to move replicas.")
-@click.option("--verify", is_flag=True, help="Say whether they have moved.")
-@click.option("--cancel", is_flag=True, help="Stop moving them.")
-@click.option("--list", is_flag=True, help="List what moves.")
-@click.option("--topics-to-move-json-file", metavar="FILE", help="A file of topics; to generate.")
-@click.option("--broker-list", metavar="1,2,3", help="Onto these brokers; to generate.")
-@click.option("--disable-rack-aware", is_flag=True, help="Passed over: no rack is lost where there is a choice.")
-@click.option("--reassignment-json-file", metavar="FILE", help="What goes where.")
-@click.option("--throttle", type=int, metavar="BYTES", help="Refused: kactl does not limit replication.")
-@click.option("--replica-alter-log-dirs-throttle", type=int, metavar="BYTES", help="Refused.")
-@click.option("--timeout", type=int, metavar="MS", help="How long an answer may take.")
-@click.option("--additional", is_flag=True, help="Move these although others move already.")
-@click.option("--preserve-throttles", is_flag=True, help="There are none.")
+@click.option("--generate", is_flag=True, help="Plan a reassignment.")
+@click.option("--execute", is_flag=True, help="Start a reassignment.")
+@click.option("--verify", is_flag=True, help="Check whether a reassignment is complete.")
+@click.option("--cancel", is_flag=True, help="Cancel a reassignment.")
+@click.option("--list", is_flag=True, help="List reassignments in progress.")
+@click.option("--topics-to-move-json-file", metavar="FILE", help="File of topics; with --generate.")
+@click.option("--broker-list", metavar="1,2,3", help="Target brokers; with --generate.")
+@click.option("--disable-rack-aware", is_flag=True, help="Ignored: plans are always rack-aware.")
+@click.option("--reassignment-json-file", metavar="FILE", help="File of target replicas.")
+@click.option("--throttle", type=int, metavar="BYTES", help="Rejected: kactl does not throttle replication.")
+@click.option("--replica-alter-log-dirs-throttle", type=int, metavar="BYTES", help="Rejected.")
+@click.option("--timeout", type=int, metavar="MS", help="Maximum time until a response.")
+@click.option("--additional", is_flag=True, help="Start although others are in progress.")
+@click.option("--preserve-throttles", is_flag=True, help="Ignored: kactl sets no throttles.")
 def reassign_partitions(
     *, bootstrap_server: str | None, command_config: str | None, zookeeper: str | None, **given: Any
 ) -> None:
-    """Take the flags of kafka-reassign-partitions.sh and print its lines."""
+    """Move replicas, with the options and the output of kafka-reassign-partitions.sh."""
     action = action_of(given)
     server = api(bootstrap_server, zookeeper, command_config)
     if given["timeout"] is not None and given["timeout"] > 0:
@@ -57,28 +57,28 @@ def reassign_partitions(
             server, given
         )
     except Failure as failure:
-        fail(f"Error: {said(failure)}")
+        fail(f"Error: {message_of(failure)}")
 
 
 def _generate(server: Api, given: dict[str, Any]) -> None:
-    topics, asked = topics_and_brokers(given)
-    found = [each for topic in sorted(topics) for each in _partitions(server, topic)]
-    # Brokers that are not there are passed over.
-    brokers = [broker for broker in asked if broker in _live(server)]
-    for each in found:
-        factor = len(each.replicas) - len(each.adding)
+    topics, candidates = topics_and_brokers(given)
+    partitions = [partition for topic in sorted(topics) for partition in _partitions(server, topic)]
+    # Brokers that are not alive are ignored.
+    brokers = [broker for broker in candidates if broker in _live(server)]
+    for partition in partitions:
+        factor = len(partition.replicas) - len(partition.adding)
         if factor > len(brokers):
             raise Failure(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
     request = PlanRequest(topics=topics, brokers=brokers, balance=True)
     plan = server.post("/v1/reassignment-plans", request, PlanAnswer).items
-    planned = {(each.topic, each.partition): list(each.replicas) for each in plan}
-    current = [Targeted(each.topic, each.partition, list(each.replicas)) for each in found]
+    planned = {(item.topic, item.partition): list(item.replicas) for item in plan}
+    current = [_target(partition) for partition in partitions]
     proposed = [
-        Targeted(each.topic, each.partition, planned.get((each.topic, each.partition), each.replicas))
-        for each in current
+        Targeted(item.topic, item.partition, planned.get((item.topic, item.partition), item.replicas))
+        for item in current
     ]
-    click.echo(f"Current partition replica assignment\n{written(current)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{written(proposed)}")
+    click.echo(f"Current partition replica assignment\n{file_content(current)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{file_content(proposed)}")
 
 
 def _execute(server: Api, given: dict[str, Any]) -> None:
@@ -90,51 +90,51 @@ def _execute(server: Api, given: dict[str, Any]) -> None:
             "create a new partition assignment in addition to the existing one. The --additional flag can also be "
             "used to change the throttle by resubmitting the current reassignment."
         )
-    if strange := sorted({broker for each in wanted for broker in each.replicas} - _live(server)):
-        raise Failure(f"Unknown broker id {strange[0]}")
-    click.echo(f"Current partition replica assignment\n\n{written(_current(server, wanted))}\n")
+    if unknown := sorted({broker for item in wanted for broker in item.replicas} - _live(server)):
+        raise Failure(f"Unknown broker id {unknown[0]}")
+    click.echo(f"Current partition replica assignment\n\n{file_content(_current(server, wanted))}\n")
     click.echo("Save this to use as the --reassignment-json-file option during rollback")
-    asked = _asked(wanted)
-    answer = server.post("/v1/reassignments", ReassignmentRequest(partitions=asked), ReassignmentAnswer)
+    request = _targets(wanted)
+    answer = server.post("/v1/reassignments", ReassignmentRequest(partitions=request), ReassignmentAnswer)
     _fail_for("Error reassigning partition(s):", answer.results)
-    click.echo(f"Successfully started partition reassignment{_s(asked)} for {_names(asked)}")
+    click.echo(f"Successfully started partition reassignment{_s(request)} for {_names(request)}")
 
 
 def _verify(server: Api, given: dict[str, Any]) -> None:
-    found = standings(server, _asked(targets(given)))
+    progress = standings(server, _targets(targets(given)))
     click.echo("Status of partition reassignment:")
-    for each in sorted(found, key=lambda one: (one.topic, one.partition)):
-        click.echo(_status(each))
-    click.echo()  # behind it stands what becomes of throttles, of which there are none
+    for item in sorted(progress, key=lambda standing: (standing.topic, standing.partition)):
+        click.echo(_status(item))
+    click.echo()  # Kafka's tool reports throttles after this line; kactl has none
 
 
-def _status(each: Standing) -> str:
-    partition = f"{each.topic}-{each.partition}"
-    if each.state == "complete":
+def _status(item: Standing) -> str:
+    partition = f"{item.topic}-{item.partition}"
+    if item.state == "complete":
         return f"Reassignment of partition {partition} is completed."
-    if each.state == "moving":
+    if item.state == "moving":
         return f"Reassignment of partition {partition} is still in progress."
     return (
         f"There is no active reassignment of partition {partition}, but replica set is "
-        f"{_joined(each.replicas)} rather than {_joined(each.wanted)}."
+        f"{_joined(item.replicas)} rather than {_joined(item.wanted)}."
     )
 
 
 def _cancel(server: Api, given: dict[str, Any]) -> None:
-    wanted = {(each.topic, each.partition) for each in targets(given)}
+    wanted = {(item.topic, item.partition) for item in targets(given)}
     running = [
-        ReassignmentTarget(topic=each.topic, partition=each.partition)
-        for each in server.get("/v1/reassignments", ReassignmentList).items
-        if (each.topic, each.partition) in wanted
+        ReassignmentTarget(topic=item.topic, partition=item.partition)
+        for item in server.get("/v1/reassignments", ReassignmentList).items
+        if (item.topic, item.partition) in wanted
     ]
     if running:
         answer = server.post("/v1/reassignments", ReassignmentRequest(partitions=running), ReassignmentAnswer)
-        failed = [each for each in answer.results if each.outcome == "failed"]
+        failed = [item for item in answer.results if item.outcome == "failed"]
         _fail_for(f"Error cancelling partition reassignment{_s(failed)} for:", failed)
         click.echo(f"Successfully cancelled partition reassignment{_s(running)} for: {_names(running)}")
     else:
         click.echo("None of the specified partition reassignments are active.")
-    # No replica is moved between the directories of a broker. Kafka's tool does not end this line, either.
+    # kactl moves no replicas between log directories. Kafka's tool prints this line without a newline, too.
     click.echo("None of the specified partition moves are active.", nl=False)
 
 
@@ -144,57 +144,58 @@ def _list(server: Api, given: dict[str, Any]) -> None:
         click.echo("No partition reassignments found.")
         return
     click.echo("Current partition reassignments:")
-    for each in running:
-        line = f"{each.topic}-{each.partition}: replicas: {_joined(each.replicas)}."
-        line += f" adding: {_joined(each.adding)}." if each.adding else ""
-        line += f" removing: {_joined(each.removing)}." if each.removing else ""
+    for item in running:
+        line = f"{item.topic}-{item.partition}: replicas: {_joined(item.replicas)}."
+        line += f" adding: {_joined(item.adding)}." if item.adding else ""
+        line += f" removing: {_joined(item.removing)}." if item.removing else ""
         click.echo(line)
 
 
 def _partitions(server: Api, topic: str) -> list[PartitionInfo]:
-    found, _ = server.partitions({"topic": topic})
-    if not found:
+    partitions, _ = server.partitions({"topic": topic})
+    if not partitions:
         raise Failure(f"{_UNKNOWN}Topic {topic} not found.")
-    return found
+    return partitions
 
 
 def _current(server: Api, wanted: Sequence[Targeted]) -> list[Targeted]:
-    """The replicas that partitions have now, those that are being added and removed included."""
-    topics = sorted({each.topic for each in wanted})
-    now = {name(_target(each)): _target(each) for topic in topics for each in _partitions(server, topic)}
-    for each in wanted:
-        if name(each) not in now:
-            raise Failure(f"{_UNKNOWN}Unable to find partition: {name(each)}")
-    return [now[name(each)] for each in wanted]
+    """Returns the present replicas, including those that are being added or removed."""
+    topics = sorted({item.topic for item in wanted})
+    present = [_target(partition) for topic in topics for partition in _partitions(server, topic)]
+    by_name = {name(item): item for item in present}
+    for item in wanted:
+        if name(item) not in by_name:
+            raise Failure(f"{_UNKNOWN}Unable to find partition: {name(item)}")
+    return [by_name[name(item)] for item in wanted]
 
 
-def _target(each: PartitionInfo) -> Targeted:
-    return Targeted(each.topic, each.partition, list(each.replicas))
+def _target(partition: PartitionInfo) -> Targeted:
+    return Targeted(partition.topic, partition.partition, list(partition.replicas))
 
 
 def _live(server: Api) -> set[int]:
-    return {each.id for each in server.get("/v1/brokers", BrokerList).items if each.state != "dead"}
+    return {broker.id for broker in server.get("/v1/brokers", BrokerList).items if broker.state != "dead"}
 
 
-def _asked(wanted: Iterable[Targeted]) -> list[ReassignmentTarget]:
-    return [ReassignmentTarget(topic=each.topic, partition=each.partition, replicas=each.replicas) for each in wanted]
+def _targets(wanted: Iterable[Targeted]) -> list[ReassignmentTarget]:
+    return [ReassignmentTarget(topic=item.topic, partition=item.partition, replicas=item.replicas) for item in wanted]
 
 
 def _fail_for(headline: str, results: Iterable[ReassignmentResult]) -> None:
-    """End with what became of those that failed; come back if none did."""
-    failed = [each for each in results if each.outcome == "failed"]
+    """Exit with the errors of failed partitions, if there are any."""
+    failed = [item for item in results if item.outcome == "failed"]
     if failed:
-        lines = sorted((each.topic, each.partition, each.message) for each in failed)
+        lines = sorted((item.topic, item.partition, item.message) for item in failed)
         fail("\n".join([headline, *(f"{topic}-{partition}: {message}" for topic, partition, message in lines)]))
 
 
-def _names(asked: Iterable[ReassignmentTarget]) -> str:
-    return ",".join(f"{topic}-{partition}" for topic, partition in sorted((t.topic, t.partition) for t in asked))
+def _names(items: Iterable[ReassignmentTarget]) -> str:
+    return ",".join(f"{topic}-{number}" for topic, number in sorted((item.topic, item.partition) for item in items))
 
 
 def _joined(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _s(things: Sequence[object]) -> str:
-    return "" if len(things) == 1 else "s"
+def _s(items: Sequence[object]) -> str:
+    return "" if len(items) == 1 else "s"

@@ -1,4 +1,4 @@
-"""What kafka-reassign-partitions.sh looks at before it asks anybody: options and files, and what it writes.
+"""Options and files of kafka-reassign-partitions.sh: validation, which precedes all requests, and file format.
 
 Source: ReassignPartitionsCommand of Kafka 3.9.
 """
@@ -18,7 +18,7 @@ _File = TypeVar("_File", Targets, TopicsFile)
 
 _FILE: Final = "reassignment_json_file"
 _TOPICS: Final = "topics_to_move_json_file"
-# What each action needs, and what it goes with.
+# Options that each action requires, and those that it accepts.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "generate": (_TOPICS, "broker_list"),
     "execute": (_FILE,),
@@ -33,16 +33,16 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "cancel": ("preserve_throttles", "timeout"),
     "list": (),
 }
-# The one version of files that there is, and what stands in them for any directory of a broker.
+# The only version of the file format, and its placeholder for any log directory.
 _VERSION: Final = 1
 _ANY: Final = "any"
 
 
 def action_of(given: Mapping[str, Any]) -> str:
-    """The one action that is asked for, with all that it needs and nothing that it does not take.
+    """Returns the requested action.
 
     Raises:
-        KafkaUsage.
+        KafkaUsage: there is not exactly one action, or its options are incomplete or not accepted.
     """
     used = [name for name, value in given.items() if value not in (None, False)]
     actions = [name for name in used if name in _NEEDS]
@@ -56,85 +56,85 @@ def action_of(given: Mapping[str, Any]) -> str:
         if option not in (action, *_NEEDS[action], *_TAKES[action]):
             raise KafkaUsage(f'Option "[{_flag(option)}]" can\'t be used with action "[{action}]"')
     if {"throttle", "replica_alter_log_dirs_throttle"} & {*used}:
-        raise KafkaUsage("kactl does not limit replication: leave the throttle out, or set it with kafka-configs")
+        raise KafkaUsage("kactl does not throttle replication: omit the throttle, or set it with kafka-configs")
     return action
 
 
 def targets(given: Mapping[str, Any]) -> list[Targeted]:
-    """What goes where, as the file says.
+    """Returns the targets of the file.
 
     Raises:
-        Failure.
+        Failure: the file is invalid.
     """
     file = _read(given[_FILE], Targets)
     if file.version != _VERSION:
         raise Failure(f"Not supported version field value {file.version}")
-    for each in file.partitions:
-        if len(each.log_dirs) not in (0, len(each.replicas)):
+    for item in file.partitions:
+        if len(item.log_dirs) not in (0, len(item.replicas)):
             raise Failure(
-                f"Size of replicas list {each.replicas} is different from size of log dirs list "
-                f"[{', '.join(each.log_dirs)}] for partition {name(each)}"
+                f"Size of replicas list {item.replicas} is different from size of log dirs list "
+                f"[{', '.join(item.log_dirs)}] for partition {name(item)}"
             )
     return file.partitions
 
 
 def check_targets(wanted: Sequence[Targeted]) -> None:
-    """See that what a file asks for can be asked for.
+    """Check the targets of a file.
 
     Raises:
-        Failure.
+        Failure: there are none, or one is invalid.
     """
     if not wanted:
         raise Failure("Partition reassignment list cannot be empty")
-    if not all(each.replicas for each in wanted):
+    if not all(item.replicas for item in wanted):
         raise Failure("Partition replica list cannot be empty")
-    if twice := repeated(map(name, wanted)):
-        raise Failure(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
-    twofold = {name(each): repeated(each.replicas) for each in wanted}
-    if any(twofold.values()):
-        told = ". ".join(
+    if duplicates := repeated(map(name, wanted)):
+        raise Failure(f"Partition reassignment contains duplicate topic partitions: {','.join(duplicates)}")
+    duplicate_brokers = {name(item): repeated(item.replicas) for item in wanted}
+    if any(duplicate_brokers.values()):
+        entries = ". ".join(
             f"{partition} contains multiple entries for {','.join(map(str, brokers))}"
-            for partition, brokers in twofold.items()
+            for partition, brokers in duplicate_brokers.items()
             if brokers
         )
-        raise Failure(f"Partition replica lists may not contain duplicate entries: {told}")
-    for each in wanted:
-        if {*each.log_dirs} - {_ANY}:
-            raise Failure(f"kactl moves nothing between a broker's directories: say {_ANY!r} for those of {name(each)}")
+        raise Failure(f"Partition replica lists may not contain duplicate entries: {entries}")
+    for item in wanted:
+        if {*item.log_dirs} - {_ANY}:
+            raise Failure(f"kactl does not move replicas between log directories: write {_ANY!r} for {name(item)}")
 
 
 def topics_and_brokers(given: Mapping[str, Any]) -> tuple[list[str], list[int]]:
-    """Which topics are to be moved onto which brokers.
+    """Returns the topics to move and the target brokers.
 
     Raises:
-        Failure.
+        Failure: a list is invalid or has duplicates.
     """
     brokers = [number(text) for text in given["broker_list"].split(",")]
-    if twice := repeated(brokers):
-        raise Failure(f"Broker list contains duplicate entries: {twice}")
-    topics = [each.topic for each in _read(given[_TOPICS], TopicsFile).topics]
-    if twofold := repeated(topics):
-        raise Failure(f"List of topics to reassign contains duplicate entries: [{', '.join(twofold)}]")
+    if duplicate_brokers := repeated(brokers):
+        raise Failure(f"Broker list contains duplicate entries: {duplicate_brokers}")
+    topics = [item.topic for item in _read(given[_TOPICS], TopicsFile).topics]
+    if duplicate_topics := repeated(topics):
+        raise Failure(f"List of topics to reassign contains duplicate entries: [{', '.join(duplicate_topics)}]")
     return topics, brokers
 
 
-def written(partitions: Iterable[Targeted]) -> str:
-    """A file, as Kafka's tool writes it."""
+def file_content(partitions: Iterable[Targeted]) -> str:
+    """Returns targets in the file format of Kafka's tool."""
     content = [
         {
-            "topic": each.topic,
-            "partition": each.partition,
-            "replicas": each.replicas,
-            "log_dirs": [_ANY] * len(each.replicas),
+            "topic": item.topic,
+            "partition": item.partition,
+            "replicas": item.replicas,
+            "log_dirs": [_ANY] * len(item.replicas),
         }
-        for each in sorted(partitions, key=lambda one: (one.topic, one.partition))
+        for item in sorted(partitions, key=lambda target: (target.topic, target.partition))
     ]
     return msgspec.json.encode({"version": _VERSION, "partitions": content}).decode()
 
 
-def name(each: Targeted | ReassignmentTarget) -> str:
-    """Such as orders-0."""
-    return f"{each.topic}-{each.partition}"
+def name(target: Targeted | ReassignmentTarget) -> str:
+    """Returns a name such as orders-0."""
+    return f"{target.topic}-{target.partition}"
 
 
 def _read(path: str, kind: type[_File]) -> _File:

@@ -1,4 +1,4 @@
-"""What kafka-topics.sh looks at before it asks anybody: which options go together, and what they say.
+"""Options of kafka-topics.sh: valid combinations and values, checked before any request.
 
 Source: TopicCommand of Kafka 3.9.
 """
@@ -20,8 +20,8 @@ REPORTS: Final = (
     "under_min_isr_partitions",
     "at_min_isr_partitions",
 )
-# The actions that an option goes with; others go with all.
-_GOES_WITH: Final[Mapping[str, tuple[str, ...]]] = {
+# Actions that accept an option; options not listed are accepted by all.
+_ACCEPTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "config": ("create", "alter"),
     "delete_config": ("alter",),
     "partitions": ("create", "alter"),
@@ -34,7 +34,7 @@ _GOES_WITH: Final[Mapping[str, tuple[str, ...]]] = {
     "exclude_internal": ("list", "describe"),
 }
 # Options that exclude others.
-_WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
+_EXCLUDES: Final[Mapping[str, tuple[str, ...]]] = {
     "replica_assignment": ("partitions", "replication_factor"),
     **dict.fromkeys(REPORTS, ("topics_with_overrides",)),
 }
@@ -44,10 +44,10 @@ _ID_TEXT_MAX: Final = 24
 
 
 def action_of(given: Mapping[str, Any]) -> str:
-    """The one action that is asked for, with options that go with it.
+    """Returns the requested action.
 
     Raises:
-        KafkaUsage.
+        KafkaUsage: there is not exactly one action, or its options are incomplete or not accepted.
     """
     actions = [name for name in ACTIONS if given[name]]
     if len(actions) != 1:
@@ -62,11 +62,11 @@ def action_of(given: Mapping[str, Any]) -> str:
         if used & {"config", "delete_config"}:
             raise KafkaUsage("overrides are changed with kafka-configs, or with `kactl topic set`")
         _require("partitions", used)
-    for option, others in _GOES_WITH.items():
+    for option, others in _ACCEPTED_BY.items():
         if option in used and action not in others:
             raise _excluded(option, action)
-    for option, others in _WITHOUT.items():
-        # To alter, an assignment goes with the number of partitions.
+    for option, others in _EXCLUDES.items():
+        # --alter accepts an assignment together with the number of partitions.
         for other in others if (option, action) != ("replica_assignment", "alter") else ():
             if {option, other} <= used:
                 raise _excluded(option, other)
@@ -74,10 +74,10 @@ def action_of(given: Mapping[str, Any]) -> str:
 
 
 def check_counts(partitions: int | None, replication_factor: int | None) -> None:
-    """See that a topic can have so many.
+    """Check the number of partitions and the replication factor.
 
     Raises:
-        Failure.
+        Failure: one is out of range.
     """
     if replication_factor is not None and not 1 <= replication_factor <= _FACTOR_MAX:
         raise Failure(f"The replication factor must be between 1 and {_FACTOR_MAX} inclusive")
@@ -86,51 +86,53 @@ def check_counts(partitions: int | None, replication_factor: int | None) -> None
 
 
 def assignment(text: str) -> list[list[int]]:
-    """`1:2,2:3`: replicas parted by colons, partitions by commas.
+    """Parse `1:2,2:3`: colons separate replicas, commas separate partitions.
 
     Raises:
-        Failure.
+        Failure: the text is invalid, or partitions differ in their number of replicas.
     """
-    placed = [[number(broker) for broker in partition.split(":")] for partition in text.split(",")]
-    for at, replicas in enumerate(placed):
-        if twice := repeated(replicas):
-            raise Failure(f"Partition replica lists may not contain duplicate entries: {','.join(map(str, twice))}")
-        if len(replicas) != len(placed[0]):
-            raise Failure(f"Partition {at} has different replication factor: {replicas}")
-    return placed
+    replicas_of = [[number(broker) for broker in part.split(":")] for part in text.split(",")]
+    for partition, replicas in enumerate(replicas_of):
+        if duplicates := repeated(replicas):
+            raise Failure(
+                f"Partition replica lists may not contain duplicate entries: {','.join(map(str, duplicates))}"
+            )
+        if len(replicas) != len(replicas_of[0]):
+            raise Failure(f"Partition {partition} has different replication factor: {replicas}")
+    return replicas_of
 
 
 def overrides(texts: Iterable[str]) -> dict[str, str]:
-    """`key=value`.
+    """Parse texts of the form `key=value`.
 
     Raises:
-        Failure.
+        Failure: a text is invalid.
     """
-    found = {}
+    values = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise Failure(
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )
-        found[key.strip()] = value.strip()
-    return found
+        values[key.strip()] = value.strip()
+    return values
 
 
 def check_id(text: str) -> None:
-    """See that a text can be the id of a topic.
+    """Check that a text is a topic id.
 
     Raises:
-        Failure.
+        Failure: it is not.
     """
     if len(text) > _ID_TEXT_MAX:
         raise Failure(f"Input string with prefix `{text[:_ID_TEXT_MAX]}` is too long to be decoded as a base64 UUID")
-    if strange := re.search(r"[^A-Za-z0-9_-]", text):
-        raise Failure(f"Illegal base64 character {ord(strange[0]):x}")
+    if illegal := re.search(r"[^A-Za-z0-9_-]", text):
+        raise Failure(f"Illegal base64 character {ord(illegal[0]):x}")
     try:
         length = len(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except binascii.Error:
-        raise Failure(f"Input string `{text}` is no base64-encoded UUID") from None
+        raise Failure(f"Input string `{text}` is not a base64-encoded UUID") from None
     if length != _ID_LENGTH:
         raise Failure(
             f"Input string `{text}` decoded as {length} bytes, which is not equal to the expected {_ID_LENGTH} bytes "

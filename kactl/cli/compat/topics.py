@@ -1,4 +1,4 @@
-"""`kactl compat topics`: in place of kafka-topics.sh."""
+"""`kactl compat topics`: replacement for kafka-topics.sh."""
 
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ from kactl.admin.schema import (
 )
 from kactl.cli.client import Api, quoted
 from kactl.cli.exits import Failure
-from kactl.cli.kafka_text import described, partition_line
+from kactl.cli.kafka_text import describe_lines, partition_line
 
-from .common import Stand, api, chosen, fail, kafka_options, said
+from .common import KafkaTool, api, chosen, fail, kafka_options, message_of
 from .topic_words import REPORTS, action_of, assignment, check_counts, check_id, overrides
 
 _COLLIDES: Final = (
@@ -28,34 +28,34 @@ _COLLIDES: Final = (
     "To avoid issues it is best to use either, but not both."
 )
 _ERROR: Final = "Error while executing topic command : "
-# What a server that waits for a deletion may take longer than that.
+# Added to the client's timeout, so that the server's timeout for a deletion expires first.
 _MARGIN_S: Final = 10.0
 
 
-@click.command(cls=Stand, short_help="In place of kafka-topics.sh.")
+@click.command(cls=KafkaTool, short_help="Replacement for kafka-topics.sh.")
 @kafka_options
 @click.option("--list", is_flag=True, help="List all topics.")
 @click.option("--create", is_flag=True, help="Create a topic.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--describe", is_flag=True, help="Show topics.")
 @click.option("--alter", is_flag=True, help="Add partitions.")
-@click.option("--topic", metavar="T", help="The topic; a regular expression, except to create.")
-@click.option("--topic-id", metavar="ID", help="The topic, by its id; for --describe.")
-@click.option("--partitions", type=int, metavar="N", help="How many partitions.")
-@click.option("--replication-factor", type=int, metavar="N", help="How many replicas of each partition.")
+@click.option("--topic", metavar="T", help="The topic; a regular expression, except with --create.")
+@click.option("--topic-id", metavar="ID", help="Id of the topic; with --describe.")
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions.")
+@click.option("--replication-factor", type=int, metavar="N", help="Number of replicas per partition.")
 @click.option("--replica-assignment", metavar="1:2,2:3", help="Replicas of each partition.")
-@click.option("--config", multiple=True, metavar="KEY=VALUE", help="An override; for --create.")
-@click.option("--delete-config", multiple=True, metavar="KEY", help="Not taken any more by Kafka's tool.")
-@click.option("--under-replicated-partitions", is_flag=True, help="Show these only.")
-@click.option("--unavailable-partitions", is_flag=True, help="Show these only.")
-@click.option("--under-min-isr-partitions", is_flag=True, help="Show these only.")
-@click.option("--at-min-isr-partitions", is_flag=True, help="Show these only.")
-@click.option("--topics-with-overrides", is_flag=True, help="Show topics that have overrides only.")
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there is no error.")
-@click.option("--exclude-internal", is_flag=True, help="Without topics that brokers make for themselves.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="Configuration override; with --create.")
+@click.option("--delete-config", multiple=True, metavar="KEY", help="Rejected, as by Kafka's tool.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions with a replica out of sync.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a live leader.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions at min.insync.replicas.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with overrides.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 def topics(*, bootstrap_server: str | None, command_config: str | None, zookeeper: str | None, **given: Any) -> None:
-    """Take the flags of kafka-topics.sh and print its lines."""
+    """Manage topics, with the options and the output of kafka-topics.sh."""
     action = action_of(given)
     server = api(bootstrap_server, zookeeper, command_config)
     try:
@@ -63,16 +63,16 @@ def topics(*, bootstrap_server: str | None, command_config: str | None, zookeepe
             server, given
         )
     except Failure as failure:
-        fail(_ERROR + said(failure))
+        fail(_ERROR + message_of(failure))
 
 
 def _list(server: Api, given: dict[str, Any]) -> None:
-    click.echo("\n".join(_named(server, given)))  # an empty line, where there are none
+    click.echo("\n".join(_named(server, given)))  # an empty line if there are none
 
 
 def _create(server: Api, given: dict[str, Any]) -> None:
     name = given["topic"]
-    asked = TopicCreation(
+    request = TopicCreation(
         name=name,
         partitions=given["partitions"],
         replication_factor=given["replication_factor"],
@@ -81,9 +81,9 @@ def _create(server: Api, given: dict[str, Any]) -> None:
     )
     if "." in name or "_" in name:
         click.echo(_COLLIDES)
-    check_counts(asked.partitions, asked.replication_factor)
+    check_counts(request.partitions, request.replication_factor)
     try:
-        server.post("/v1/topics", asked, TopicCreated)
+        server.post("/v1/topics", request, TopicCreated)
     except Failure as failure:
         if failure.problem is None or failure.problem.error_name != "TOPIC_ALREADY_EXISTS":
             raise
@@ -99,33 +99,33 @@ def _delete(server: Api, given: dict[str, Any]) -> None:
     for name in _named(server, given, must_exist=not given["if_exists"]):
         query = {"timeout_ms": min(round(allowed_s * 1000), TIMEOUT_MS_MAX)}
         if not server.delete(f"/v1/topics/{quoted(name)}", TopicDeleted, query).gone:
-            raise Failure(f"deleting topic {name} has taken more than {allowed_s:g} s; it goes on")
+            raise Failure(f"deleting topic {name} has taken more than {allowed_s:g} s; it continues")
 
 
 def _alter(server: Api, given: dict[str, Any]) -> None:
-    counts = {each.name: each.partitions for each in server.topics()}
+    counts = {topic.name: topic.partitions for topic in server.topics()}
     text = given["replica_assignment"]
     for name in _named(server, given, must_exist=not given["if_exists"]):
-        # The assignment is given from partition 0 on, and that of the partitions that are there is passed over.
+        # The assignment starts at partition 0; entries of existing partitions are ignored.
         new = None if text is None else assignment(text)[counts[name] :]
-        asked = TopicChange(partitions=given["partitions"], assignment=new)
-        server.patch(f"/v1/topics/{quoted(name)}", asked, TopicChanged)
+        request = TopicChange(partitions=given["partitions"], assignment=new)
+        server.patch(f"/v1/topics/{quoted(name)}", request, TopicChanged)
 
 
 def _describe(server: Api, given: dict[str, Any]) -> None:
     for known in _described_topics(server, given):
         detail = server.get(f"/v1/topics/{quoted(known.name)}", TopicDetail)
         config = detail.config or {}
-        # Of the first partition, as Kafka's tool counts them; those that are being added do not count.
-        factor = next((_wanted(each) for each in detail.partitions.items), 0)
+        # The factor of the first partition, as in Kafka's tool; replicas that are being added do not count.
+        factor = next((_replica_count(partition) for partition in detail.partitions.items), 0)
         info = msgspec.structs.replace(known, replication_factor=factor)
         if given["topics_with_overrides"]:
             if config:
-                click.echo(next(described(info, config, [])))
+                click.echo(next(describe_lines(info, config, [])))
             continue
         partitions, _ = server.partitions({"topic": info.name})
         if not any(given[report] for report in REPORTS):
-            click.echo("\n".join(described(info, config, partitions)))
+            click.echo("\n".join(describe_lines(info, config, partitions)))
             continue
         min_isr = int(config.get("min.insync.replicas", "1"))
         for partition in partitions:
@@ -136,20 +136,20 @@ def _describe(server: Api, given: dict[str, Any]) -> None:
 def _is_reported(partition: PartitionInfo, given: dict[str, Any], min_isr: int) -> bool:
     in_sync = len(partition.isr)
     return (
-        (given["under_replicated_partitions"] and in_sync < _wanted(partition))
+        (given["under_replicated_partitions"] and in_sync < _replica_count(partition))
         or (given["unavailable_partitions"] and partition.offline)
         or (given["under_min_isr_partitions"] and (in_sync < min_isr or partition.leader < 0))
         or (given["at_min_isr_partitions"] and in_sync == min_isr)
     )
 
 
-def _wanted(partition: PartitionInfo) -> int:
-    """How many replicas there should be: nobody misses those that a reassignment is still adding."""
+def _replica_count(partition: PartitionInfo) -> int:
+    """Returns the number of replicas without those that a reassignment is adding."""
     return len(partition.replicas) - len(partition.adding)
 
 
 def _described_topics(server: Api, given: dict[str, Any]) -> list[TopicInfo]:
-    known = {each.name: each for each in server.topics()}
+    known = {topic.name: topic for topic in server.topics()}
     if given["topic_id"] is None:
         return [known[name] for name in _named(server, given, must_exist=not given["if_exists"])]
     if given["topic"] is not None and given["if_exists"]:
@@ -158,15 +158,17 @@ def _described_topics(server: Api, given: dict[str, Any]) -> list[TopicInfo]:
             "Uuid.ZERO_UUID"
         )
     check_id(given["topic_id"])
-    found = [each for each in known.values() if each.id == given["topic_id"]]
-    if not found and not given["if_exists"]:
+    matching = [topic for topic in known.values() if topic.id == given["topic_id"]]
+    if not matching and not given["if_exists"]:
         raise Failure(f"TopicId '{given['topic_id']}' does not exist as expected")
-    return found
+    return matching
 
 
 def _named(server: Api, given: dict[str, Any], *, must_exist: bool = False) -> list[str]:
     pattern = given["topic"]
-    names = chosen([each.name for each in server.topics()], pattern, exclude_internal=given["exclude_internal"])
+    names = chosen([topic.name for topic in server.topics()], pattern, exclude_internal=given["exclude_internal"])
     if must_exist and pattern is not None and not names:
-        raise Failure(f"Topic 'Optional[{pattern}]' does not exist as expected")  # Kafka's tool says "Optional", too
+        raise Failure(
+            f"Topic 'Optional[{pattern}]' does not exist as expected"
+        )  # "Optional" is part of the message of Kafka's tool
     return names

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.cli.forensic_answers import answers
+from kactl.cli.forensic_answers import job_results
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs.catalog import Results
 from tests.forensics.jobs.tables import controller_line, line
@@ -78,4 +78,4 @@ def told() -> list[str]:
 def results(spark: SparkSession, folder: Path, told: list[str]) -> Results:
     """Made as the commands make them, in a folder in which somebody was killed at it before."""
     (folder / ".jobs-killed").mkdir()
-    return answers(spark, str(folder), lambda step, done, total: told.append(step))
+    return job_results(spark, str(folder), lambda step, done, total: told.append(step))

@@ -69,16 +69,19 @@ def test_a_report_on_a_part_of_the_time(run: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["report", "--from", "yesterday"], "--from: 'yesterday' is no time: write one as 2024-05-01"),
+        (["report", "--from", "yesterday"], "--from: 'yesterday' is not a time: write it as 2024-05-01"),
         (["report", "--from", "2024-05-02", "--to", "2024-05-01"], "--to: 2024-05-01 is not after 2024-05-02"),
-        (["report", "--topic", "("], "--topic: '(' is no regular expression"),
+        (["report", "--topic", "("], "--topic: '(' is not a regular expression"),
         (["report", "--tz", "Mars"], "there is no time zone 'Mars'"),
         (["report", "--html", "/no/such/folder/a.html"], "there is no folder /no/such/folder"),
         (["sql", "SELECT nothing FROM events"], "nothing"),
-        (["report", "--topic", "(?P<a>orders)"], "--topic: '(?P<a>orders)' is no regular expression of Java's"),
+        (["report", "--topic", "(?P<a>orders)"], "--topic: '(?P<a>orders)' is not a regular expression of Java"),
         (["report", "--topic", "order"], "no topic whose whole name 'order' matches; the nearest are orders"),
-        (["report", "--from", "2030-01-01"], "--from: 2030-01-01 00:00:00.000 is later than all there is: these logs"),
-        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is earlier than all there is"),
+        (
+            ["report", "--from", "2030-01-01"],
+            "--from: 2030-01-01 00:00:00.000 is after the end of the logs: the logs cover",
+        ),
+        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is before the begin of the logs"),
         (["sql", "SELEC 1"], "at 'SELEC 1'"),
         (["sql", "DROP TABLE events"], "sql: the tables are only read"),
         (
@@ -121,7 +124,7 @@ def test_a_partition_has_a_timeline(run: Any) -> None:
     assert done.stdout.splitlines()[0].split() == ["TIME", "±", "WHO", "WHAT", "MARK", "SAID"]
     assert "offline -> online, leader 2, epoch 1, ISR 2" in done.stdout
     assert "no leader from here on" in done.stdout
-    assert "Times are of UTC." in done.stderr
+    assert "Times are in UTC." in done.stderr
 
 
 def test_a_timeline_is_lines_of_json_for_programs(run: Any) -> None:

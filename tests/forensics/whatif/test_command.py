@@ -134,7 +134,7 @@ def test_what_is_said_beside_the_snapshot(snapshot: Path, tmp_path: Path) -> Non
 def test_who_is_away_already_changes_nothing(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot, "--away", "4", "--kill", "4")
 
-    assert "--kill 4: all of these are away already, so nothing changes." in done.stderr
+    assert "--kill 4: all of these have failed already, so nothing changes." in done.stderr
 
 
 def mostly_unknown(path: Path, known: int, partitions: int) -> Path:
@@ -153,7 +153,7 @@ def test_first_line_states_the_coverage_and_a_low_one_fails(tmp_path: Path) -> N
 
     assert done.exit_code == 1
     first = done.stdout.splitlines()[0]
-    assert first == "4 of 44 partitions known: nothing below is about the other 40 partitions."
+    assert first == "4 of 44 partitions known: the results do not cover the other 40 partitions."
     assert "error: 4 of 44 partitions known (9%), fewer than 95%" in done.stderr
     assert "--partial accepts the answer as it is" in done.stderr
 
@@ -204,13 +204,13 @@ def test_json_begins_with_the_coverage(tmp_path: Path) -> None:
 BAD = {
     "broker": (["--kill", "9"], 2, "--kill: there is no broker 9 in the snapshot; it has 1, 2, 3, 4"),
     "rack": (["--kill", "rack=z", "--racks", "1=a"], 2, "there is no rack 'z'; there are a"),
-    "racks": (["--sweep", "racks"], 2, "--sweep racks: which broker stands in which rack is not known"),
-    "sweep": (["--sweep", "triples"], 2, "--sweep: there is no 'triples'; there are brokers, pairs, racks"),
+    "racks": (["--sweep", "racks"], 2, "--sweep racks: the racks of the brokers are unknown"),
+    "sweep": (["--sweep", "triples"], 2, "--sweep: 'triples' is not one of brokers, pairs, racks"),
     "pairs": (["--racks", "1,a"], 2, "there is no file 1,a"),
     "topics": (["--topics", "/nowhere"], 2, "--topics: /nowhere cannot be read"),
     "away": (["--away", "9"], 2, "--away: there is no broker 9 in the snapshot"),
-    "alive": (["--alive", "x"], 2, "--alive: 'x' is no broker's id"),
-    "both": (["--alive", "1", "--away", "1"], 2, "broker 1 cannot be both"),
+    "alive": (["--alive", "x"], 2, "--alive: 'x' is not a broker id"),
+    "both": (["--alive", "1", "--away", "1"], 2, "broker 1 is in both"),
     "time": (["--at", "2024-05-01"], 2, "--at is for an ingest (--dir)"),
     "form": (["-o", "csv"], 2, "this command has no output 'csv'"),
 }

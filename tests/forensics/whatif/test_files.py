@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kactl.cli.kafka_text import described
+from kactl.cli.kafka_text import describe_lines
 from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot, TopicFacts
 from kactl.forensics.whatif.snapshots import file, racks, topics
 from kactl.forensics.whatif.snapshots.racks import BadRacks
@@ -102,7 +102,7 @@ def test_what_our_own_stand_in_for_the_tool_prints(tmp_path: Path) -> None:
         deleting=False,
     )  # fmt: skip
 
-    lines = "\n".join(described(topic, {"min.insync.replicas": "2"}, [partition]))
+    lines = "\n".join(describe_lines(topic, {"min.insync.replicas": "2"}, [partition]))
 
     assert read(tmp_path, lines) == [P("t-7", (1, 2), (2,), 2, elr=(), min_isr=2).row()]
 
