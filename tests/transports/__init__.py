@@ -1,1 +1,1 @@
-"""What transports promise, and what each of them does beyond that."""
+"""Tests of transports: the shared contract, and the behaviour of each transport."""

@@ -1,4 +1,4 @@
-"""The way to participants of the same process."""
+"""Transport to participants of the same process."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ REQUEST = update_metadata()
 
 
 class Responds:
-    """Answers what a function says."""
+    """Participant that returns the result of a function."""
 
     def __init__(self, respond: Respond) -> None:
         self._respond = respond
@@ -40,17 +40,17 @@ class TestMemoryTransport(TransportContract):
         return reach
 
 
-class Answers:
-    """Answers when it is told to."""
+class BlockingParticipant:
+    """Participant that responds once its event is set."""
 
     def __init__(self) -> None:
         self.request: list[Request] = []
-        self.answer = anyio.Event()
+        self.released = anyio.Event()
         self.failure: Exception | None = None
 
     async def handle(self, request: Request) -> Response:
         self.request.append(request)
-        await self.answer.wait()
+        await self.released.wait()
         if self.failure is not None:
             raise self.failure
         return UpdateMetadataResponse(error=0)
@@ -73,37 +73,39 @@ def connection(hub: MemoryHub, clock: ManualClock) -> Connection:
 
 
 @pytest.fixture
-def broker(hub: MemoryHub) -> Answers:
-    handler = Answers()
+def broker(hub: MemoryHub) -> BlockingParticipant:
+    handler = BlockingParticipant()
     hub.attach(1, handler)
     return handler
 
 
-async def test_an_answer_is_brought_back(connection: Connection, broker: Answers) -> None:
-    broker.answer.set()
+async def test_response_is_returned(connection: Connection, broker: BlockingParticipant) -> None:
+    broker.released.set()
 
     assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)
     assert broker.request == [REQUEST]
 
 
-async def test_nobody_is_there(connection: Connection) -> None:
+async def test_missing_participant_is_unreachable(connection: Connection) -> None:
     with pytest.raises(BrokerUnreachable, match="broker 1: no participant"):
         await connection.deliver(REQUEST)
 
 
-async def test_who_was_replaced_is_not_asked(hub: MemoryHub, connection: Connection, broker: Answers) -> None:
-    later = Answers()
-    later.answer.set()
+async def test_replaced_participant_receives_no_request(
+    hub: MemoryHub, connection: Connection, broker: BlockingParticipant
+) -> None:
+    later = BlockingParticipant()
+    later.released.set()
     hub.attach(1, later)
 
-    hub.detach(1, broker)  # too late: it does not take the later one's place away
+    hub.detach(1, broker)  # late: does not detach the newer participant
     await connection.deliver(REQUEST)
 
     assert (broker.request, later.request) == ([], [REQUEST])
 
 
-async def test_a_hanging_broker_is_given_up_after_the_time_limit(
-    clock: ManualClock, connection: Connection, broker: Answers
+async def test_hanging_broker_is_unreachable_after_the_timeout(
+    clock: ManualClock, connection: Connection, broker: BlockingParticipant
 ) -> None:
     given_up = []
 
@@ -120,19 +122,21 @@ async def test_a_hanging_broker_is_given_up_after_the_time_limit(
         await clock.advance(1)
         assert given_up == [30_000]
 
-    broker.answer.set()
-    assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)  # it can be used again
+    broker.released.set()
+    assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)  # the connection can be used again
 
 
-async def test_a_broker_that_fails_is_unreachable(connection: Connection, broker: Answers) -> None:
-    broker.answer.set()
+async def test_failing_broker_is_unreachable(connection: Connection, broker: BlockingParticipant) -> None:
+    broker.released.set()
     broker.failure = ValueError("no idea")
 
     with pytest.raises(BrokerUnreachable, match="no idea"):
         await connection.deliver(REQUEST)
 
 
-async def test_giving_up_leaves_nothing_behind(clock: ManualClock, connection: Connection, broker: Answers) -> None:
+async def test_cancelled_request_leaves_no_timer(
+    clock: ManualClock, connection: Connection, broker: BlockingParticipant
+) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(connection.deliver, REQUEST))
         await clock.advance(1)
@@ -142,8 +146,8 @@ async def test_giving_up_leaves_nothing_behind(clock: ManualClock, connection: C
     assert clock.sleepers == 0
 
 
-async def test_a_closed_connection_delivers_nothing(connection: Connection, broker: Answers) -> None:
-    broker.answer.set()
+async def test_closed_connection_delivers_nothing(connection: Connection, broker: BlockingParticipant) -> None:
+    broker.released.set()
 
     await connection.close()
 

@@ -1,1 +1,1 @@
-"""Kafka's control protocol, held against kio, which wrote and reads the same messages from their specification."""
+"""Tests of Kafka's control protocol. kio, generated from Kafka's message specification, is the reference codec."""

@@ -1,4 +1,4 @@
-"""A broker's side of the connection: a real socket, requests read and answers written by kio."""
+"""Broker's side of a connection: a real socket, with requests read and responses written by kio."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ Respond = Callable[[Request], Awaitable[Response]]
 
 
 class Raw(Exception):
-    """Raised by a `respond`: send these very bytes in place of an answer; then close, or not."""
+    """Raised by a `respond` to send these bytes in place of a response, and close the connection or not."""
 
     def __init__(self, data: bytes, *, close: bool = False) -> None:
         super().__init__(data)
@@ -24,7 +24,7 @@ class Raw(Exception):
 
 
 class Peer:
-    """Answers with `respond` to whoever connects. Where that raises, the connection is closed without an answer."""
+    """Responds to every client with `respond`. If that raises, the connection is closed without a response."""
 
     def __init__(self, respond: Respond, versions: Versions) -> None:
         self._respond = respond
@@ -43,7 +43,7 @@ class Peer:
         self.gone.release()
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
+        """Serve one request. Returns whether the connection stays open."""
         try:
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             data = await reader.readexactly(size)
@@ -52,7 +52,7 @@ class Peer:
         correlation_id, request = by_kio.read_request(data)
         self.correlation_ids.append(correlation_id)
         answer = asyncio.ensure_future(self._respond(request))
-        ended = asyncio.ensure_future(reader.read(1))  # nothing comes before the answer, unless it is the end
+        ended = asyncio.ensure_future(reader.read(1))  # no byte may arrive before the response, except the end
         try:
             await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
@@ -63,7 +63,7 @@ class Peer:
             await writer.drain()
             return not raw.close
         except Exception:
-            return False  # a broker that fails over a request closes the connection
+            return False  # a broker that fails on a request closes the connection
         finally:
             answer.cancel()
             ended.cancel()
@@ -80,7 +80,7 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def listening(respond: Respond, versions: Versions) -> AsyncIterator[Peer]:
-    """A peer at a free port of loopback, as `peer.broker`."""
+    """Start a peer at a free port of loopback, as `peer.broker`."""
     peer = Peer(respond, versions)
     serving: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""The connection to a broker over a real socket: what it sends, and how it survives what comes back."""
+"""Broker connection over a real socket: the requests sent, and recovery from failures."""
 
 import asyncio
 import socket
@@ -56,7 +56,7 @@ async def never(request: Request) -> Response:
 
 
 def then_agree(*first: Exception) -> Callable[[Request], Awaitable[Response]]:
-    """Fails as told, one after another, and agrees from then on."""
+    """Raise the given errors one after another, then return OK."""
     failures = list(first)
 
     async def respond(request: Request) -> Response:
@@ -79,7 +79,7 @@ async def test_one_connection_carries_all_requests() -> None:
         await connection.close()
 
 
-async def test_correlation_ids_begin_again_after_the_highest() -> None:
+async def test_correlation_ids_wrap_around() -> None:
     async with listening(agree, VERSIONS) as peer:
         connection = transport().connect(peer.broker)
         connection._correlation_id = 2**31 - 1
@@ -104,9 +104,7 @@ NO_ANSWERS = {
 
 
 @pytest.mark.parametrize(("failure", "reason"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-async def test_what_is_no_answer_closes_the_connection_and_the_next_request_connects_anew(
-    failure: Exception, reason: str
-) -> None:
+async def test_invalid_response_closes_the_connection_and_next_reconnects(failure: Exception, reason: str) -> None:
     async with listening(then_agree(failure), VERSIONS) as peer:
         connection = transport(request_timeout_ms=200).connect(peer.broker)
 
@@ -120,7 +118,7 @@ async def test_what_is_no_answer_closes_the_connection_and_the_next_request_conn
         await connection.close()
 
 
-async def test_a_broker_that_does_not_answer_in_time_loses_the_connection() -> None:
+async def test_response_timeout_closes_the_connection() -> None:
     async with listening(never, VERSIONS) as peer:
         connection = transport(request_timeout_ms=50).connect(peer.broker)
 
@@ -131,7 +129,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_the_connection() -> N
             await peer.gone.acquire()
 
 
-async def test_a_cancelled_request_closes_the_connection() -> None:
+async def test_cancelled_request_closes_the_connection() -> None:
     arrived = anyio.Event()
 
     async def respond(request: Request) -> Response:
@@ -168,13 +166,13 @@ async def test_closing_ends_a_request_in_flight() -> None:
             await delivering
 
 
-async def test_a_broker_that_closes_what_is_idle_is_reached_without_a_failure() -> None:
+async def test_idle_connection_closed_by_the_broker_is_reopened() -> None:
     async with listening(agree, VERSIONS) as peer:
         connection = transport().connect(peer.broker)
         await connection.deliver(UPDATE)
         peer.connections[0].close()
         assert connection._streams is not None
-        assert await connection._streams[0].read() == b""  # that it closed has come through
+        assert await connection._streams[0].read() == b""  # the broker's close has arrived
 
         assert await connection.deliver(UPDATE) == OK
 
@@ -182,7 +180,7 @@ async def test_a_broker_that_closes_what_is_idle_is_reached_without_a_failure() 
         await connection.close()
 
 
-async def test_two_requests_at_a_time_are_a_bug() -> None:
+async def test_concurrent_requests_on_a_connection_are_a_bug() -> None:
     arrived = anyio.Event()
 
     async def respond(request: Request) -> Response:
@@ -206,19 +204,19 @@ def nobody(**endpoint: object) -> KafkaConnection:
     return transport().connect(Broker(4, 1, (somewhere,)))
 
 
-async def test_a_broker_without_the_listener_is_named_with_the_remedy() -> None:
+async def test_broker_without_the_listener_is_reported_with_the_remedy() -> None:
     with pytest.raises(BrokerUnreachable, match=r"broker 4: .*no listener INTERNAL \(it has: CLIENT\).*listener-name"):
         await nobody(listener="CLIENT").deliver(UPDATE)
 
 
-async def test_a_listener_that_is_encrypted_is_named_with_the_remedy() -> None:
+async def test_encrypted_listener_is_reported_with_the_remedy() -> None:
     with pytest.raises(BrokerUnreachable, match=r"broker 4: its listener INTERNAL speaks SASL_SSL.*PLAINTEXT listener"):
         await nobody(protocol="SASL_SSL").deliver(UPDATE)
 
 
-async def test_a_port_where_nobody_listens_is_named() -> None:
+async def test_unreachable_port_is_reported() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and never listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         port = taken.getsockname()[1]
 
         with pytest.raises(BrokerUnreachable, match=rf"no connection to 127\.0\.0\.1:{port} \(INTERNAL\)"):
@@ -226,12 +224,12 @@ async def test_a_port_where_nobody_listens_is_named() -> None:
 
 
 @pytest.mark.parametrize("endpoint", [{"port": 70000}, {"port": -1}, {"host": "a..b"}, {"host": "x" * 300}])
-async def test_an_address_that_is_none_is_named(endpoint: dict[str, object]) -> None:
+async def test_invalid_address_is_reported(endpoint: dict[str, object]) -> None:
     with pytest.raises(BrokerUnreachable, match="no connection to"):
         await nobody(**endpoint).deliver(UPDATE)
 
 
-async def test_a_request_larger_than_brokers_take_is_not_sent() -> None:
+async def test_request_above_the_broker_limit_is_not_sent() -> None:
     async with listening(agree, VERSIONS) as peer:
         connection = transport(request_size_max=100).connect(peer.broker)
 
@@ -248,8 +246,8 @@ def many(count: int) -> PartitionStates:
     return PartitionStates(topics, zeros, np.arange(count, dtype=np.int32), zeros, zeros, zeros, three, zeros, three)
 
 
-async def test_many_partitions_go_there_and_back() -> None:
-    count = ROWS_IN_LOOP_MAX * 2  # in worker threads, both ways
+async def test_many_partitions_are_sent_and_received() -> None:
+    count = ROWS_IN_LOOP_MAX * 2  # encoded and decoded in worker threads
     every = np.arange(count, dtype=np.int32)
     errors = PartitionErrors(("many",), np.zeros(count, np.int32), every, np.full(count, 56, np.int16))
 
@@ -276,7 +274,7 @@ async def test_many_partitions_go_there_and_back() -> None:
         await connection.close()
 
 
-async def test_what_goes_to_many_brokers_at_a_time_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_to_many_brokers_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = []
     may_go_on = threading.Event()
     original = Encoder._update_metadata
@@ -295,7 +293,7 @@ async def test_what_goes_to_many_brokers_at_a_time_is_encoded_once(monkeypatch: 
         delivering = [
             asyncio.ensure_future(connection.deliver(UpdateMetadata(1, 1, 1, states))) for connection in connections
         ]
-        await anyio.wait_all_tasks_blocked()  # each encodes, or waits for the one that does
+        await anyio.wait_all_tasks_blocked()  # each encodes, or waits for the encoding task
         may_go_on.set()
         answers = await asyncio.gather(*delivering)
 

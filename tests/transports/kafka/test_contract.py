@@ -1,4 +1,4 @@
-"""Kafka's transport keeps what every transport keeps, over a real socket."""
+"""Shared transport contract of Kafka's transport, over a real socket."""
 
 import contextlib
 from collections.abc import AsyncIterator

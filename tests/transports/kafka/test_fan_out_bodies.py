@@ -1,4 +1,4 @@
-"""What several brokers are told is made in one go, and is what each of them alone would be sent."""
+"""Bodies for several brokers are encoded together and equal the body encoded for each broker alone."""
 
 import dataclasses
 from typing import Any
@@ -19,8 +19,8 @@ from tests.support.message_strategies import LISTENER
 from .test_request import BROKER, IBPS, encoder, spoken, whole
 
 
-def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: int = 3) -> FanOut:
-    """Random partitions, random brokers that are told of them; every broker of at least one."""
+def fan_out(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: int = 3) -> FanOut:
+    """Return random partitions for random brokers; at least one partition for each broker."""
     random = np.random.default_rng(seed)
 
     def lists() -> Any:
@@ -34,13 +34,13 @@ def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: in
         name: random.integers(0, 2**31 - 1, partitions, dtype=np.int32)
         for name in ("controller_epoch", "leader", "leader_epoch", "partition_epoch")
     }
-    at = np.arange(partitions, dtype=np.int32)
-    # Names of several sizes, so that headings are of several sizes as well.
-    refs = [TopicRef("t" * (1 + each % 5) + str(each), each.to_bytes(16, "big")) for each in range(partitions)]
+    index = np.arange(partitions, dtype=np.int32)
+    # Names of several lengths, so that headings have several lengths too.
+    refs = [TopicRef("t" * (1 + number % 5) + str(number), number.to_bytes(16, "big")) for number in range(partitions)]
     states = PartitionStates(
         topics=Topics.of(refs),
-        topic=at // np.int32(per_topic),
-        partition=at % np.int32(per_topic),
+        topic=index // np.int32(per_topic),
+        partition=index % np.int32(per_topic),
         isr=lists(),
         replicas=lists(),
         adding=lists() if shapes > 2 else None,
@@ -66,23 +66,23 @@ def request(states: PartitionStates) -> LeaderAndIsr:
     shapes=st.integers(1, 4),
     per_topic=st.integers(1, 200),
 )
-def test_made_in_one_go_it_is_what_kio_makes_for_each(
+def test_bodies_encoded_together_equal_those_of_kio(
     ibp: str, seed: int, partitions: int, brokers: int, shapes: int, per_topic: int
 ) -> None:
-    parts = told(seed, partitions=partitions, brokers=brokers, shapes=shapes, per_topic=per_topic).parts()
+    parts = fan_out(seed, partitions=partitions, brokers=brokers, shapes=shapes, per_topic=per_topic).parts()
     shared = encoder(ibp)
 
     for part in np.random.default_rng(seed).permutation(len(parts)).tolist():
-        made = whole(shared.frame(request(parts[part]), 1))
+        frame = whole(shared.frame(request(parts[part]), 1))
 
         expected = by_kio.request_bytes(
             request(parts[part]), spoken(ibp), correlation_id=1, client_id="1000", listener_name=LISTENER
         )
-        assert made == expected
+        assert frame == expected
 
 
-def test_a_second_delivery_is_the_same_bytes() -> None:
-    parts = told(3, partitions=500, brokers=4, shapes=2).parts()
+def test_second_delivery_returns_the_same_bytes() -> None:
+    parts = fan_out(3, partitions=500, brokers=4, shapes=2).parts()
     shared = encoder("3.9")
 
     first = [whole(shared.frame(request(part), 1)) for part in parts]
@@ -92,25 +92,25 @@ def test_a_second_delivery_is_the_same_bytes() -> None:
     assert first == [whole(encoder("3.9").frame(request(dataclasses.replace(part)), 1)) for part in parts]
 
 
-def test_few_enough_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no body holds up the others for long; and one that is larger than that is made all the same."""
+def test_encoding_is_done_in_small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One body must not block the others for long. A body above the limit is encoded alone."""
     monkeypatch.setattr(group, "ROWS_AT_ONCE", 700)
-    every = told(5, partitions=1000, brokers=8, shapes=1)
+    every = fan_out(5, partitions=1000, brokers=8, shapes=1)
     parts = every.parts()
     groups = encoder("3.9")._groups
-    made = []
+    counts = []
     for part in parts:
         making = groups._makings.get(every)
         before = 0 if making is None else sum(making.made)
         groups.body(part, lambda: encoder("3.9")._headers(every.states, ids=True))
-        made.append(sum(groups._makings[every].made) - before)
+        counts.append(sum(groups._makings[every].made) - before)
 
-    assert sum(made) == len(parts)
-    assert max(made) == 1, "about five hundred rows each: two do not fit"
+    assert sum(counts) == len(parts)
+    assert max(counts) == 1, "about five hundred rows each: two do not fit"
 
 
-def test_nothing_is_kept_once_everybody_has_his_bytes() -> None:
-    every = told(7, partitions=100, brokers=5, shapes=2)
+def test_no_body_is_stored_after_all_brokers_have_theirs() -> None:
+    every = fan_out(7, partitions=100, brokers=5, shapes=2)
     shared = encoder("3.9")
     for part in every.parts():
         shared.frame(request(part), 1)
@@ -123,9 +123,9 @@ def test_nothing_is_kept_once_everybody_has_his_bytes() -> None:
     assert not shared._groups._makings
 
 
-@pytest.mark.parametrize(("told_rows", "light"), [(100, True), (6000, False)])
-def test_what_is_made_for_the_first_time_is_light_if_all_of_it_is(told_rows: int, light: bool) -> None:
-    every = told(9, partitions=told_rows, brokers=3, shapes=1)
+@pytest.mark.parametrize(("notified_rows", "light"), [(100, True), (6000, False)])
+def test_encoding_is_light_only_if_all_of_it_is(notified_rows: int, light: bool) -> None:
+    every = fan_out(9, partitions=notified_rows, brokers=3, shapes=1)
     shared = encoder("3.9")
     parts = every.parts()
 
@@ -134,8 +134,8 @@ def test_what_is_made_for_the_first_time_is_light_if_all_of_it_is(told_rows: int
     assert all(shared.is_light(part, 5000) for part in parts[1:])
 
 
-def test_a_copy_that_stands_for_itself_is_encoded_alone() -> None:
-    (part,) = told(11, partitions=20, brokers=1, shapes=2).parts()
+def test_independent_copy_is_encoded_alone() -> None:
+    (part,) = fan_out(11, partitions=20, brokers=1, shapes=2).parts()
     copy = dataclasses.replace(part)
     assert isinstance(copy, PartitionStatesView)
 

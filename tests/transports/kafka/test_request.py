@@ -1,4 +1,4 @@
-"""Requests are, byte for byte, what others make of the same values."""
+"""Encoding of requests: byte for byte equal to Kafka's classes and to kio."""
 
 import gc
 from typing import Any
@@ -59,7 +59,7 @@ LEAD = LeaderAndIsr(1000, 5, 77, one_partition(is_new=True), (BROKER,))
 UPDATE = UpdateMetadata(1000, 5, 77, one_partition(), (BROKER,))
 STOP = StopReplica(1000, 5, 77, (TOPIC,), column(0), column(0), column(3), np.array([True]))
 
-# Frames that Kafka's own classes read, and wrote again as they were.
+# Frames read and rewritten by Kafka's own classes.
 GOLDEN: dict[tuple[str, int], tuple[Request, str]] = {
     ("3.9", 1): (
         LEAD,
@@ -96,7 +96,7 @@ GOLDEN: dict[tuple[str, int], tuple[Request, str]] = {
 
 
 @pytest.mark.parametrize(("ibp", "correlation_id"), GOLDEN)
-def test_a_request_is_what_kafka_itself_makes_of_it(ibp: str, correlation_id: int) -> None:
+def test_request_equals_the_bytes_of_kafka(ibp: str, correlation_id: int) -> None:
     request, expected = GOLDEN[ibp, correlation_id]
 
     frame = encoder(ibp).frame(request, correlation_id)
@@ -106,7 +106,7 @@ def test_a_request_is_what_kafka_itself_makes_of_it(ibp: str, correlation_id: in
 
 @pytest.mark.parametrize("ibp", IBPS)
 @given(request=requests())
-def test_any_request_is_what_kio_makes_of_it(ibp: str, request: Request) -> None:
+def test_any_request_equals_the_bytes_of_kio(ibp: str, request: Request) -> None:
     frame = encoder(ibp).frame(request, 2**31 - 1)
 
     expected = by_kio.request_bytes(
@@ -116,7 +116,7 @@ def test_any_request_is_what_kio_makes_of_it(ibp: str, request: Request) -> None
 
 
 def test_rows_of_any_shape_keep_their_order() -> None:
-    """More rows than are filled at a time, and more shapes than sixteen bits can tell apart."""
+    """More rows than are encoded at a time, and more shapes than 16 bits can distinguish."""
     random = np.random.default_rng(7)
     count = 10_000
     lists: Any = {
@@ -127,7 +127,7 @@ def test_rows_of_any_shape_keep_their_order() -> None:
         name: random.integers(0, 2**31 - 1, count, dtype=np.int32)
         for name in ("partition", "controller_epoch", "leader", "leader_epoch", "partition_epoch")
     }
-    topics = tuple(TopicRef(f"topic-{at}") for at in range(3))
+    topics = tuple(TopicRef(f"topic-{number}") for number in range(3))
     states = PartitionStates(topics, np.sort(random.integers(0, 3, count).astype(np.int32)), **numbers, **lists)
     request = LeaderAndIsr(1, 2, 3, states)
 
@@ -138,7 +138,7 @@ def test_rows_of_any_shape_keep_their_order() -> None:
     )
 
 
-def test_topics_come_in_the_order_of_the_rows() -> None:
+def test_topics_are_in_the_order_of_the_rows() -> None:
     topics = (TopicRef("a"), TopicRef("silent"), TopicRef("c"))
     rows = column(2, 2, 0)
     request = StopReplica(1, 2, 3, topics, rows, column(0, 1, 0), column(0, 0, 0), np.zeros(3, np.bool_))
@@ -146,12 +146,12 @@ def test_topics_come_in_the_order_of_the_rows() -> None:
     _, read = by_kio.read_request(whole(encoder("3.9").frame(request, 0))[4:])
 
     assert isinstance(read, StopReplica)
-    assert [read.topics[at].name for at in read.topic] == ["c", "c", "a"]
+    assert [read.topics[index].name for index in read.topic] == ["c", "c", "a"]
     assert read.partition.tolist() == [0, 1, 0]
     assert [topic.name for topic in read.topics] == ["c", "a"]
 
 
-def test_what_goes_to_many_brokers_is_encoded_once() -> None:
+def test_request_to_many_brokers_is_encoded_once() -> None:
     states, brokers = one_partition(), (BROKER,)
     shared = encoder("3.9")
 
@@ -171,7 +171,7 @@ def test_live_brokers_are_those_of_the_request() -> None:
         assert whole(shared.frame(request, 1)) == whole(encoder("3.9").frame(request, 1))
 
 
-def test_the_same_partitions_in_another_request_are_other_bytes() -> None:
+def test_same_partitions_in_another_request_are_encoded_again() -> None:
     states = one_partition()
     shared = encoder("3.9")
 
@@ -179,7 +179,7 @@ def test_the_same_partitions_in_another_request_are_other_bytes() -> None:
         assert whole(shared.frame(request, 1)) == whole(encoder("3.9").frame(request, 1))
 
 
-def test_bytes_go_with_the_partitions_that_they_were_made_of() -> None:
+def test_bytes_belong_to_the_partitions_they_were_encoded_from() -> None:
     states = one_partition()
     shared = encoder("3.9")
     shared.frame(UpdateMetadata(1000, 5, 77, states), 1)
@@ -190,18 +190,18 @@ def test_bytes_go_with_the_partitions_that_they_were_made_of() -> None:
     assert not shared._bodies._kept
 
 
-def test_only_the_last_few_bodies_are_kept() -> None:
+def test_only_the_latest_bodies_are_stored() -> None:
     many = [one_partition() for _ in range(40)]
     shared = encoder("3.9")
 
     for states in many:
         shared.frame(UpdateMetadata(1000, 5, 77, states), 1)
-        shared.frame(UpdateMetadata(1000, 5, 78, many[0]), 1)  # in use all the time
+        shared.frame(UpdateMetadata(1000, 5, 78, many[0]), 1)  # used continuously
 
     assert [shared.is_encoded(states) for states in many] == [True] + [False] * 24 + [True] * 15
 
 
-def test_a_protocol_that_kafka_does_not_have_is_named() -> None:
+def test_unknown_protocol_level_is_reported() -> None:
     strange = Broker(4, 1, (Endpoint("IN", "h", 1, protocol="CARRIER_PIGEON"),))
 
     with pytest.raises(IllegalState, match=r"broker 4: listener IN .* CARRIER_PIGEON"):
@@ -224,7 +224,7 @@ def test_a_protocol_that_kafka_does_not_have_is_named() -> None:
         ("3.9.1", (7, 8, 4)),
     ],
 )
-def test_the_level_says_which_versions_are_spoken(ibp: str, versions: tuple[int, int, int]) -> None:
+def test_protocol_level_selects_the_versions(ibp: str, versions: tuple[int, int, int]) -> None:
     leader_and_isr, update_metadata, stop_replica = versions
 
     assert spoken(ibp) == Versions(

@@ -1,4 +1,4 @@
-"""Answers are read as they were meant, and nothing else is taken for one."""
+"""Decoding of responses; invalid bytes are rejected."""
 
 import struct
 import tracemalloc
@@ -35,14 +35,14 @@ def content(response: Response) -> tuple[Any, ...]:
     if isinstance(response, UpdateMetadataResponse):
         return type(response), response.error
     errors = response.partitions
-    names = [errors.topics[at] for at in errors.topic]
+    names = [errors.topics[topic] for topic in errors.topic]
     rows = list(zip(names, errors.partition.tolist(), errors.error.tolist(), strict=True))
     return type(response), response.error, tuple(errors.topics), rows
 
 
 @pytest.mark.parametrize("ibp", IBPS)
 @given(exchange=exchanges())
-def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, Response]) -> None:
+def test_any_response_of_kio_is_read(ibp: str, exchange: tuple[Request, Response]) -> None:
     request, response = exchange
     versions = spoken(ibp)
     if isinstance(request, LeaderAndIsr):
@@ -65,7 +65,7 @@ def row(partition: int, error: int, tags: bytes = b"\0") -> bytes:
 TAGGED = b"\x02" + b"\x07\x03abc" + b"\x81\x01\x00"  # tag 7 with three bytes, tag 129 with none
 
 
-def test_tagged_fields_of_later_versions_are_passed_over() -> None:
+def test_tagged_fields_of_later_versions_are_skipped() -> None:
     by_name = b"\x03" + b"\x02t" + row(1, 56, TAGGED) + b"\x02t" + row(2, 0) + TAGGED
     by_id = b"\x02" + LEAD.states.topics[0].id + b"\x03" + row(1, 56, TAGGED) + row(2, 0) + TAGGED + TAGGED
 
@@ -75,7 +75,7 @@ def test_tagged_fields_of_later_versions_are_passed_over() -> None:
     assert Decoder(spoken("3.9")).response(UPDATE, 9, header(error=11) + TAGGED).error == 11
 
 
-def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
+def test_topics_that_share_the_zero_id_are_skipped() -> None:
     topics = (TopicRef("a"), TopicRef("b"), TopicRef("c", bytes(range(16))))
     one = column(0, 0, 0)
     no_lists = np.zeros((0, 3), np.int32)
@@ -89,24 +89,26 @@ def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
 
 
 def hosted(sizes: Sequence[int]) -> LeaderAndIsr:
-    """A request that names topics, each with so many partitions."""
-    refs = Topics.of([TopicRef(f"topic-{at}", bytes(8) + at.to_bytes(8, "big")) for at in range(len(sizes))])
+    """Return a request that names topics, each with the given number of partitions."""
+    refs = Topics.of(
+        [TopicRef(f"topic-{number}", bytes(8) + number.to_bytes(8, "big")) for number in range(len(sizes))]
+    )
     topic = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     partition = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
     zeros, lists = np.zeros(len(topic), np.int32), np.zeros((0, len(topic)), np.int32)
     return LeaderAndIsr(1, 1, 1, PartitionStates(refs, topic, partition, zeros, zeros, zeros, lists, zeros, lists))
 
 
-# A topic's size takes one byte, two, or three.
+# The size of a topic takes one, two or three bytes.
 @pytest.mark.parametrize("sizes", [[2] * 500, [1, 126, 127, 128, 3], [200, 16_383, 1], [5, 16_384, 1]])
-def test_an_answer_is_read_whatever_the_order_in_which_a_broker_tells_it(sizes: list[int]) -> None:
-    """Brokers keep what they answer in hash maps."""
+def test_response_is_read_in_any_order_of_topics(sizes: list[int]) -> None:
+    """Brokers return their responses in hash-map order."""
     request = hosted(sizes)
     states = request.states
     random = np.random.default_rng(11)
     error = np.where(random.random(len(states)) < 0.01, 56, 0).astype(np.int16)
     order = np.concatenate(
-        [random.permutation(np.flatnonzero(states.topic == at)) for at in random.permutation(len(sizes))]
+        [random.permutation(np.flatnonzero(states.topic == topic)) for topic in random.permutation(len(sizes))]
     )
     names = tuple(ref.name for ref in states.topics)
     errors = PartitionErrors(names, states.topic[order], states.partition[order], error[order])
@@ -116,11 +118,11 @@ def test_an_answer_is_read_whatever_the_order_in_which_a_broker_tells_it(sizes: 
 
     *_, rows = content(read)
     named = zip(errors.topic.tolist(), errors.partition.tolist(), errors.error.tolist(), strict=True)
-    assert rows == [(names[at], partition, code) for at, partition, code in named]
+    assert rows == [(names[topic], partition, code) for topic, partition, code in named]
 
 
-def test_topics_that_get_their_ids_later_are_known_by_them() -> None:
-    """A table numbers topics for as long as it lives; what is kept of them must not outlive what they were."""
+def test_topics_that_receive_ids_later_are_found_by_id() -> None:
+    """A table numbers topics permanently; cached names must not outlive their ids."""
     every = AllTopics()
     decoder = Decoder(spoken("3.9"))
     zeros, lists = column(0), np.zeros((0, 1), np.int32)
@@ -158,12 +160,12 @@ NOT_ANSWERS = {
         LEAD,
         header() + b"\x02" + LEAD.states.topics[0].id + b"\xff\xff\xff\xff\x0f",
     ),
-    "a topic that nobody spoke of": (LEAD, header() + b"\x02" + ZERO_ID + b"\x02" + row(0, 0) + b"\0\0"),
+    "a topic that was not requested": (LEAD, header() + b"\x02" + ZERO_ID + b"\x02" + row(0, 0) + b"\0\0"),
 }
 
 
 @pytest.mark.parametrize(("request_", "data"), NOT_ANSWERS.values(), ids=NOT_ANSWERS.keys())
-def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data: bytes) -> None:
+def test_invalid_response_is_rejected_without_cost(request_: Request, data: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedMessage):
@@ -177,19 +179,19 @@ def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data:
 
 @pytest.mark.parametrize("ibp", IBPS)
 @given(exchange=exchanges(), data=st.data())
-def test_an_answer_cut_short_is_refused(ibp: str, exchange: tuple[Request, Response], data: st.DataObject) -> None:
+def test_truncated_response_is_rejected(ibp: str, exchange: tuple[Request, Response], data: st.DataObject) -> None:
     request, response = exchange
-    whole = by_kio.response_bytes(request, response, spoken(ibp), correlation_id=9)
-    size = data.draw(st.integers(0, len(whole) - 1))
+    encoded = by_kio.response_bytes(request, response, spoken(ibp), correlation_id=9)
+    size = data.draw(st.integers(0, len(encoded) - 1))
 
     with pytest.raises(MalformedMessage):
-        Decoder(spoken(ibp)).response(request, 9, whole[:size])
+        Decoder(spoken(ibp)).response(request, 9, encoded[:size])
 
 
 @pytest.mark.parametrize("ibp", IBPS)
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
 @given(garbage=st.binary(max_size=200), with_header=st.booleans())
-def test_garbage_is_refused_or_read_but_never_more(
+def test_random_bytes_are_rejected_or_read_within_bounds(
     ibp: str, request_: Request, garbage: bytes, with_header: bool
 ) -> None:
     try:
@@ -201,7 +203,7 @@ def test_garbage_is_refused_or_read_but_never_more(
         assert len(read.partitions) * 7 <= len(garbage)
 
 
-def test_a_stop_replica_answer_keeps_its_order_of_rows() -> None:
+def test_stop_replica_response_keeps_its_order_of_rows() -> None:
     body = b"".join([b"\x04", b"\x02b", row(1, 0), b"\x02a", row(7, 56), b"\x02b", row(0, 3), b"\0"])
 
     read = Decoder(spoken("3.9")).response(STOP, 9, header() + body)

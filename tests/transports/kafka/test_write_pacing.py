@@ -1,4 +1,4 @@
-"""Large frames go out in pieces, so much in a turn of the loop, and whole."""
+"""Large frames are written completely, in pieces over several event-loop turns."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclasses.dataclass
 class Wire:
-    """Notes what is written, and by which turn of the loop."""
+    """Writer that records the bytes written, with the event-loop turn."""
 
     turn: int = 0
     written: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -38,12 +38,12 @@ class Line:
 
 
 def frame(*sizes: int) -> tuple[list[Buffer], int]:
-    """Buffers of these sizes, all bytes different from those a piece away."""
-    buffers: list[Buffer] = [memoryview(bytes(at % 251 for at in range(size))) for size in sizes]
+    """Return buffers of these sizes; bytes one piece apart differ."""
+    buffers: list[Buffer] = [memoryview(bytes(index % 251 for index in range(size))) for size in sizes]
     return buffers, sum(sizes)
 
 
-async def test_what_many_are_sent_goes_out_over_many_turns_and_arrives_whole() -> None:
+async def test_frames_for_many_brokers_take_many_turns_and_arrive_whole() -> None:
     wire, pacer = Wire(), WritePacer()
     counting = asyncio.create_task(wire.count())
     lines = [Line(wire) for _ in range(6)]
@@ -60,7 +60,7 @@ async def test_what_many_are_sent_goes_out_over_many_turns_and_arrives_whole() -
     assert len(wire.written) >= 6 * size // (2 * (TURN_BYTES + PIECE_BYTES))
 
 
-async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
+async def test_blocked_socket_does_not_block_the_others() -> None:
     wire, pacer = Wire(), WritePacer()
     stuck, quick = Line(wire), Line(wire)
     buffers, size = frame(8 * TURN_BYTES)
@@ -75,8 +75,8 @@ async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("first", ["large", "small"])
-async def test_writers_take_turns_whichever_runs_first(first: str) -> None:
-    """A small frame leaves after one piece of each other connection, not after all of their frames."""
+async def test_writers_take_turns_in_any_start_order(first: str) -> None:
+    """A small frame is written after one piece of each other connection, not after all of their frames."""
     wire, pacer = Wire(), WritePacer()
     large, small = Line(wire), Line(wire)
     large.takes.set()
@@ -94,7 +94,7 @@ async def test_writers_take_turns_whichever_runs_first(first: str) -> None:
     assert len(large.data) == size
 
 
-async def test_cancelled_writer_gives_its_place_away() -> None:
+async def test_cancelled_writer_releases_its_place() -> None:
     wire, pacer = Wire(), WritePacer()
     lines = [Line(wire) for _ in range(3)]
     for line in lines:
@@ -110,7 +110,7 @@ async def test_cancelled_writer_gives_its_place_away() -> None:
     assert len(lines[1].data) < size
 
 
-async def test_a_small_frame_goes_at_once() -> None:
+async def test_small_frame_is_written_at_once() -> None:
     wire, pacer = Wire(), WritePacer()
     line = Line(wire)
     buffers, size = frame(10, 20)

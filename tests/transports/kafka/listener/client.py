@@ -1,4 +1,4 @@
-"""A client of the listener that knows nothing of our codec: requests and answers by kio, over real sockets."""
+"""Client of the listener that is independent of its codec: requests and responses by kio, over real sockets."""
 
 import asyncio
 import contextlib
@@ -15,19 +15,19 @@ CLIENT_ID = "test-client"
 
 
 def encoded(entity: Any) -> bytes:
-    """An entity in bytes."""
+    """Return the bytes of an entity."""
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
 
 
 def request_class(key: int, version: int) -> Any:
-    """The class of a request; its module has those of what is in it."""
+    """Return the class of a request; its module contains the classes of its parts."""
     return load_request_schema(key, version)
 
 
 def part(key: int, version: int, name: str, *, of_response: bool = False) -> Any:
-    """The class of something within a request or an answer."""
+    """Return the class of a part of a request or response."""
     import importlib
 
     load = load_response_schema if of_response else load_request_schema
@@ -35,7 +35,7 @@ def part(key: int, version: int, name: str, *, of_response: bool = False) -> Any
 
 
 def frame(request: Any, correlation_id: int) -> bytes:
-    """A whole frame, its length included."""
+    """Return a whole frame, including its length."""
     header = {
         "request_api_key": request.__api_key__,
         "request_api_version": request.__version__,
@@ -48,7 +48,7 @@ def frame(request: Any, correlation_id: int) -> bytes:
 
 
 class Client:
-    """One connection."""
+    """One connection to the listener."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -56,14 +56,14 @@ class Client:
         self._correlation_id = 0
 
     async def ask(self, request: Any) -> Any:
-        """Send a request, and read the answer to it."""
+        """Send a request. Returns its response."""
         self._correlation_id += 1
         self.writer.write(frame(request, self._correlation_id))
         return self.read(request, await self.frame(), self._correlation_id)
 
     @staticmethod
     def read(request: Any, content: bytes, correlation_id: int) -> Any:
-        """An answer, which must be to that request and must end where its frame ends."""
+        """Read a response. It must have that correlation id and end with its frame."""
         kind = load_response_schema(request.__api_key__, request.__version__)
         header, used = entity_reader(kind.__header_schema__)(content, 0)
         assert cast(Any, header).correlation_id == correlation_id
@@ -72,12 +72,12 @@ class Client:
         return body
 
     async def frame(self) -> bytes:
-        """The next frame, without its length."""
+        """Return the next frame, without its length."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
     async def is_closed(self) -> bool:
-        """Wait until something comes: whether it is the end of the connection."""
+        """Wait for bytes or the end of the connection. Returns whether it ended."""
         try:
             return not await asyncio.wait_for(self.reader.read(1), 10)
         except ConnectionError:
@@ -86,7 +86,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Client]:
-    """A connection to a port of loopback."""
+    """Open a connection to a port of loopback."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield Client(reader, writer)

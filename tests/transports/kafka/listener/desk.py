@@ -1,4 +1,4 @@
-"""A listener on a free port of loopback, and behind it a desk: it notes what is asked, and answers as it was told."""
+"""Listener on a free port of loopback, with a stub controller that records requests and returns prepared responses."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ Answers = Mapping[type[ControllerRequest], Callable[[Any], Any]]
 
 
 class Desk:
-    """What a listener sees of a controller.
+    """Stub of the controller, as far as a listener uses it.
 
     Attributes:
         asked: every request that reached it, in order.
-        answers: what is answered to each kind; an exception is raised.
-        waits: what was waited for, and for how long.
-        done: whether what is waited for is so; a wait ends at once either way.
+        answers: the response to each kind of request; an exception is raised.
+        waits: the conditions waited for, with their timeouts.
+        done: whether the conditions are fulfilled. A wait ends at once in both cases.
     """
 
     def __init__(self, answers: Answers | None = None) -> None:
@@ -60,10 +60,10 @@ class Desk:
     async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
         self._wait("gone", topic.name, timeout_ms)
 
-    def _wait(self, what: str, of: str, timeout_ms: float) -> None:
-        self.waits.append((what, of, timeout_ms))
+    def _wait(self, condition: str, of: str, timeout_ms: float) -> None:
+        self.waits.append((condition, of, timeout_ms))
         if not self.done:
-            raise ActionTimedOut(f"{what} {of}", timeout_ms)
+            raise ActionTimedOut(f"{condition} {of}", timeout_ms)
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +74,7 @@ async def listening(
     partitions: int = 1,
     replication_factor: int = 1,
 ) -> AsyncIterator[tuple[KafkaListener, int]]:
-    """A listener, and the port where it is."""
+    """Run a listener. Yields the listener and its port."""
     socket = bound(Endpoint(LISTENER, "127.0.0.1", 0))
     port = socket.getsockname()[1]
     settings = ListenerSettings(
@@ -88,7 +88,7 @@ async def listening(
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Let others go on until something is so."""
+    """Run other tasks until the condition is true."""
     async with asyncio.timeout(20):
         while not reached():  # noqa: ASYNC110 - what is waited for is on the other side of a socket
             await asyncio.sleep(0.001)

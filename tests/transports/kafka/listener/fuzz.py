@@ -1,15 +1,15 @@
-"""Mutation fuzzing of everything on the Kafka listener that decodes bytes of peers.
+"""Mutation fuzzing of all code of the Kafka listener that decodes bytes of peers.
 
-Run as `python -m tests.transports.kafka.listener.fuzz [INPUTS] [SEED]`, or by `make fuzz`; it ends with 1 at the first
-input that violates an oracle, and prints that input. An input is a request of one kind and version, made from its
-fields or from a hostile one and then changed. The oracles:
+Run as `python -m tests.transports.kafka.listener.fuzz [INPUTS] [SEED]`, or by `make fuzz`. It exits with 1 at the first
+input that violates an oracle, and prints that input. An input is a valid or hostile request of one kind and version,
+with random changes. The oracles:
 
-* only MalformedMessage leaves a decoder, and only it leaves `claim_of`;
-* the same bytes decode to the same values, in one go and in steps;
-* what decodes encodes, and that decodes to the same values;
-* elements are charged before they are made: what is decoded has no more of them;
-* a handler answers whatever was decoded, and its answer can be encoded;
-* an input takes at most TIME_S of processor time.
+* decoders and `claim_of` raise only MalformedMessage;
+* the same bytes decode to the same values, at once and in steps;
+* decoded values can be encoded, and that decodes to the same values;
+* elements are charged before they are created: the decoded value has at most the charged number;
+* a handler responds to every decoded request, and its response can be encoded;
+* an input uses at most TIME_S of processor time.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
 from .desk import Desk
 from .hostile import body, hostile
 
-# A request of some hundred bytes takes microseconds; other processes of the machine are not counted.
+# A request of some hundred bytes takes microseconds. Other processes of the machine are not counted.
 TIME_S: Final = 0.1
 ELEMENTS_MAX: Final = 500
-# Hostile requests that are larger are left to the tests: here they would be copied a million times.
+# Larger hostile requests are covered by the tests; here they would be copied a million times.
 _SEED_SIZE_MAX: Final = 600
-# Every so many decoded requests, one is handled and answered.
+# One in this many decoded requests is handled, and its response encoded.
 _HANDLED: Final = 10
 _PROGRESS: Final = 100_000
 
@@ -60,50 +60,50 @@ class _Refusing(dict[Any, Any]):
 
 
 class Violation(Exception):
-    """An oracle does not hold."""
+    """An oracle is violated."""
 
 
 def seeds() -> list[tuple[Api, int, bytes]]:
-    """A whole request of each kind and version, and the small ones of the hostile table, without their headers."""
-    found = []
+    """Return a valid request of each kind and version and the small requests of the hostile table, without headers."""
+    requests = []
     for api in (APIS | CONFIG_APIS).values():
         for version in range(api.version_max + 1):
-            found.append((api, version, body(api, version)))
+            requests.append((api, version, body(api, version)))
             overhead = 12 + (0 if (api.key, version) == (7, 0) else 3) + api.request.is_flexible(version)
-            found += [
+            requests += [
                 (api, version, frame[overhead:]) for _, frame in hostile(api, version) if len(frame) < _SEED_SIZE_MAX
             ]
-    return found
+    return requests
 
 
 def changed(content: bytes, other: bytes, chance: random.Random) -> bytes:
-    """One to four changes: bytes, numbers at their limits, cuts, repetitions, parts of another request."""
-    made = bytearray(content)
+    """Apply one to four changes: bytes, numbers at their limits, cuts, repetitions, parts of another request."""
+    mutated = bytearray(content)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 4))):
-        at = chance.randint(0, len(made))
+        offset = chance.randint(0, len(mutated))
         match chance.randrange(10):
-            case 0 | 6 | 7 | 8 | 9 if made:
-                made[at % len(made)] = chance.choice((0, 1, 2, 3, chance.randrange(256)))
+            case 0 | 6 | 7 | 8 | 9 if mutated:
+                mutated[offset % len(mutated)] = chance.choice((0, 1, 2, 3, chance.randrange(256)))
             case 1:
                 number = chance.choice(_NUMBERS)
-                made[at : at + len(number)] = number
+                mutated[offset : offset + len(number)] = number
             case 2:
-                made[at:at] = chance.choice(_NUMBERS)
+                mutated[offset:offset] = chance.choice(_NUMBERS)
             case 3:
-                del made[at : at + chance.randint(1, 8)]
+                del mutated[offset : offset + chance.randint(1, 8)]
             case 4:
-                made[at:at] = made[at : at + chance.randint(1, 40)] * chance.randint(1, 20)
+                mutated[offset:offset] = mutated[offset : offset + chance.randint(1, 40)] * chance.randint(1, 20)
             case _:
                 begin = chance.randint(0, len(other))
-                made[at:] = other[begin : begin + 200]
-    return bytes(made)
+                mutated[offset:] = other[begin : begin + 200]
+    return bytes(mutated)
 
 
 def check(api: Api, version: int, content: bytes) -> dict[str, Any] | None:
-    """The decoded request; None if it is refused.
+    """Return the decoded request; None if it is rejected.
 
     Raises:
-        Violation.
+        Violation: an oracle is violated.
     """
     elements = Elements(ELEMENTS_MAX)
     try:
@@ -133,7 +133,7 @@ def check(api: Api, version: int, content: bytes) -> dict[str, Any] | None:
 
 
 def _size(values: dict[str, Any]) -> int:
-    """How many structs and strings are in the arrays of a message."""
+    """Return the number of structs and strings in the arrays of a message."""
     size = 0
     for value in values.values():
         if isinstance(value, list):
@@ -152,24 +152,24 @@ def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
 
 
 async def fuzz(inputs: int, seed: int) -> Counter[str]:
-    """Counts of what became of the inputs.
+    """Return the number of inputs by outcome.
 
     Raises:
-        Violation, or whatever left a decoder or a handler.
+        Violation: an oracle is violated. Any exception that a decoder or handler leaks is raised as it is.
     """
-    chance, found, counts = random.Random(seed), seeds(), Counter[str]()
-    whole = [seed for seed in found if seed[2] == body(seed[0], seed[1])]
+    chance, requests, counts = random.Random(seed), seeds(), Counter[str]()
+    valid = [seed for seed in requests if seed[2] == body(seed[0], seed[1])]
     answers = handlers()
     longest_s = 0.0
     for number in range(inputs):
-        # Half of the inputs begin as a request that is taken: what is hostile already is rarely decoded.
-        api, version, content = chance.choice(whole if number % 2 else found)
-        made = changed(content, chance.choice(found)[2], chance)
+        # Half of the inputs begin as a valid request; requests that are already hostile rarely decode.
+        api, version, content = chance.choice(valid if number % 2 else requests)
+        mutated = changed(content, chance.choice(requests)[2], chance)
         if chance.randrange(8) == 0:
-            version = chance.randint(0, api.version_max)  # the other form, or other fields
+            version = chance.randint(0, api.version_max)  # the other encoding, or other fields
         begun_s = time.process_time()
         try:
-            values = check(api, version, made)
+            values = check(api, version, mutated)
             counts["refused" if values is None else "decoded"] += 1
             if values is not None and counts["decoded"] % _HANDLED == 0:
                 api.response.write(await answers[api.key](values, version), version)
@@ -178,7 +178,7 @@ async def fuzz(inputs: int, seed: int) -> Counter[str]:
             if taken_s > TIME_S:
                 raise Violation(f"it took {taken_s:.3f} s")
         except BaseException as error:
-            error.add_note(f"input {number} of seed {seed}: {api.name} {version} {made.hex()}")
+            error.add_note(f"input {number} of seed {seed}: {api.name} {version} {mutated.hex()}")
             raise
         longest_s = max(longest_s, taken_s)
         counts[api.name] += 1

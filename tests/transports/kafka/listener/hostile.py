@@ -1,4 +1,4 @@
-"""Hostile requests of every kind and version that the listener reads, written from the tables of their fields."""
+"""Hostile requests of every kind and version that the listener reads, generated from its field tables."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.schema import TAGS_MAX, Array, Field, Fixed, Varying
 
 _NO_TAGS = b"\0"
-# A count and the members behind it; or tagged fields. None leaves a place as it is.
+# A count and its members, or tagged fields. None leaves the field unchanged.
 Instead = Callable[[str, bool, bytes], bytes | None]
 
 
@@ -20,19 +20,19 @@ def compact_or_classic(size: int, flexible: bool) -> bytes:
 
 
 def places(api: Api, version: int) -> list[str]:
-    """Where a request of that version has arrays, the inner ones behind the outer ones."""
-    found: list[str] = []
+    """Return the array paths of a request version; inner arrays follow the outer ones."""
+    paths: list[str] = []
 
     def note(path: str, flexible: bool, member: bytes) -> None:
-        if path not in found:
-            found.append(path)
+        if path not in paths:
+            paths.append(path)
 
     body(api, version, note)
-    return sorted((path for path in found if not path.endswith("#")), key=lambda path: path.count("."))
+    return sorted((path for path in paths if not path.endswith("#")), key=lambda path: path.count("."))
 
 
 def body(api: Api, version: int, instead: Instead = lambda path, flexible, member: None) -> bytes:
-    """A request with one member in each array, and something else in place of what `instead` chooses."""
+    """Return a request with one member in each array, with the fields that `instead` chooses replaced."""
     return _struct(api.request.fields, version, api.request.is_flexible(version), "", instead)
 
 
@@ -62,7 +62,7 @@ def _value(kind: Any, version: int, flexible: bool, path: str, instead: Instead)
 
 
 def frame(api: Api, version: int, content: bytes) -> bytes:
-    """A whole frame around a body."""
+    """Return a whole frame around a body."""
     header = b"" if (api.key, version) == (CONTROLLED_SHUTDOWN, 0) else b"\0\1c"
     if header and api.request.is_flexible(version):
         header += _NO_TAGS
@@ -70,39 +70,39 @@ def frame(api: Api, version: int, content: bytes) -> bytes:
 
 
 def hostile(api: Api, version: int) -> Iterator[tuple[str, bytes]]:
-    """Frames that have to be refused, by what is wrong with them."""
-    whole = body(api, version)
+    """Return frames that must be rejected, by their defect."""
+    valid = body(api, version)
     flexible = api.request.is_flexible(version)
-    for cut in {1, len(whole) // 2, len(whole)}:
-        if not 0 < cut <= len(whole):
+    for cut in {1, len(valid) // 2, len(valid)}:
+        if not 0 < cut <= len(valid):
             continue
-        yield f"{cut} bytes too short", frame(api, version, whole[:-cut])
-    yield "a byte too long", frame(api, version, whole + b"\0")
+        yield f"{cut} bytes too short", frame(api, version, valid[:-cut])
+    yield "a byte too long", frame(api, version, valid + b"\0")
     for count in (2**31 - 1, 2**20):
         if flexible:
-            yield f"{count} tagged fields", frame(api, version, whole[:-1] + uvarint(count))
+            yield f"{count} tagged fields", frame(api, version, valid[:-1] + uvarint(count))
     if flexible:
         yield (
             "more tags than are taken",
-            frame(api, version, whole[:-1] + uvarint(TAGS_MAX + 1) + b"\x64\0" * (TAGS_MAX + 1)),
+            frame(api, version, valid[:-1] + uvarint(TAGS_MAX + 1) + b"\x64\0" * (TAGS_MAX + 1)),
         )
-        yield "a tag beyond the end", frame(api, version, whole[:-1] + b"\1\x64\xff\xff\xff\xff\7")
-        yield "a varint of six bytes", frame(api, version, whole[:-1] + b"\xff\xff\xff\xff\xff\1")
+        yield "a tag beyond the end", frame(api, version, valid[:-1] + b"\1\x64\xff\xff\xff\xff\7")
+        yield "a varint of six bytes", frame(api, version, valid[:-1] + b"\xff\xff\xff\xff\xff\1")
     elements = Limits().elements_max(api, is_broker=False) + 1
     for place in places(api, version):
-        for count in (2**31 - 2, len(whole) * 2 + 1000):
+        for count in (2**31 - 2, len(valid) * 2 + 1000):
             yield f"{count} of {place}", frame(api, version, _with(api, version, place, count, 1))
         if not flexible:
             yield f"-2 of {place}", frame(api, version, _with(api, version, place, -2, 1))
         many = _with(api, version, place, elements, elements)
-        # Integers are many to an element: as many as there may be take more bytes than a request may have.
+        # Integers are many to an element: the maximum number would exceed the size limit of a request.
         if len(many) < Limits().request_size_max - 100:
             content = many if not _is_of_ints(api, place) else _with(api, version, place, 8 * elements, 8 * elements)
             yield f"too many of {place}", frame(api, version, content)
 
 
 def _with(api: Api, version: int, place: str, announced: int, members: int) -> bytes:
-    """An array that announces so many members, and has so many."""
+    """Return an array with that many members, and the same announced count."""
     return body(
         api,
         version,

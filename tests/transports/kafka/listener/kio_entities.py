@@ -1,4 +1,4 @@
-"""Any request and any answer, made of kio's classes, and what they say in plain values."""
+"""Strategies for any request and response from kio's classes, and their content as plain values."""
 
 import datetime
 import enum
@@ -14,15 +14,17 @@ from kactl.model import ZERO_ID
 
 _SIZES = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
-# Wide enough for lengths that take two bytes.
+# Long enough for lengths of two bytes.
 _ARRAY_MAX = 3
 
 
 def entities(kind: Any) -> st.SearchStrategy[Any]:
-    """Any entity of a class; tagged fields stay at their defaults."""
+    """Strategy for any entity of a class; tagged fields keep their defaults."""
     hints = typing.get_type_hints(kind)
-    made = {field.name: _values(field, hints[field.name]) for field in fields(kind) if "tag" not in field.metadata}
-    return st.builds(kind, **made)
+    strategies = {
+        field.name: _values(field, hints[field.name]) for field in fields(kind) if "tag" not in field.metadata
+    }
+    return st.builds(kind, **strategies)
 
 
 def _values(field: Field[Any], hint: Any) -> st.SearchStrategy[Any]:
@@ -37,7 +39,7 @@ def _values(field: Field[Any], hint: Any) -> st.SearchStrategy[Any]:
     else:
         one = _plain(kafka_type) if kafka_type else entities(hint)
     if kafka_type == "uuid":
-        return one  # the zero id is None in kio, and nothing is null in the protocol
+        return one  # the zero id is None in kio, and the protocol has no null ids
     return st.none() | one if nullable else one
 
 
@@ -62,15 +64,17 @@ def _plain(kafka_type: str | None) -> st.SearchStrategy[Any]:
 
 
 def plain(value: Any) -> Any:
-    """The same in plain values, by the protocol's names."""
+    """Return the entity as plain values, by the protocol's field names."""
     if hasattr(value, "__dataclass_fields__"):
         values = {}
         for field in fields(value):
             name = field.name.rstrip("_")
             if field.metadata.get("kafka_type", "").startswith("timedelta"):
                 name += "_ms"
-            held = getattr(value, field.name)
-            values[name] = ZERO_ID if held is None and field.metadata.get("kafka_type") == "uuid" else plain(held)
+            field_value = getattr(value, field.name)
+            values[name] = (
+                ZERO_ID if field_value is None and field.metadata.get("kafka_type") == "uuid" else plain(field_value)
+            )
         return values
     if isinstance(value, tuple):
         return [plain(member) for member in value]

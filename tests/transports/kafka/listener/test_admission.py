@@ -1,4 +1,4 @@
-"""Which connections are taken, and which are closed for them."""
+"""Admission of connections: acceptance, and the connections closed to make room."""
 
 import pytest
 
@@ -11,11 +11,11 @@ BROKER = "10.0.0.1"
 
 
 class Door:
-    """An admission of 20 connections, 4 of one address, and brokers at one address.
+    """An admission of 20 connections, 4 per address, with brokers at one address.
 
     Attributes:
         now_s: its clock.
-        closed: what was closed, in order.
+        closed: closed connections, in order.
     """
 
     def __init__(self, connections_max: int = 20, *, brokers: int = 0, per_address: int = 4) -> None:
@@ -35,7 +35,7 @@ class Door:
         return slot
 
     def fill(self, *, hosts: int = 10) -> list[Slot]:
-        """Clients of many addresses, until no more are taken."""
+        """Open connections from many addresses until the admission is full."""
         slots = []
         for host in range(hosts):
             for _ in range(4):
@@ -75,7 +75,7 @@ def test_one_address_has_a_limit_and_ipv6_counts_by_network() -> None:
 
 
 def test_client_takes_the_place_of_one_that_waits_too_long() -> None:
-    """One that has never completed a request goes first, then the one that has waited longest."""
+    """A client that has never completed a request is closed first, then the one that has waited longest."""
     door = Door()
     used, silent, *others = [door.admit("10.1.0.1") for _ in range(4)]
     for slot in (used, *others):
@@ -101,7 +101,7 @@ def test_connection_with_a_request_in_hand_is_not_closed_for_another() -> None:
 
 
 def test_brokers_address_displaces_clients_and_its_own_oldest() -> None:
-    """A process there that connects again and again never closes the youngest, nor what is identified."""
+    """Repeated connections from its address never close the youngest connection, nor identified ones."""
     door = Door(connections_max=20, per_address=8)
     identified = door.admit(BROKER)
     door.admission.identify(identified, 1)
@@ -124,7 +124,7 @@ def test_broker_with_too_many_connections_keeps_the_youngest_identified() -> Non
     assert door.closed == []
 
 
-def test_client_that_connects_without_pause_is_slowed_down_and_brokers_are_not() -> None:
+def test_only_clients_that_connect_without_pause_are_slowed_down() -> None:
     door = Door(1000)
     for _ in range(8):
         door.admission.leave(door.admit("10.1.0.1"))

@@ -1,4 +1,4 @@
-"""Brokers receive responses during attacks on the listener: over real sockets, in processes of their own.
+"""Latency of responses to brokers during attacks on the listener, over real sockets and in separate processes.
 
 A shared machine can only add to a response time. So response times are measured up to `ROUNDS_MAX` times, until they
 are within their bound; a listener that blocks its event loop exceeds the bound in every round.
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 
 def p99_s(seen: dict[str, Seen]) -> float:
-    return max(each.p99_s for each in seen.values())
+    return max(result.p99_s for result in seen.values())
 
 
 FROM = pytest.mark.parametrize(
@@ -37,8 +37,8 @@ FROM = pytest.mark.parametrize(
 
 
 @FROM
-async def test_brokers_are_answered_under_a_thousand_hostile_connections(addresses: list[str]) -> None:
-    """100 connections of each kind; from a broker's own address, the brokers that share it receive responses too."""
+async def test_brokers_get_responses_under_a_thousand_hostile_connections(addresses: list[str]) -> None:
+    """Each kind has 100 connections. Brokers that share the attacker's address receive responses too."""
     async with serving() as server, attacking(server, KINDS, addresses, connections=CONNECTIONS):
         before = await server.meters()
         for _ in range(ROUNDS_MAX):
@@ -58,18 +58,18 @@ async def test_brokers_are_answered_under_a_thousand_hostile_connections(address
     assert p99_s(seen) < HOLD_S + 4 * stolen_s
 
 
-async def test_frames_that_are_not_ended_hold_no_memory_that_brokers_need() -> None:
-    """The pool of clients is full, of one address and of several; requests of brokers do not wait for it."""
+async def test_unfinished_frames_do_not_use_the_memory_of_brokers() -> None:
+    """The client pool is full, from one address and from several; requests of brokers do not wait for it."""
     async with serving() as server, attacking(server, ["unfinished"], ["127.0.0.1", *OTHERS], connections=50):
         seen = await brokers_see(server, requests=20)
         after = await server.meters()
 
-    assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+    assert {name: result.unanswered for name, result in seen.items()} == dict.fromkeys(seen, 0)
     assert after["reserved"]["client"] > 0 or {"busy", "slow"} & after["refused"].keys()
 
 
-async def test_a_malformed_request_of_16_mb_costs_little() -> None:
-    """It is refused by its length; the largest that is taken is refused by its number of elements."""
+async def test_malformed_request_of_16_mb_is_cheap() -> None:
+    """Its length is rejected; the largest accepted request is rejected by its number of elements."""
     async with serving() as server:
         before = await server.meters()
         for size in (16_000_000, 1024 * 1024 - 64):
@@ -89,9 +89,9 @@ async def test_a_malformed_request_of_16_mb_costs_little() -> None:
     assert after["rss_max"] - before["rss_max"] < 16 * 1024 * 1024
 
 
-async def test_the_largest_requests_of_clients_and_brokers_do_not_hold_the_loop() -> None:
-    """DeleteTopics with 16,000 names, and proposals for 65,000 partitions by a broker that its first request names."""
-    names = b"".join(b"\0\5t%04x" % each for each in range(16_000))
+async def test_largest_requests_do_not_block_the_loop() -> None:
+    """Requests: DeleteTopics with 16,000 names, and AlterPartition for 65,000 partitions from an identified broker."""
+    names = b"".join(b"\0\5t%04x" % number for number in range(16_000))
     delete = struct.pack(">hhi", 20, 1, 1) + b"\0\0" + struct.pack(">i", 16_000) + names + bytes(4)
     async with serving() as server:
         propose = alter_partition(3, server.epochs[3], 65_000)
@@ -126,8 +126,8 @@ def alter_partition(broker: int, epoch: int, partitions: int) -> bytes:
 
 
 @pytest.mark.parametrize("late", [(), ("late",)], ids=["known at start", "found out by accepting"])
-async def test_listener_without_descriptors_keeps_its_brokers_and_does_not_spin(late: tuple[str, ...]) -> None:
-    """Of 64 open files some are the process's own. Connections that wait are closed, also for new ones of brokers."""
+async def test_listener_without_descriptors_keeps_brokers_and_is_idle(late: tuple[str, ...]) -> None:
+    """Some of the 64 open files belong to the process itself. Waiting connections are closed, also for new brokers."""
     async with (
         serving("64", *late) as server,
         attacking(server, ["idle", "half_a_length"], ["127.0.0.2", "127.0.0.3"], connections=200),
@@ -135,11 +135,11 @@ async def test_listener_without_descriptors_keeps_its_brokers_and_does_not_spin(
         seen = await brokers_see(server, requests=10)
         await server.meters()
         begun_s = time.monotonic()
-        await asyncio.sleep(1)  # what is measured is the processor time of one second
+        await asyncio.sleep(1)  # the processor time of one second is measured
         idle = await server.meters()
         taken_s = time.monotonic() - begun_s
 
-    assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+    assert {name: result.unanswered for name, result in seen.items()} == dict.fromkeys(seen, 0)
     assert idle["cpu_s"] < 0.5 * taken_s
     assert idle["connections"] < 64
     assert ("descriptors" in idle["refused"]) == bool(late)

@@ -1,4 +1,4 @@
-"""What brokers ask over the wire, in every version, and what they are answered."""
+"""Requests of brokers over the wire, and their responses, in every version."""
 
 import asyncio
 import dataclasses
@@ -26,7 +26,7 @@ ORDERS = TopicRef("orders", bytes(range(16)))
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> None:
+async def test_stopping_broker_receives_its_remaining_partitions(version: int) -> None:
     desk = Desk({ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]})
     epoch = {"broker_epoch": 77} if version >= 2 else {}
     async with listening(desk) as (_, port), connected(port) as client:
@@ -34,7 +34,7 @@ async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> 
 
     assert desk.requests == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
     assert answer.error_code is KioError.none
-    assert [(each.topic_name, each.partition_index) for each in answer.remaining_partitions] == [
+    assert [(partition.topic_name, partition.partition_index) for partition in answer.remaining_partitions] == [
         ("orders", 3),
         ("eu", 0),
     ]
@@ -50,7 +50,7 @@ async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> 
     ],
     ids=["stale epoch", "unknown broker", "store", "bug"],
 )
-async def test_a_shutdown_is_refused_by_number_and_the_connection_goes_on(error: Exception, code: KioError) -> None:
+async def test_shutdown_is_rejected_by_code_and_the_connection_stays_open(error: Exception, code: KioError) -> None:
     desk = Desk({ControlledShutdownRequested: lambda _: error})
     async with listening(desk) as (_, port), connected(port) as client:
         rejected = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
@@ -60,7 +60,7 @@ async def test_a_shutdown_is_refused_by_number_and_the_connection_goes_on(error:
     assert rejected.remaining_partitions == ()
 
 
-async def test_who_is_not_the_controller_says_so_to_each_in_its_own_words() -> None:
+async def test_not_controller_is_returned_in_the_form_of_each_request() -> None:
     desk = Desk()
     desk.is_active = False
     async with listening(desk) as (_, port), connected(port) as client:
@@ -72,7 +72,7 @@ async def test_who_is_not_the_controller_says_so_to_each_in_its_own_words() -> N
     assert altered.error_code is ids.error_code is KioError.not_controller
 
 
-async def test_a_broker_is_given_producer_ids() -> None:
+async def test_broker_receives_producer_ids() -> None:
     desk = Desk({ProducerIdsRequested: lambda _: ProducerIdBlock(2, 5000, 1000)})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
@@ -85,28 +85,28 @@ async def test_a_broker_is_given_producer_ids() -> None:
 
 
 def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> Any:
-    """An AlterPartition for partitions of one topic: (number, leader epoch, isr, partition epoch)."""
-    made = []
+    """Return an AlterPartition for partitions of one topic: (number, leader epoch, isr, partition epoch)."""
+    entries = []
     for number, leader_epoch, isr, partition_epoch in partitions:
         if version >= 3:
             state = part(56, version, "BrokerState")
-            members: dict[str, Any] = {"new_isr_with_epochs": tuple(state(broker_id=each) for each in isr)}
+            members: dict[str, Any] = {"new_isr_with_epochs": tuple(state(broker_id=broker_id) for broker_id in isr)}
         else:
             members = {"new_isr": isr}
         if version >= 1:
             members["leader_recovery_state"] = 1
-        made.append(
+        entries.append(
             part(56, version, "PartitionData")(
                 partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch, **members
             )
         )
     name = {"topic_id": uuid.UUID(bytes=ORDERS.id)} if version >= 2 else {"topic_name": ORDERS.name}
-    topic = part(56, version, "TopicData")(partitions=tuple(made), **name)
+    topic = part(56, version, "TopicData")(partitions=tuple(entries), **name)
     return request_class(56, version)(broker_id=2, broker_epoch=77, topics=(topic,))
 
 
-async def test_broker_epochs_of_a_proposed_isr_are_passed_on() -> None:
-    """Kafka's brokers with ZooKeeper name none."""
+async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
+    """Kafka's brokers with ZooKeeper send no epochs."""
     ref = TopicRef("", ORDERS.id)
     desk = Desk({AlterPartitionRequested: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
     proposed = alter(3, (0, 9, (2, 3), 5))
@@ -122,12 +122,12 @@ async def test_broker_epochs_of_a_proposed_isr_are_passed_on() -> None:
 
     (rejected,) = answered.topics[0].partitions
     assert rejected.error_code is KioError.ineligible_replica
-    request = [each for each in desk.requests if isinstance(each, AlterPartitionRequested)]
-    assert [each.proposals[0].broker_epochs for each in request] == [(77, 41), ()]
+    request = [item for item in desk.requests if isinstance(item, AlterPartitionRequested)]
+    assert [item.proposals[0].broker_epochs for item in request] == [(77, 41), ()]
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None:
+async def test_leader_proposes_isrs_and_receives_the_result(version: int) -> None:
     ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
 
     def answer(request: AlterPartitionRequested) -> list[IsrResult]:
@@ -162,8 +162,8 @@ async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None
 
 
 @pytest.mark.parametrize("version", [1, 3])
-async def test_ten_thousand_proposals_are_read_and_answered_while_others_are_served(version: int) -> None:
-    """They are read in steps. A broker that stops is answered while the controller has not come to them yet."""
+async def test_ten_thousand_proposals_are_read_in_steps(version: int) -> None:
+    """Other requests are served between the steps: a shutdown gets its response before the proposals are decided."""
     ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
     stopped = asyncio.Event()
 
@@ -173,8 +173,8 @@ async def test_ten_thousand_proposals_are_read_and_answered_while_others_are_ser
                 return []
             await stopped.wait()
             return [
-                IsrResult(ref, each.partition, leadership=Leadership(2, 9, each.isr, 6, 50))
-                for each in request.proposals
+                IsrResult(ref, proposal.partition, leadership=Leadership(2, 9, proposal.isr, 6, 50))
+                for proposal in request.proposals
             ]
 
     async def stop() -> None:
@@ -186,10 +186,10 @@ async def test_ten_thousand_proposals_are_read_and_answered_while_others_are_ser
     desk = Busy()
     desk.live = [Broker(2, 77, (Endpoint("OTHER", "127.0.0.1", 1),))]
     async with listening(desk) as (listener, port), connected(port) as client, asyncio.timeout(60):
-        proposals = alter(version, *((at, 9, (2, 3), 5) for at in range(10_000)))
+        proposals = alter(version, *((number, 9, (2, 3), 5) for number in range(10_000)))
         answer, _ = await asyncio.gather(client.ask(proposals), stop())
 
     (topic,) = answer.topics
-    assert [(each.partition_index, each.isr, each.partition_epoch) for each in topic.partitions] == [
-        (at, (2, 3), 6) for at in range(10_000)
+    assert [(item.partition_index, item.isr, item.partition_epoch) for item in topic.partitions] == [
+        (number, (2, 3), 6) for number in range(10_000)
     ]

@@ -1,4 +1,4 @@
-"""What is asked of the configs of a broker that is kactl is answered here, and of any other by that other."""
+"""Config requests: those for a kactl broker are handled here, all others are relayed to the broker."""
 
 import asyncio
 import struct
@@ -22,7 +22,7 @@ THROTTLE = "leader.replication.throttled.rate"
 
 
 def about(key: int, version: int, *resources: tuple[int, str], config: str = THROTTLE) -> Any:
-    """A request that asks for, or sets, one config of each of those."""
+    """Return a request that describes or alters one config of each resource."""
     kind = {DESCRIBE: "DescribeConfigsResource", ALTER: "AlterConfigsResource", INCREMENTAL: "AlterConfigsResource"}[
         key
     ]
@@ -31,10 +31,10 @@ def about(key: int, version: int, *resources: tuple[int, str], config: str = THR
     else:
         operation = {"config_operation": 1} if key == INCREMENTAL else {}
         values = {"configs": (part(key, version, "AlterableConfig")(name=config, value=None, **operation),)}
-    made = tuple(
+    entities = tuple(
         part(key, version, kind)(resource_type=type_, resource_name=name, **values) for type_, name in resources
     )
-    return request_class(key, version)(resources=made, **({} if key == DESCRIBE else {"validate_only": False}))
+    return request_class(key, version)(resources=entities, **({} if key == DESCRIBE else {"validate_only": False}))
 
 
 def results(key: int, answer: Any) -> list[Any]:
@@ -46,7 +46,7 @@ async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-async def test_ours_are_none_and_need_no_broker(key: int, version: int) -> None:
+async def test_own_configs_are_empty_and_need_no_broker(key: int, version: int) -> None:
     async with listening(Desk()) as (_, port), connected(port) as client:
         answer = await client.ask(about(key, version, (BROKER, str(KACTL))))
 
@@ -57,7 +57,7 @@ async def test_ours_are_none_and_need_no_broker(key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [pair for pair in VERSIONS if pair[0] != DESCRIBE])
-async def test_what_would_have_no_effect_is_refused(key: int, version: int) -> None:
+async def test_alteration_without_effect_is_rejected(key: int, version: int) -> None:
     async with listening(Desk()) as (_, port), connected(port) as client:
         answer = await client.ask(about(key, version, (BROKER, str(KACTL)), config="num.io.threads"))
 
@@ -78,7 +78,7 @@ async def test_what_would_have_no_effect_is_refused(key: int, version: int) -> N
     ],
     ids=str,
 )
-async def test_those_of_others_go_to_a_broker_as_they_are(
+async def test_configs_of_other_brokers_are_relayed_unchanged(
     key: int, version: int, resources: list[tuple[int, str]]
 ) -> None:
     request = about(key, version, *resources)
@@ -93,7 +93,7 @@ async def test_those_of_others_go_to_a_broker_as_they_are(
     assert listener.counters.requests == {"relayed": 1}
 
 
-async def test_a_version_that_is_not_known_yet_is_left_to_brokers() -> None:
+async def test_unknown_version_is_relayed() -> None:
     content = struct.pack(">hhi", INCREMENTAL, 2, 7) + frame(about(INCREMENTAL, 1, (BROKER, str(KACTL))), 7)[12:]
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:

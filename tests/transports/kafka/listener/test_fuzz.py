@@ -1,4 +1,4 @@
-"""The fuzzer of the listener's decoders: a short run, and bugs that it must find."""
+"""Fuzzer of the listener's decoders: a short run, and seeded bugs that it must find."""
 
 import random
 from typing import Any
@@ -28,10 +28,10 @@ async def test_missing_length_check_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(schema.Reader, "take", take)
 
-    with pytest.raises(Exception) as found:  # noqa: PT011 - whichever the missing check leads to
+    with pytest.raises(Exception) as error:  # noqa: PT011 - whichever the missing check leads to
         await fuzz(3000, 1)
 
-    assert not isinstance(found.value, MalformedMessage)
+    assert not isinstance(error.value, MalformedMessage)
 
 
 async def test_missing_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

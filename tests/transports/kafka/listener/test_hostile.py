@@ -1,4 +1,4 @@
-"""Hostile requests of every kind and version: each is refused, none reaches the controller, nothing stays reserved."""
+"""Hostile requests of every kind and version: all are rejected without effect or reserved memory."""
 
 import asyncio
 import struct
@@ -24,7 +24,7 @@ INVALID_REQUEST = 42
 
 
 async def answer_of(port: int, content: bytes) -> bytes:
-    """What comes back until the connection is closed, or a whole answer."""
+    """Return all bytes until the connection is closed, or one whole response."""
     async with connected(port) as client, asyncio.timeout(20):
         client.writer.write(content)
         client.writer.write_eof()
@@ -35,23 +35,23 @@ async def answer_of(port: int, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-async def test_hostile_requests_are_refused_and_change_nothing(api: Api, version: int) -> None:
+async def test_hostile_requests_are_rejected_without_effect(api: Api, version: int) -> None:
     desk = Desk()
     frames = dict(hostile(api, version))
     can_answer = any(
         field.name == "error_code" and field.since <= version <= field.until for field in api.response.fields
     )
     async with listening(desk) as (listener, port):
-        for what, content in frames.items():
+        for defect, content in frames.items():
             before = sum(listener.counters.rejected.values())
             answer = await answer_of(port, content)
             await until(lambda before=before: sum(listener.counters.rejected.values()) > before)  # type: ignore[misc]
 
-            assert desk.requests == [], what
+            assert desk.requests == [], defect
             if api.key in APIS and can_answer:
-                assert struct.pack(">h", INVALID_REQUEST) in answer[8:20], what
+                assert struct.pack(">h", INVALID_REQUEST) in answer[8:20], defect
             else:
-                assert answer == b"", what
+                assert answer == b"", defect
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())
         await until(lambda: not listener.counters.connections)
@@ -61,7 +61,7 @@ async def test_hostile_requests_are_refused_and_change_nothing(api: Api, version
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-def test_the_table_begins_with_a_request_that_is_read(api: Api, version: int) -> None:
+def test_hostile_table_begins_with_a_valid_request(api: Api, version: int) -> None:
     content = body(api, version)
 
     assert api.request.read(content, version).keys() == {field.name for field in api.request.fields}
@@ -69,8 +69,8 @@ def test_the_table_begins_with_a_request_that_is_read(api: Api, version: int) ->
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-async def test_requests_in_the_other_form_are_refused_or_read(api: Api, version: int) -> None:
-    """Flexible bytes under a classic version, and the other way round: no error but a refusal leaves the listener."""
+async def test_requests_in_the_other_encoding_are_rejected_or_read(api: Api, version: int) -> None:
+    """Flexible bytes under a classic version, and vice versa: only a rejection leaves the listener."""
     others = [
         other
         for other in range(api.version_max + 1)
@@ -94,8 +94,8 @@ class _Refusing(dict[Any, Any]):
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
-async def test_request_above_its_size_is_refused_before_its_body_is_decoded(api: Api) -> None:
-    """It is answered where its answers can refuse it, and the connection goes on; else it is closed."""
+async def test_oversized_request_is_rejected_before_decoding(api: Api) -> None:
+    """The response has an error code and the connection stays open; without such a code it is closed."""
     size = Limits().size_max(api, is_broker=True) if api.key == 56 else Limits().size_max(api, is_broker=False)
     size = min(size, Limits().request_size_max)
     content = frame(api, api.version_max, bytes(size))
@@ -108,7 +108,7 @@ async def test_request_above_its_size_is_refused_before_its_body_is_decoded(api:
     assert listener.counters.rejected == {"length": 1}
 
 
-def test_limits_of_each_request_have_their_order() -> None:
+def test_request_limits_are_ordered() -> None:
     limits = Limits()
     sizes = {api.name: limits.size_max(api, is_broker=False) for api in APIS.values()}
     brokers = {api.name: limits.size_max(api, is_broker=True) for api in APIS.values()}
@@ -119,8 +119,8 @@ def test_limits_of_each_request_have_their_order() -> None:
     assert brokers["AlterPartition"] == limits.broker_request_size_max
 
 
-def test_elements_are_counted_before_they_are_made() -> None:
-    """Nested arrays count together; what is charged for them is charged before they are read."""
+def test_elements_are_counted_before_creation() -> None:
+    """Nested arrays share one count, and each array is charged before it is read."""
     charged: list[int] = []
     content = body(APIS[19], 0)
 

@@ -1,4 +1,4 @@
-"""Identification of brokers: the address that a broker is registered under, and the epoch that it has."""
+"""Identification of brokers by their registered address and their epoch."""
 
 import ipaddress
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 def broker(broker_id: int, epoch: int, *hosts: str) -> Broker:
-    return Broker(broker_id, epoch, tuple(Endpoint(f"L{at}", host, 9092) for at, host in enumerate(hosts)))
+    return Broker(broker_id, epoch, tuple(Endpoint(f"L{index}", host, 9092) for index, host in enumerate(hosts)))
 
 
-async def test_broker_is_identified_by_its_address_and_its_epoch() -> None:
+async def test_broker_is_identified_by_address_and_epoch() -> None:
     live = [broker(1, 7, "10.0.0.1", "localhost"), broker(2, 8, "::ffff:10.0.0.2")]
     addresses = BrokerAddresses(lambda: live)
     await addresses.refresh()
@@ -37,7 +37,7 @@ async def test_broker_is_identified_by_its_address_and_its_epoch() -> None:
     assert "10.0.0.3" not in addresses
 
 
-async def test_name_that_cannot_be_resolved_is_nobodys_address() -> None:
+async def test_unresolvable_name_matches_no_address() -> None:
     addresses = BrokerAddresses(lambda: [broker(1, 7, "no-such-host.invalid")])
     await addresses.refresh()
 
@@ -58,7 +58,7 @@ def test_configured_networks_count_while_a_broker_is_registered() -> None:
     assert not addresses.proves("10.8.0.1", Claim(1, 7))
 
 
-def test_new_registration_is_found_at_its_first_request_and_made_up_claims_cost_one_look() -> None:
+def test_new_registration_is_found_and_false_claims_cost_one_lookup() -> None:
     now_s, looks = 0.0, 0
     live = [broker(1, 7, "10.0.0.1")]
 
@@ -88,7 +88,7 @@ def test_new_registration_is_found_at_its_first_request_and_made_up_claims_cost_
         ("a.example", "a.example"),
     ],
 )
-def test_addresses_have_one_form(address: str, plain: str) -> None:
+def test_addresses_are_normalized(address: str, plain: str) -> None:
     assert plain_address(address) == plain
 
 
@@ -97,7 +97,7 @@ def test_addresses_have_one_form(address: str, plain: str) -> None:
     [(7, 1, None), (7, 2, Claim(2, 9)), (7, 3, Claim(2, 9)), (56, 0, Claim(2, 9)), (56, 3, Claim(2, 9)),
      (67, 0, Claim(2, 9))],
 )  # fmt: skip
-def test_claim_is_read_from_the_beginning_of_a_request(key: int, version: int, claim: Claim | None) -> None:
+def test_claim_is_read_from_the_start_of_a_request(key: int, version: int, claim: Claim | None) -> None:
     values = {"broker_id": 2, "broker_epoch": 9, **({"topics": ()} if key == 56 else {})}
     if (key, version) == (7, 1):
         del values["broker_epoch"]
@@ -107,12 +107,12 @@ def test_claim_is_read_from_the_beginning_of_a_request(key: int, version: int, c
     assert claim_of(Head(key, version, 1, len(content)), content[:5]) is None
 
 
-async def test_identified_connection_may_send_large_proposals_and_others_are_told_the_limit() -> None:
-    """What is refused is answered, and the same connection is identified as soon as its broker has registered."""
+async def test_only_identified_connections_may_send_large_proposals() -> None:
+    """A rejected request gets a response, and the same connection is identified once its broker has registered."""
     isr = part(56, 3, "BrokerState")
     partition = part(56, 3, "PartitionData")(
         partition_index=1, leader_epoch=1, leader_recovery_state=0, partition_epoch=1,
-        new_isr_with_epochs=tuple(isr(broker_id=each) for each in range(6000)),
+        new_isr_with_epochs=tuple(isr(broker_id=number) for number in range(6000)),
     )  # fmt: skip
     topic = part(56, 3, "TopicData")(topic_id=None, partitions=(partition,) * 3)
     request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
@@ -136,7 +136,7 @@ async def test_identified_connection_may_send_large_proposals_and_others_are_tol
     assert listener.counters.rejected == {"elements": 2}
 
 
-async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_broker_from_another_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     from kactl.messages.broker import ControlledShutdownRequested
 
     desk = Desk({ControlledShutdownRequested: lambda _: []})
@@ -149,7 +149,7 @@ async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.Lo
     assert "add it to kafka.broker-networks; the connection has the limits of a client" in caplog.text
 
 
-async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
+async def test_pools_are_separate_and_each_owner_has_a_share() -> None:
     pools = Pools.of(Limits(request_size_max=MIB))
     shares = [Share(pools.clients, owner, timeout_s=0.01) for owner in ("a", "b", "c", "a", "d")]
     for share in shares[:3]:
@@ -159,7 +159,7 @@ async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
             await share.reserve(20_000)
     with pytest.raises(PeerRejected):
         shares[3].charge(100_000)
-    Share(pools.clients, "a", timeout_s=0.01).charge(1000)  # small ones come out of no pool
+    Share(pools.clients, "a", timeout_s=0.01).charge(1000)  # small requests do not use a pool
     of_broker = Share(pools.brokers, 1, timeout_s=0.01)
     await of_broker.reserve(16 * MIB * EXPANSION)
     for share in (*shares, of_broker):
@@ -168,7 +168,7 @@ async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
     assert pools.clients.held == pools.brokers.held == 0
 
 
-async def test_waiting_reservation_is_served_when_memory_is_given_back() -> None:
+async def test_waiting_reservation_is_served_when_memory_is_freed() -> None:
     import asyncio
 
     pools = Pools.of(Limits(request_size_max=MIB))

@@ -1,4 +1,4 @@
-"""What admin tools ask about partitions, features and users over the wire, and what they are answered."""
+"""Requests of admin tools about partitions, features and users over the wire, and their responses."""
 
 import datetime
 from typing import Any
@@ -32,9 +32,9 @@ NONE = KioError.none
 
 def results(answer: Any) -> list[tuple[str, int, KioError]]:
     return [
-        (topic.topic, each.partition_id, each.error_code)
+        (topic.topic, partition.partition_id, partition.error_code)
         for topic in answer.replica_election_results
-        for each in topic.partition_result
+        for partition in topic.partition_result
     ]
 
 
@@ -61,7 +61,7 @@ ELECTED = [
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_elections_are_asked_for_and_answered_by_partition(version: int) -> None:
+async def test_elections_are_executed_with_a_result_per_partition(version: int) -> None:
     desk = Desk({ElectionRequested: lambda _: ELECTED})
     kind = 1 if version >= 1 else 0
     async with listening(desk) as (_, port), connected(port) as client:
@@ -76,7 +76,7 @@ async def test_elections_are_asked_for_and_answered_by_partition(version: int) -
     ]
 
 
-async def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
+async def test_election_of_all_omits_partitions_without_need() -> None:
     desk = Desk({ElectionRequested: lambda _: ELECTED})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None))
@@ -86,7 +86,7 @@ async def test_of_all_partitions_those_that_need_no_election_are_left_out() -> N
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-async def test_an_election_without_time_is_answered_with_what_came_of_it(timeout_ms: int) -> None:
+async def test_election_without_timeout_returns_its_result(timeout_ms: int) -> None:
     desk = Desk({ElectionRequested: lambda _: ELECTED})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None, timeout=datetime.timedelta(milliseconds=timeout_ms)))
@@ -94,7 +94,7 @@ async def test_an_election_without_time_is_answered_with_what_came_of_it(timeout
     assert (answer.error_code, len(results(answer))) == (NONE, 2)
 
 
-async def test_an_election_that_waits_too_long_has_timed_out() -> None:
+async def test_election_that_waits_too_long_times_out() -> None:
     import asyncio
 
     class Busy(Desk):
@@ -108,7 +108,7 @@ async def test_an_election_that_waits_too_long_has_timed_out() -> None:
     assert results(answer) == [("a", 0, KioError.request_timed_out)]
 
 
-async def test_elections_are_refused_as_a_whole_and_for_each() -> None:
+async def test_elections_are_rejected_as_a_whole_and_individually() -> None:
     desk = Desk()
     desk.is_active = False
     async with listening(desk) as (_, port), connected(port) as client:
@@ -129,14 +129,14 @@ def reassignment(targets: dict[str, dict[int, tuple[int, ...] | None]]) -> Any:
     topics = tuple(
         topic(
             name=name,
-            partitions=tuple(partition(partition_index=at, replicas=replicas) for at, replicas in wanted.items()),
+            partitions=tuple(partition(partition_index=index, replicas=replicas) for index, replicas in moves.items()),
         )
-        for name, wanted in targets.items()
+        for name, moves in targets.items()
     )
     return request_class(45, 0)(topics=topics, timeout=SECOND)
 
 
-async def test_partitions_are_moved_and_moves_are_stopped() -> None:
+async def test_reassignments_are_started_and_cancelled() -> None:
     moved = [ReassignmentResult("a", 0), ReassignmentResult("a", 1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "none is")]
     desk = Desk({ReassignmentRequested: lambda _: moved})
     async with listening(desk) as (_, port), connected(port) as client:
@@ -146,13 +146,13 @@ async def test_partitions_are_moved_and_moves_are_stopped() -> None:
 
     assert desk.requests[0] == ReassignmentRequested({TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None})
     assert answer.error_code is NONE
-    assert [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.responses] == [
-        ("a", [(0, NONE), (1, KioError.no_reassignment_in_progress)])
-    ]
+    assert [
+        (topic.name, [(p.partition_index, p.error_code) for p in topic.partitions]) for topic in answer.responses
+    ] == [("a", [(0, NONE), (1, KioError.no_reassignment_in_progress)])]
     assert rejected.error_code is KioError.not_controller
 
 
-async def test_moves_are_listed() -> None:
+async def test_reassignments_are_listed() -> None:
     desk = Desk({ReassignmentsListed: lambda _: {TopicPartition("a", 3): Assignment((1, 2, 3), (1,), (3,))}})
     topic = part(46, 0, "ListPartitionReassignmentsTopics")
     async with listening(desk) as (_, port), connected(port) as client:
@@ -209,13 +209,13 @@ async def test_features_are_updated() -> None:
             (FeatureUpdate("x", 2, UpgradeType.UNSAFE_DOWNGRADE), FeatureUpdate("y", 1, UpgradeType.UNKNOWN)), True
         ),
     ]
-    assert [(each.feature, each.error_code) for each in answer.results] == [
+    assert [(result.feature, result.error_code) for result in answer.results] == [
         ("x", NONE),
         ("y", KioError.feature_update_failed),
     ]
 
 
-async def test_features_are_refused_as_a_whole_and_for_each() -> None:
+async def test_features_are_rejected_as_a_whole_and_individually() -> None:
     desk = Desk({FeatureUpdatesRequested: lambda _: BadRequest("features", "versioning is disabled")})
     update = part(57, 1, "FeatureUpdateKey")(feature="x", max_version_level=2)
     async with listening(desk) as (_, port), connected(port) as client:
@@ -223,14 +223,14 @@ async def test_features_are_refused_as_a_whole_and_for_each() -> None:
 
     assert answer.error_code is KioError.invalid_request
     assert "versioning is disabled" in answer.error_message
-    assert [each.error_code for each in answer.results] == [KioError.invalid_request]
+    assert [result.error_code for result in answer.results] == [KioError.invalid_request]
 
 
-async def test_credentials_are_not_kept_here() -> None:
+async def test_credentials_are_not_supported() -> None:
     desk = Desk()
     deletion = part(51, 0, "ScramCredentialDeletion")(name="ann", mechanism=1)
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(51, 0)(deletions=(deletion, deletion), upsertions=()))
 
-    assert [(each.user, each.error_code) for each in answer.results] == [("ann", KioError.unsupported_version)]
+    assert [(result.user, result.error_code) for result in answer.results] == [("ann", KioError.unsupported_version)]
     assert desk.requests == []

@@ -1,4 +1,4 @@
-"""The listener before a real controller, its store and participants; asked by librdkafka's admin client and by kio."""
+"""Listener in front of a real controller, its store and participants; requests by librdkafka's admin client and kio."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ from .test_broker_handlers import alter
 pytestmark = pytest.mark.anyio
 
 
-class Whole(NamedTuple):
-    """A cluster of three participants, and a listener for it."""
+class ListenedCluster(NamedTuple):
+    """Cluster of three participants with a listener."""
 
     store: MemoryStore
     controller: Controller
@@ -39,7 +39,7 @@ class Whole(NamedTuple):
 
 
 @pytest.fixture
-async def whole() -> AsyncIterator[Whole]:
+async def cluster() -> AsyncIterator[ListenedCluster]:
     hub, store = MemoryHub(), MemoryStore()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(store)
@@ -53,11 +53,11 @@ async def whole() -> AsyncIterator[Whole]:
             listening(ListenerController(controller), partitions=2, replication_factor=3)
         )
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
-        yield Whole(store, controller, participants, listener, port, admin)
+        yield ListenedCluster(store, controller, participants, listener, port, admin)
 
 
 async def done(request: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
-    """What became of each thing that was asked for; the number of the error where there was one."""
+    """Return the error code of each future, 0 for success."""
 
     def wait() -> dict[Any, Any]:
         became = {}
@@ -71,11 +71,11 @@ async def done(request: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
     return await asyncio.to_thread(wait)
 
 
-async def test_a_topic_lives_its_whole_life_by_the_hand_of_an_admin_client(whole: Whole) -> None:
-    admin, controller = whole.admin, whole.controller
+async def test_admin_client_creates_expands_and_deletes_a_topic(cluster: ListenedCluster) -> None:
+    admin, controller = cluster.admin, cluster.controller
     created = await done(lambda: admin.create_topics([NewTopic("orders", 4, 2), NewTopic("open", -1, -1)]))
-    led = [each.leader for each in controller.partitions_of("orders")]
-    open_ = [len(each.replicas) for each in controller.partitions_of("open")]
+    led = [partition.leader for partition in controller.partitions_of("orders")]
+    open_ = [len(partition.replicas) for partition in controller.partitions_of("open")]
     again = await done(lambda: admin.create_topics([NewTopic("orders", 1, 1)]))
     wide = await done(lambda: admin.create_topics([NewTopic("wide", 1, 4)]))
     mine = await done(
@@ -84,7 +84,7 @@ async def test_a_topic_lives_its_whole_life_by_the_hand_of_an_admin_client(whole
     checked = await done(lambda: admin.create_topics([NewTopic("checked", 1, 1)], validate_only=True))
     grown = await done(lambda: admin.create_partitions([NewPartitions("orders", 6)]))
     grown_mine = await done(lambda: admin.create_partitions([NewPartitions("orders", 7, [[1, KACTL]])]))
-    led_then = [each.leader for each in controller.partitions_of("orders")]
+    led_then = [partition.leader for partition in controller.partitions_of("orders")]
     deleted = await done(lambda: admin.delete_topics(["orders", "lost"], operation_timeout=20))
 
     assert created == {"orders": None, "open": None}
@@ -101,22 +101,22 @@ async def test_a_topic_lives_its_whole_life_by_the_hand_of_an_admin_client(whole
     assert all(leader >= 0 for leader in led_then)
     assert deleted == {"orders": None, "lost": KioError.unknown_topic_or_partition.value}
     assert [ref.name for ref in controller.topics()] == ["open"]
-    assert whole.listener.counters.rejected == {}
+    assert cluster.listener.counters.rejected == {}
 
 
-async def test_an_election_by_an_admin_client(whole: Whole) -> None:
-    await done(lambda: whole.admin.create_topics([NewTopic("orders", 1, 3)]))
+async def test_admin_client_elects_a_preferred_leader(cluster: ListenedCluster) -> None:
+    await done(lambda: cluster.admin.create_topics([NewTopic("orders", 1, 3)]))
 
-    elected = await done(lambda: {"all": whole.admin.elect_leaders(ElectionType.PREFERRED, [Named("orders", 0)])})
+    elected = await done(lambda: {"all": cluster.admin.elect_leaders(ElectionType.PREFERRED, [Named("orders", 0)])})
 
     (result,) = elected["all"].values()
     assert result is None or result.code() == KioError.election_not_needed.value
 
 
-async def test_a_broker_leaves_in_order_and_is_fenced_by_its_epoch(whole: Whole) -> None:
-    await done(lambda: whole.admin.create_topics([NewTopic("orders", 6, 3)]))
-    (broker, *_) = whole.controller.brokers()
-    async with connected(whole.port) as client:
+async def test_broker_shuts_down_in_order_and_is_fenced_by_its_epoch(cluster: ListenedCluster) -> None:
+    await done(lambda: cluster.admin.create_topics([NewTopic("orders", 6, 3)]))
+    (broker, *_) = cluster.controller.brokers()
+    async with connected(cluster.port) as client:
         stale = await client.ask(request_class(7, 3)(broker_id=broker.id, broker_epoch=broker.epoch - 1))
         unknown = await client.ask(request_class(7, 3)(broker_id=77, broker_epoch=1))
         left = await client.ask(request_class(7, 3)(broker_id=broker.id, broker_epoch=broker.epoch))
@@ -124,7 +124,7 @@ async def test_a_broker_leaves_in_order_and_is_fenced_by_its_epoch(whole: Whole)
     assert stale.error_code is KioError.stale_broker_epoch
     assert unknown.error_code is KioError.broker_not_available
     assert (left.error_code, left.remaining_partitions) == (KioError.none, ())
-    led = [each.leader for each in whole.controller.partitions_of("orders")]
+    led = [partition.leader for partition in cluster.controller.partitions_of("orders")]
     assert broker.id not in led
     assert all(leader >= 0 for leader in led)
 
@@ -135,9 +135,9 @@ async def ids(client: Client, broker: Any) -> tuple[int, int]:
     return answer.producer_id_start, answer.producer_id_len
 
 
-async def test_producer_ids_are_given_once(whole: Whole) -> None:
-    one, two, _ = whole.controller.brokers()
-    async with connected(whole.port) as client:
+async def test_producer_id_blocks_are_unique(cluster: ListenedCluster) -> None:
+    one, two, _ = cluster.controller.brokers()
+    async with connected(cluster.port) as client:
         given = [await ids(client, one), await ids(client, two), await ids(client, one)]
         stale = await client.ask(request_class(67, 0)(broker_id=one.id, broker_epoch=one.epoch - 1))
         unknown = await client.ask(request_class(67, 0)(broker_id=77, broker_epoch=1))
@@ -149,13 +149,13 @@ async def test_producer_ids_are_given_once(whole: Whole) -> None:
     assert unknown.error_code is KioError.broker_id_not_registered
 
 
-async def test_an_isr_proposal_reaches_the_controller(whole: Whole) -> None:
-    """By name, in the two versions that brokers with topics without ids speak."""
-    await done(lambda: whole.admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2, 1, 3]])]))
-    view = whole.controller.partition("orders-0")
+async def test_isr_proposal_reaches_the_controller(cluster: ListenedCluster) -> None:
+    """By topic name, in the two versions that brokers use for topics without ids."""
+    await done(lambda: cluster.admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2, 1, 3]])]))
+    view = cluster.controller.partition("orders-0")
     assert view is not None
-    broker = next(each for each in whole.controller.brokers() if each.id == 2)
-    async with connected(whole.port) as client:
+    broker = next(candidate for candidate in cluster.controller.brokers() if candidate.id == 2)
+    async with connected(cluster.port) as client:
         stale = await client.ask(alter(0, (0, view.leader_epoch, (2, 1), view.partition_epoch)))
         proposal = alter(0, (0, view.leader_epoch, (2, 1), view.partition_epoch))
         object.__setattr__(proposal, "broker_epoch", broker.epoch)
@@ -165,18 +165,18 @@ async def test_an_isr_proposal_reaches_the_controller(whole: Whole) -> None:
     (partition,) = altered.topics[0].partitions
     assert altered.error_code is partition.error_code is KioError.none
     assert (partition.leader_id, set(partition.isr), partition.partition_epoch) == (2, {1, 2}, view.partition_epoch + 1)
-    now = whole.controller.partition(TopicPartition("orders", 0))
+    now = cluster.controller.partition(TopicPartition("orders", 0))
     assert now is not None
     assert now.partition_epoch >= view.partition_epoch + 1
 
 
-async def test_who_has_resigned_says_so(whole: Whole) -> None:
-    store, hub = whole.store.another(), whole.controller.hub
+async def test_resigned_controller_returns_not_controller(cluster: ListenedCluster) -> None:
+    store, hub = cluster.store.another(), cluster.controller.hub
     async with Controller(KACTL + 1, store=store, hub=hub, take_over=True) as second:
         await second.wait_active()
-        async with connected(whole.port) as client, asyncio.timeout(20):
-            while whole.controller.is_active:
-                await whole.controller.history.changed()
+        async with connected(cluster.port) as client, asyncio.timeout(20):
+            while cluster.controller.is_active:
+                await cluster.controller.history.changed()
             shutdown = await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=-1))
             ids_ = await client.ask(request_class(67, 0)(broker_id=1, broker_epoch=1))
 

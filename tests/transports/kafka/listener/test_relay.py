@@ -1,4 +1,4 @@
-"""What is a broker's to answer reaches one unchanged, and so does its answer; and what happens where none is."""
+"""Relay of requests and responses to a broker, unchanged, and the behaviour without a broker."""
 
 import asyncio
 import struct
@@ -22,7 +22,7 @@ DESCRIBE_CLUSTER = 60
 
 
 def request(key: int, size: int = 40, correlation_id: int = 5) -> bytes:
-    """A frame of which nobody here knows what is in it."""
+    """Return a frame of an API that the listener does not know."""
     return struct.pack(">hhi", key, 4, correlation_id) + bytes(range(256)) * (size // 256) + bytes(size % 256)
 
 
@@ -32,12 +32,12 @@ async def send(client: Client, content: bytes) -> None:
 
 
 async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
-    """The correlation id, then all of it backwards."""
+    """Return the correlation id, then the rest reversed."""
     return frame[4:8] + frame[::-1]
 
 
 @pytest.mark.parametrize("key", [1, 9, FIND_COORDINATOR, 22, 32, 44, DESCRIBE_CLUSTER, 99])
-async def test_what_is_not_ours_goes_to_a_broker_and_comes_back_as_it_is(key: int) -> None:
+async def test_foreign_request_is_relayed_unchanged(key: int) -> None:
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
         desk.live = [upstream.broker]
@@ -53,7 +53,7 @@ async def test_what_is_not_ours_goes_to_a_broker_and_comes_back_as_it_is(key: in
     assert listener.counters.requests == {"relayed": 4}
 
 
-async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
+async def test_own_and_relayed_requests_alternate_on_one_connection() -> None:
     desk = Desk({ControlledShutdownRequested: lambda _: []})
     async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
         desk.live = [upstream.broker]
@@ -66,7 +66,7 @@ async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
     assert upstream.connections == 1
 
 
-async def test_clients_have_connections_of_their_own_which_end_with_theirs_and_are_spread() -> None:
+async def test_clients_have_separate_spread_connections_that_end_with_them() -> None:
     desk = Desk()
     async with broker(echo, broker_id=1) as first, broker(echo, broker_id=2) as second, listening(desk) as (_, port):
         desk.live = [first.broker, second.broker]
@@ -80,7 +80,7 @@ async def test_clients_have_connections_of_their_own_which_end_with_theirs_and_a
 
 
 @pytest.mark.parametrize("key", [3, 18])
-async def test_metadata_and_versions_are_a_brokers_to_tell_as_long_as_one_lives(key: int) -> None:
+async def test_metadata_and_versions_come_from_a_live_broker(key: int) -> None:
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
         desk.live = [upstream.broker]
@@ -90,10 +90,10 @@ async def test_metadata_and_versions_are_a_brokers_to_tell_as_long_as_one_lives(
         own = await client.ask(request_class(18, 4)(client_software_name="a", client_software_version="1"))
 
     assert relayed == await echo(request(key), client.writer)
-    assert {each.api_key for each in own.api_keys} >= {3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67}
+    assert {entry.api_key for entry in own.api_keys} >= {3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67}
 
 
-async def test_a_broker_that_refuses_is_passed_over_for_the_next() -> None:
+async def test_next_broker_is_used_if_one_refuses() -> None:
     desk = Desk()
     dead = Broker(1, 1, (Endpoint(LISTENER, "127.0.0.1", 1),))
     wild = Broker(2, 1, (Endpoint(LISTENER, "not a host name at all..", 99_999),))
@@ -117,7 +117,7 @@ async def test_a_broker_that_refuses_is_passed_over_for_the_next() -> None:
     ],
     ids=["none", "another listener", "encrypted", "dead"],
 )
-async def test_without_a_broker_the_connection_is_closed(live: list[Broker]) -> None:
+async def test_connection_is_closed_without_a_broker(live: list[Broker]) -> None:
     desk = Desk()
     desk.live = live
     async with listening(desk) as (listener, port), connected(port) as client:
@@ -128,7 +128,7 @@ async def test_without_a_broker_the_connection_is_closed(live: list[Broker]) -> 
     assert listener.counters.rejected == {"no_broker": 1}
 
 
-async def test_a_broker_that_went_is_left_for_another() -> None:
+async def test_other_broker_is_used_after_one_stops() -> None:
     desk = Desk()
     async with (
         broker(echo, broker_id=1) as first,
@@ -163,7 +163,7 @@ async def sends_nonsense(frame: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("respond", [closes, closes_half_way, sends_nonsense])
-async def test_a_broker_that_fails_over_a_request_closes_the_connection_to_the_client(respond: object) -> None:
+async def test_connection_is_closed_if_the_broker_fails_on_a_request(respond: object) -> None:
     desk = Desk()
     async with broker(respond) as upstream, listening(desk) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
         desk.live = [upstream.broker]
@@ -175,7 +175,7 @@ async def test_a_broker_that_fails_over_a_request_closes_the_connection_to_the_c
     assert listener.counters.rejected == {"relay": 1}
 
 
-async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behind() -> None:
+async def test_client_that_leaves_during_a_request_leaves_no_state() -> None:
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (listener, port):
         desk.live = [upstream.broker]
@@ -187,8 +187,8 @@ async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behi
     assert upstream.frames == []
 
 
-async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
-    """60 MiB are on their way to a client that reads nothing; a few pieces of it are held."""
+async def test_large_response_waits_for_the_client_outside_memory() -> None:
+    """Relay 60 MiB to a client that reads nothing; only a few pieces of it are in memory."""
     size = 60 * 1024 * 1024
 
     async def large(frame: bytes, writer: asyncio.StreamWriter) -> None:
@@ -198,7 +198,7 @@ async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
             writer.write(piece)
             await writer.drain()
             written.append(len(piece))
-        await asyncio.Event().wait()  # until the test ends: who closes now loses what is still on its way
+        await asyncio.Event().wait()  # until the test ends; closing now would discard bytes in transit
 
     written: list[int] = []
     desk = Desk()
@@ -210,7 +210,7 @@ async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
         while before != len(written):
             before = len(written)
             await asyncio.sleep(0.1)
-        held, _ = tracemalloc.get_traced_memory()
+        in_memory, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         stuck = len(written)
         left = 4 + size
@@ -219,10 +219,10 @@ async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
 
     assert left == 0
     assert stuck < 60
-    assert held < 8 * 1024 * 1024
+    assert in_memory < 8 * 1024 * 1024
 
 
-async def test_a_client_that_never_reads_its_answer_is_let_go() -> None:
+async def test_client_that_never_reads_is_disconnected() -> None:
     desk = Desk()
 
     async def large(frame: bytes, writer: asyncio.StreamWriter) -> bytes:
@@ -237,24 +237,24 @@ async def test_a_client_that_never_reads_its_answer_is_let_go() -> None:
     assert listener.counters.rejected == {"slow": 1}
 
 
-# -- own answers -------------------------------------------------------------------------------------------------------
+# -- own responses -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_versions_are_told_by_ourselves_where_no_broker_lives(version: int) -> None:
+async def test_own_versions_are_returned_without_a_broker(version: int) -> None:
     more = {"client_software_name": "librdkafka", "client_software_version": "2.6"} if version >= 3 else {}
     async with listening(Desk()) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(18, version)(**more))
 
-    told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
     assert answer.error_code is KioError.none
-    assert {key: told[key] for key in (3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67)} == {
+    assert {key: versions[key] for key in (3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67)} == {
         3: (0, 12), 7: (0, 3), 18: (0, 4), 19: (0, 7), 20: (0, 6), 37: (0, 3), 43: (0, 2), 45: (0, 0), 46: (0, 0),
         56: (0, 3), 57: (0, 1), 67: (0, 0),
     }  # fmt: skip
 
 
-async def test_a_version_of_the_future_is_told_ours_in_the_oldest_form() -> None:
+async def test_unknown_version_gets_own_versions_in_the_oldest_form() -> None:
     async with listening(Desk()) as (_, port), connected(port) as client:
         await send(client, struct.pack(">hhi", 18, 9, 77) + b"\x00\x01a\x00" + bytes(20))
         content = await client.frame()
@@ -262,12 +262,12 @@ async def test_a_version_of_the_future_is_told_ours_in_the_oldest_form() -> None
 
     answer = Client.read(request_class(18, 0)(), content, 77)
     assert answer.error_code is KioError.unsupported_version
-    assert [(each.api_key, each.max_version) for each in answer.api_keys] == [(18, 4)]
+    assert [(entry.api_key, entry.max_version) for entry in answer.api_keys] == [(18, 4)]
     assert again.error_code is KioError.none
 
 
 @pytest.mark.parametrize("version", range(13))
-async def test_metadata_where_no_broker_lives_has_us_alone_and_no_leaders(version: int) -> None:
+async def test_metadata_without_brokers_names_the_controller_and_no_leaders(version: int) -> None:
     topic = part(3, version, "MetadataRequestTopic")
     named = topic(name="orders", **({"topic_id": None} if version >= 10 else {}))
     more = {"include_topic_authorized_operations": False} if version >= 8 else {}
@@ -275,21 +275,21 @@ async def test_metadata_where_no_broker_lives_has_us_alone_and_no_leaders(versio
     async with listening(Desk()) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(3, version)(topics=(named,), **more))
 
-    assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(KACTL, "127.0.0.1", port)]
+    assert [(entry.node_id, entry.host, entry.port) for entry in answer.brokers] == [(KACTL, "127.0.0.1", port)]
     assert version < 1 or answer.controller_id == KACTL
-    assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
+    assert [(entry.name, entry.error_code, entry.partitions) for entry in answer.topics] == [
         ("orders", KioError.leader_not_available, ())
     ]
 
 
-async def test_metadata_names_brokers_that_cannot_be_relayed_to() -> None:
+async def test_metadata_includes_brokers_that_cannot_be_relayed_to() -> None:
     desk = Desk()
     desk.live = [Broker(1, 1, (Endpoint(LISTENER, "b1", 9093, "SSL"),), "rack-a")]
     ask = request_class(3, 12)(topics=None, include_topic_authorized_operations=False)
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(ask)
 
-    assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
+    assert [(entry.node_id, entry.host, entry.port, entry.rack) for entry in answer.brokers] == [
         (1, "b1", 9093, "rack-a"),
         (KACTL, "127.0.0.1", port, None),
     ]

@@ -1,4 +1,4 @@
-"""Every message in every version is what kio says it is; and what is no message is refused, whatever it is."""
+"""Codec of listener messages: every message in every version agrees with kio, and invalid bytes are rejected."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from .kio_entities import entities, plain
 
 VERSIONS = [(api, version) for api in (APIS | CONFIG_APIS).values() for version in range(api.version_max + 1)]
 NAMES = [f"{api.name} {version}" for api, version in VERSIONS]
-# What is tagged, and never said by us.
+# Tagged fields that the listener never writes.
 UNSAID = {
     API_VERSIONS: {"supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready"},
     CREATE_TOPICS: {"topic_config_error_code"},
@@ -29,7 +29,7 @@ UNSAID = {
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
+def test_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
     entity = data.draw(entities(load_request_schema(api.key, version)))
 
     read = api.request.read(encoded(entity), version)
@@ -40,7 +40,7 @@ def test_a_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.Dat
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_an_answer_is_written_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
+def test_response_is_written_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
     entity = data.draw(entities(load_response_schema(api.key, version)))
     values = {name: value for name, value in plain(entity).items() if name not in UNSAID.get(api.key, ())}
     if api.key == METADATA:
@@ -55,8 +55,8 @@ def test_an_answer_is_written_as_kio_writes_it(api: Api, version: int, data: st.
 
 
 def _there(values: dict[str, Any], described: tuple[Field, ...], version: int) -> dict[str, Any]:
-    """Without what the version does not have, which is read as its default."""
-    kept = {}
+    """Return the message without the fields that the version lacks; those are read as their defaults."""
+    present = {}
     for field in described:
         if not field.since <= version <= field.until:
             continue
@@ -64,14 +64,14 @@ def _there(values: dict[str, Any], described: tuple[Field, ...], version: int) -
         inner = getattr(field.kind, "of", None)
         if isinstance(value, list) and isinstance(inner, tuple) and isinstance(inner[0], Field):
             value = [_there(member, inner, version) for member in value]
-        kept[field.name] = value
-    return kept
+        present[field.name] = value
+    return present
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 @settings(max_examples=15, deadline=None)
 @given(content=st.binary(max_size=200))
-def test_what_is_no_request_is_refused_and_nothing_worse(api: Api, version: int, content: bytes) -> None:
+def test_invalid_request_raises_malformed_message_only(api: Api, version: int, content: bytes) -> None:
     try:
         values = api.request.read(content, version)
     except MalformedMessage:
@@ -82,12 +82,12 @@ def test_what_is_no_request_is_refused_and_nothing_worse(api: Api, version: int,
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_request_that_was_cut_or_changed_is_refused_or_read(api: Api, version: int, data: st.DataObject) -> None:
+def test_truncated_or_changed_request_is_rejected_or_read(api: Api, version: int, data: st.DataObject) -> None:
     content = bytearray(encoded(data.draw(entities(load_request_schema(api.key, version)))))
     cut = data.draw(st.integers(0, len(content)))
     del content[cut:]
-    for at in data.draw(st.lists(st.integers(0, max(cut - 1, 0)), max_size=4)) if cut else ():
-        content[at] = data.draw(st.integers(0, 255))
+    for offset in data.draw(st.lists(st.integers(0, max(cut - 1, 0)), max_size=4)) if cut else ():
+        content[offset] = data.draw(st.integers(0, 255))
 
     try:
         values = api.request.read(bytes(content), version)
@@ -96,7 +96,7 @@ def test_a_request_that_was_cut_or_changed_is_refused_or_read(api: Api, version:
     assert values.keys() == {field.name for field in api.request.fields}
 
 
-def test_an_array_that_is_announced_larger_than_what_is_left_is_refused_before_it_is_made() -> None:
+def test_oversized_array_length_is_rejected_before_allocation() -> None:
     alter_partition = APIS[56].request
 
     with pytest.raises(MalformedMessage, match="members are announced"):
@@ -111,7 +111,7 @@ PAIR = Message(
 )
 
 
-def test_tagged_fields_of_strangers_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     assert PAIR.read(b"\x02a\x00\x05" + b"\x02" + b"\x01\x02zz" + b"\x09\x00", 1) == {
         "name": "a",
         "level": 5,
@@ -119,7 +119,7 @@ def test_tagged_fields_of_strangers_are_passed_over() -> None:
     }
 
 
-def test_a_field_that_a_version_does_not_have_reads_as_its_default_and_is_not_written() -> None:
+def test_field_missing_in_a_version_has_its_default_and_is_not_written() -> None:
     assert PAIR.read(b"\x00\x01a", 0) == {"name": "a", "level": 7, "kind": 0}
     assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 0) == b"\x00\x01a"
     assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 1) == b"\x02a\x00\x09" + b"\x01\x03\x01\x04"
@@ -139,11 +139,11 @@ PAIRS = Message(Field("pairs", Array((Field("id", INT8), Field("level", INT16)))
     ],
     ids=["classic", "without tags", "a tag in the first", "a tag in the last"],
 )
-def test_plain_structs_side_by_side_are_read_with_tags_and_without(content: bytes, version: int) -> None:
+def test_adjacent_plain_structs_are_read_with_and_without_tags(content: bytes, version: int) -> None:
     assert PAIRS.read(content, version) == {"pairs": [{"id": 1, "level": 5}, {"id": 2, "level": 6}]}
 
 
-def test_plain_structs_that_are_not_all_there_are_refused() -> None:
+def test_truncated_plain_structs_are_rejected() -> None:
     with pytest.raises(MalformedMessage, match="members are announced"):
         PAIRS.read(b"\x03" + b"\x01\x00\x05\x00" + b"\x02\x00\x06", 1)
     with pytest.raises(MalformedMessage, match="tagged fields are announced"):
@@ -162,6 +162,6 @@ def test_plain_structs_that_are_not_all_there_are_refused() -> None:
         (b"\xff\xff\xff\xff\xff\x01", 1, "a varint of more than"),
     ],
 )
-def test_mistakes_are_named(content: bytes, version: int, reason: str) -> None:
+def test_invalid_schemas_are_reported(content: bytes, version: int, reason: str) -> None:
     with pytest.raises(MalformedMessage, match=reason):
         PAIR.read(content, version)

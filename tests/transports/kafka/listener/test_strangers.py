@@ -1,4 +1,4 @@
-"""Whatever a stranger sends: the connection is closed, it is counted and logged, and nobody is asked anything."""
+"""Invalid input of unknown clients: the connection is closed, counted and logged, and no request is handled."""
 
 import asyncio
 import contextlib
@@ -54,9 +54,7 @@ SHUTDOWN = frame(request_class(7, 3)(broker_id=2, broker_epoch=1), 1)
         "http", "tls", "wrong key", "negative key", "negative version", "newer version", "wild version",
     ],
 )  # fmt: skip
-async def test_what_is_no_request_closes_the_connection(
-    sent: bytes, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_request_closes_the_connection(sent: bytes, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     async with listening(desk) as (listener, port), connected(port) as client:
         client.writer.write(sent)
@@ -81,7 +79,7 @@ async def test_what_is_no_request_closes_the_connection(
     ],
     ids=["no body", "half a body", "something left over", "client id beyond the end"],
 )
-async def test_malformed_request_is_answered_with_invalid_request_and_closed(sent: bytes) -> None:
+async def test_malformed_request_gets_invalid_request_and_is_closed(sent: bytes) -> None:
     desk = Desk()
     async with listening(desk) as (listener, port), connected(port) as client:
         client.writer.write(sent + SHUTDOWN)
@@ -95,8 +93,8 @@ async def test_malformed_request_is_answered_with_invalid_request_and_closed(sen
 
 
 @pytest.mark.parametrize("key", sorted(REJECTED))
-async def test_nobody_gives_orders_here(key: int) -> None:
-    """The listener is no broker. What another controller would say is not even read, let alone remembered."""
+async def test_broker_requests_of_controllers_are_rejected_unread(key: int) -> None:
+    """The listener is not a broker: requests of another controller are rejected before their body is read."""
     desk = Desk()
     async with listening(desk) as (listener, port), connected(port) as client:
         client.writer.write(head(8 + 40, key=key, version=1) + bytes(40))
@@ -107,8 +105,8 @@ async def test_nobody_gives_orders_here(key: int) -> None:
     assert (desk.requests, listener.held) == ([], 0)
 
 
-async def test_orders_under_a_high_epoch_leave_no_trace() -> None:
-    """Whole requests, as a controller sends them: what is asked after them is answered as before them."""
+async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> None:
+    """Complete requests, as a controller sends them. Later requests get the same response as before."""
     desk = Desk({ControlledShutdownRequested: lambda _: []})
     orders = [
         request_class(4, 4)(
@@ -132,7 +130,7 @@ async def test_orders_under_a_high_epoch_leave_no_trace() -> None:
     assert listener.counters.rejected == {"not_for_us": 3}
 
 
-async def test_a_frame_that_ends_too_early_is_refused() -> None:
+async def test_truncated_frame_is_rejected() -> None:
     desk = Desk()
     async with listening(desk) as (listener, port), connected(port) as client:
         client.writer.write(SHUTDOWN[:-3])
@@ -144,7 +142,7 @@ async def test_a_frame_that_ends_too_early_is_refused() -> None:
     assert desk.requests == []
 
 
-async def test_who_only_looks_in_is_no_stranger() -> None:
+async def test_connection_without_bytes_is_not_counted() -> None:
     async with listening(Desk()) as (listener, port), connected(port) as client:
         client.writer.write_eof()
         closed = await client.is_closed()
@@ -154,7 +152,7 @@ async def test_who_only_looks_in_is_no_stranger() -> None:
 
 
 async def drip(client: Client) -> bool:
-    """A byte now and then, and never a whole frame; whether it is thrown out."""
+    """Send single bytes, and never a whole frame. Returns whether the connection was closed."""
     for byte in SHUTDOWN[:-1]:
         client.writer.write(bytes((byte,)))
         try:
@@ -165,7 +163,7 @@ async def drip(client: Client) -> bool:
     return False
 
 
-async def test_who_sends_a_byte_now_and_then_is_thrown_out() -> None:
+async def test_slow_sender_is_disconnected() -> None:
     limits = Limits(frame_timeout_s=0.2)
     async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
         thrown_out = await drip(client)
@@ -179,7 +177,7 @@ async def test_who_sends_a_byte_now_and_then_is_thrown_out() -> None:
     [(Limits(first_timeout_s=0.05), False), (Limits(idle_timeout_s=0.05), True)],
     ids=["from the beginning", "after a request"],
 )
-async def test_who_says_nothing_is_let_go(limits: Limits, sends_first: bool) -> None:
+async def test_silent_client_is_disconnected(limits: Limits, sends_first: bool) -> None:
     async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
         if sends_first:
             await client.ask(request_class(18, 0)())
@@ -189,7 +187,7 @@ async def test_who_says_nothing_is_let_go(limits: Limits, sends_first: bool) -> 
     assert listener.counters.rejected == {}
 
 
-async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_on() -> None:
+async def test_connections_above_the_limit_are_rejected() -> None:
     desk = Desk({ControlledShutdownRequested: lambda _: []})
     ask = request_class(7, 3)(broker_id=2, broker_epoch=1)
     async with listening(desk, limits=Limits(connections_max=2)) as (listener, port):
@@ -208,8 +206,8 @@ async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_o
     assert len(desk.requests) == 4
 
 
-async def test_unfinished_frames_of_one_address_hold_one_reservation_and_others_wait() -> None:
-    """Twenty frames of 1 MiB are announced and begun: one is reserved, the others are closed after a while."""
+async def test_unfinished_frames_of_one_address_hold_one_reservation() -> None:
+    """Twenty frames of 1 MiB are announced and begun. One is reserved; the others are closed after a timeout."""
     limits = Limits(reserve_timeout_s=0.1, frame_timeout_s=20)
     announced = head(1024 * 1024, key=19, version=0) + bytes(200 * 1024)
     async with listening(Desk(), limits=limits) as (listener, port), contextlib.AsyncExitStack() as stack:
@@ -217,17 +215,17 @@ async def test_unfinished_frames_of_one_address_hold_one_reservation_and_others_
         for client in opened:
             client.writer.write(announced)
         await until(lambda: listener.counters.rejected["busy"] == 19)
-        held = listener.held
+        reserved_bytes = listener.held
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())
         await stack.aclose()
         await until(lambda: not listener.counters.connections)
 
-    assert held == (1024 * 1024 - 8) * EXPANSION
+    assert reserved_bytes == (1024 * 1024 - 8) * EXPANSION
     assert listener.held == 0
 
 
-async def test_requests_sent_together_are_answered_one_after_the_other() -> None:
+async def test_pipelined_requests_are_served_in_order() -> None:
     going = 0
     most = 0
 
@@ -261,7 +259,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size
 
 
 class Everything(dict[Any, Any]):
-    """Refuses whatever is asked."""
+    """Stub that rejects every request."""
 
     def __missing__(self, kind: object) -> Any:
         return lambda _: BadRequest("all of it", "nothing is done here")
@@ -289,8 +287,8 @@ async def _send(port: int, content: bytes) -> None:
         st.tuples(st.sampled_from(SEEDS), CHANGES).map(lambda of: _changed(*of)),
     )
 )
-async def test_no_bytes_do_harm(content: bytes) -> None:
-    """Afterwards the listener holds nothing, no error of ours was met, and the next client is answered."""
+async def test_random_bytes_cause_no_error_and_hold_no_memory(content: bytes) -> None:
+    """Afterwards the listener holds no memory, has met no unexpected error, and serves the next client."""
     async with listening(Desk(Everything())) as (listener, port):
         await _send(port, content)
         async with connected(port) as client:
@@ -303,12 +301,12 @@ async def test_no_bytes_do_harm(content: bytes) -> None:
 
 def _changed(content: bytes, changes: list[tuple[int, int]]) -> bytes:
     changed = bytearray(content)
-    for at, byte in changes:
-        changed[at % len(changed)] = byte
+    for offset, byte in changes:
+        changed[offset % len(changed)] = byte
     return bytes(changed)
 
 
-def test_what_is_counted_can_be_collected() -> None:
+def test_listener_counters_are_exported() -> None:
     counters = ListenerCounters()
     counters.requests["relayed"] += 3
     counters.reject(PeerRejected("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
@@ -325,7 +323,7 @@ def test_what_is_counted_can_be_collected() -> None:
     assert readings.keys() <= {name for name, _, _ in (*GAUGES, *COUNTERS)}
 
 
-def test_a_flood_of_refusals_is_counted_whole_and_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_rejections_are_all_counted_and_rarely_logged(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 0.0
     counters = ListenerCounters(now_s=lambda: now_s)
 

@@ -1,4 +1,4 @@
-"""What admin tools ask about topics over the wire, in every version, and what they are answered."""
+"""Requests of admin tools about topics over the wire, and their responses, in every version."""
 
 import datetime
 import uuid
@@ -32,7 +32,7 @@ def creation(
     timeout: datetime.timedelta = SECOND,
     validate_only: bool = False,
 ) -> Any:
-    """A CreateTopics for topics that differ in nothing but their names."""
+    """Return a CreateTopics for topics that differ only in their names."""
     assigned = part(CREATE, version, "CreatableReplicaAssignment")
     try:
         config = part(CREATE, version, "CreatableTopicConfig")
@@ -43,8 +43,10 @@ def creation(
             name=name,
             num_partitions=partitions,
             replication_factor=factor,
-            assignments=tuple(assigned(partition_index=at, broker_ids=ids) for at, ids in (assignments or {}).items()),
-            configs=tuple(config(name=each, value=value) for each, value in (configs or {}).items()),
+            assignments=tuple(
+                assigned(partition_index=index, broker_ids=ids) for index, ids in (assignments or {}).items()
+            ),
+            configs=tuple(config(name=config_name, value=value) for config_name, value in (configs or {}).items()),
         )
         for name in names
     )
@@ -53,24 +55,24 @@ def creation(
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_a_topic_is_created_and_its_leaders_are_waited_for(version: int) -> None:
+async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(version, "orders", partitions=4, factor=3, configs={"a.b": "1"}))
 
     (topic,) = answer.topics
     assert desk.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
-    assert [(what, of) for what, of, _ in desk.waits] == [("led", "orders:4")]
+    assert [(condition, of) for condition, of, _ in desk.waits] == [("led", "orders:4")]
     assert 0 < desk.waits[0][2] <= 1000
     assert (topic.name, topic.error_code) == ("orders", NONE)
     if version >= 5:
         assert (topic.num_partitions, topic.replication_factor) == (4, 3)
-        assert [(each.name, each.value) for each in topic.configs] == [("a.b", "1")]
+        assert [(entry.name, entry.value) for entry in topic.configs] == [("a.b", "1")]
     if version >= 7:
         assert topic.topic_id == uuid.UUID(bytes=ORDERS.id)
 
 
-async def test_what_the_client_leaves_open_is_decided_here() -> None:
+async def test_omitted_parameters_use_the_defaults_of_the_controller() -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
         both = await client.ask(creation(7, "orders"))
@@ -81,7 +83,7 @@ async def test_what_the_client_leaves_open_is_decided_here() -> None:
     assert (both.topics[0].num_partitions, both.topics[0].replication_factor) == (7, 2)
 
 
-async def test_a_manual_assignment_is_passed_on() -> None:
+async def test_manual_assignment_is_forwarded() -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", assignments={0: (1, 2), 1: (2, 3)}))
@@ -102,7 +104,7 @@ async def test_a_manual_assignment_is_passed_on() -> None:
     ],
     ids=["raft's own", "twice", "null value", "counts and assignment", "factor and assignment"],
 )
-async def test_what_cannot_be_asked_is_refused_without_asking(message: Any, code: KioError) -> None:
+async def test_invalid_creation_is_rejected_without_a_request(message: Any, code: KioError) -> None:
     desk = Desk()
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(message)
@@ -112,7 +114,7 @@ async def test_what_cannot_be_asked_is_refused_without_asking(message: Any, code
     assert (desk.requests, desk.waits) == ([], [])
 
 
-async def test_each_topic_is_answered_for_itself() -> None:
+async def test_each_topic_has_its_own_result() -> None:
     answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
     desk = Desk({TopicCreationRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
@@ -129,7 +131,7 @@ async def test_each_topic_is_answered_for_itself() -> None:
     assert [of for _, of, _ in desk.waits] == ["b:1"]
 
 
-async def test_what_is_only_checked_is_not_waited_for_and_has_no_id() -> None:
+async def test_validate_only_does_not_wait_and_returns_no_id() -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, validate_only=True))
@@ -140,7 +142,7 @@ async def test_what_is_only_checked_is_not_waited_for_and_has_no_id() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-async def test_no_time_to_wait_is_answered_at_once_though_the_topic_comes(timeout_ms: int) -> None:
+async def test_creation_without_timeout_returns_at_once(timeout_ms: int) -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     timeout = datetime.timedelta(milliseconds=timeout_ms)
     async with listening(desk) as (_, port), connected(port) as client:
@@ -151,7 +153,7 @@ async def test_no_time_to_wait_is_answered_at_once_though_the_topic_comes(timeou
     assert answer.topics[0].error_code is KioError.request_timed_out
 
 
-async def test_what_is_not_done_in_time_is_said_to_have_timed_out() -> None:
+async def test_creation_that_takes_too_long_times_out() -> None:
     desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     desk.done = False
     async with listening(desk) as (_, port), connected(port) as client:
@@ -161,7 +163,7 @@ async def test_what_is_not_done_in_time_is_said_to_have_timed_out() -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_who_is_not_the_controller_says_so_for_each_topic(version: int) -> None:
+async def test_not_controller_is_returned_for_each_topic(version: int) -> None:
     desk = Desk()
     desk.is_active = False
     async with listening(desk) as (_, port), connected(port) as client:
@@ -170,7 +172,7 @@ async def test_who_is_not_the_controller_says_so_for_each_topic(version: int) ->
         grown = await client.ask(growth(min(version, 3), {"a": 2, "b": 2}))
 
     for results in (created.topics, deleted.responses, grown.results):
-        assert [each.error_code for each in results] == [KioError.not_controller] * 2
+        assert [result.error_code for result in results] == [KioError.not_controller] * 2
 
 
 # -- deletion ----------------------------------------------------------------------------------------------------------
@@ -181,26 +183,26 @@ def deletion(version: int, *names: str, ids: tuple[bytes, ...] = (), timeout: da
         return request_class(DELETE, version)(topic_names=names, timeout=timeout)
     topic = part(DELETE, version, "DeleteTopicState")
     named = [topic(name=name, topic_id=None) for name in names]
-    named += [topic(name=None, topic_id=uuid.UUID(bytes=each)) for each in ids]
+    named += [topic(name=None, topic_id=uuid.UUID(bytes=id_bytes)) for id_bytes in ids]
     return request_class(DELETE, version)(topics=tuple(named), timeout=timeout)
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_a_topic_is_deleted_and_waited_for(version: int) -> None:
+async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
     answers = {"orders": ORDERS, "lost": NotFound("topic", "lost")}
     desk = Desk({TopicDeletionRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(version, "orders", "lost"))
 
     assert desk.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
-    assert [(what, of) for what, of, _ in desk.waits] == [("gone", "orders")]
-    assert [(each.name, each.error_code) for each in answer.responses] == [
+    assert [(condition, of) for condition, of, _ in desk.waits] == [("gone", "orders")]
+    assert [(entry.name, entry.error_code) for entry in answer.responses] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
     ]
 
 
-async def test_a_topic_is_deleted_by_its_id() -> None:
+async def test_topic_is_deleted_by_id() -> None:
     desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
     desk.named = [ORDERS]
     async with listening(desk) as (_, port), connected(port) as client:
@@ -212,7 +214,7 @@ async def test_a_topic_is_deleted_by_its_id() -> None:
     assert (unknown.name, unknown.error_code) == (None, KioError.unknown_topic_id)
 
 
-async def test_deletions_are_refused_without_doing_anything() -> None:
+async def test_rejected_deletions_have_no_effect() -> None:
     desk = Desk({TopicDeletionRequested: lambda request: TopicDeletionDisabled()})
     topic = part(DELETE, 6, "DeleteTopicState")
     neither = request_class(DELETE, 6)(topics=(topic(name=None, topic_id=None),), timeout=SECOND)
@@ -229,7 +231,7 @@ async def test_deletions_are_refused_without_doing_anything() -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "waits"), [(0, 0), (-5, 0), (100, 1)])
-async def test_a_deletion_that_takes_longer_has_timed_out(timeout_ms: int, waits: int) -> None:
+async def test_deletion_that_takes_too_long_times_out(timeout_ms: int, waits: int) -> None:
     desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
     desk.done = False
     async with listening(desk) as (_, port), connected(port) as client:
@@ -239,7 +241,7 @@ async def test_a_deletion_that_takes_longer_has_timed_out(timeout_ms: int, waits
     assert len(desk.waits) == waits
 
 
-# -- growth ------------------------------------------------------------------------------------------------------------
+# -- partition expansion -----------------------------------------------------------------------------------------------
 
 
 def growth(
@@ -263,7 +265,7 @@ def growth(
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_topics_grow(version: int) -> None:
+async def test_partitions_are_added(version: int) -> None:
     answers: dict[str, Any] = {"orders": None, "lost": NotFound("topic", "lost")}
     desk = Desk({PartitionsRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
@@ -275,14 +277,14 @@ async def test_topics_grow(version: int) -> None:
         PartitionsRequested("lost", 2),
         PartitionsRequested("orders", 10, ((1, 2),), True),
     ]
-    assert [(what, of) for what, of, _ in desk.waits] == [("led", "orders:9")]
-    assert [(each.name, each.error_code) for each in answer.results] == [
+    assert [(condition, of) for condition, of, _ in desk.waits] == [("led", "orders:9")]
+    assert [(result.name, result.error_code) for result in answer.results] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
     ]
 
 
-async def test_a_controller_that_ceases_to_be_one_meanwhile_says_so() -> None:
+async def test_loss_of_control_during_a_request_is_returned() -> None:
     class Resigning(Desk):
         async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
             raise NotController(7)

@@ -1,4 +1,4 @@
-"""A broker as the relay sees it: a port that takes frames and answers them."""
+"""Stub broker of the relay: a port that receives frames and responds to them."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,16 @@ from kactl.model import Broker, Endpoint
 
 from .desk import LISTENER
 
-# Gets a frame without its length, and the writer, should it want to do something else than answer; None closes.
+# Receives a frame without its length, and the writer for other effects than a response. None closes the connection.
 Respond = Callable[[bytes, asyncio.StreamWriter], Awaitable[bytes | None]]
 
 
 class Upstream:
-    """Attributes:
-    frames: what it was sent, without lengths, in order.
-    connections: how many connections were made to it; `open` of them are left.
+    """Stub broker of a relay.
+
+    Attributes:
+        frames: received frames, without lengths, in order.
+        connections: number of accepted connections; `open` of them are still open.
     """
 
     def __init__(self, broker_id: int, respond: Respond) -> None:
@@ -47,7 +49,7 @@ class Upstream:
 
 @contextlib.asynccontextmanager
 async def broker(respond: Respond, *, broker_id: int = 1, name: str = LISTENER) -> AsyncIterator[Upstream]:
-    """One at a free port of loopback, as `upstream.broker`."""
+    """Start a stub broker at a free port of loopback, as `upstream.broker`."""
     upstream = Upstream(broker_id, respond)
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,6 +1,6 @@
-"""One attack: a server, hostile connections from a process of their own, and brokers that measure.
+"""One attack: a server, hostile connections from a separate process, and brokers that measure latency.
 
-Run as `python -m tests.transports.kafka.listener.attack.run` it prints what brokers see under each kind of attack.
+Run as `python -m tests.transports.kafka.listener.attack.run` to print the latencies of brokers under each attack.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .attacker import KINDS
 from .server import BROKERS
 
 _ALLOCATE_PRODUCER_IDS = 67
-# How long a broker waits for an answer before it counts as none; Kafka's waits for 30 s.
+# Time after which a broker counts a response as missing. Kafka's brokers wait for 30 s.
 _ANSWER_S = 5.0
 _PAUSE_S = 0.01
 
@@ -28,8 +28,8 @@ class Server:
     """A process of `server`.
 
     Attributes:
-        port: where it listens.
-        epochs: of its brokers.
+        port: its listening port.
+        epochs: epochs of its brokers.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, epochs: dict[int, int]) -> None:
@@ -38,7 +38,7 @@ class Server:
         self.epochs = epochs
 
     async def meters(self) -> dict[str, Any]:
-        """The readings since the last ones."""
+        """Return the meter readings since the previous call."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         return await _line(self.process)
@@ -52,7 +52,7 @@ async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(*arguments: str) -> AsyncIterator[Server]:
-    """A server of its own, until the block ends."""
+    """Run a separate server until the block ends."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.transports.kafka.listener.attack.server", *arguments,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
@@ -69,7 +69,7 @@ async def serving(*arguments: str) -> AsyncIterator[Server]:
 async def attacking(
     server: Server, kinds: Iterable[str], addresses: Iterable[str], *, connections: int, seconds: float = 60.0
 ) -> AsyncIterator[None]:
-    """Hostile connections until the block ends; all of them have been attempted when it begins."""
+    """Run hostile connections until the block ends. Each has been attempted once when the block begins."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.transports.kafka.listener.attack.attacker",
         str(server.port), str(connections), str(seconds), ",".join(kinds), ",".join(addresses),
@@ -87,7 +87,7 @@ async def attacking(
 
 
 class Seen(NamedTuple):
-    """What a broker saw: how long each answer took, and how many never came."""
+    """Latencies of the responses to a broker, and the number of missing responses."""
 
     answered_s: list[float]
     unanswered: int
@@ -102,10 +102,10 @@ class Seen(NamedTuple):
 
 
 class BrokerPeer:
-    """A broker that asks for producer ids over and over.
+    """A broker that requests producer ids continuously.
 
     Args:
-        keeps: whether it keeps its connection; else each request has a new one, and ApiVersions goes before.
+        keeps: whether it keeps its connection. Otherwise each request opens a new one and sends ApiVersions first.
     """
 
     def __init__(self, server: Server, broker: int, *, keeps: bool) -> None:
@@ -134,7 +134,7 @@ class BrokerPeer:
         return Seen(seen, unanswered)
 
     async def _until_answered(self) -> None:
-        """A broker whose connection is closed connects again, as Kafka's do."""
+        """Send until a response arrives. A broker whose connection is closed reconnects, as Kafka's brokers do."""
         while True:
             try:
                 await self._once()
@@ -173,7 +173,7 @@ def _frame(key: int, version: int, values: dict[str, Any]) -> bytes:
 
 
 async def brokers_see(server: Server, *, requests: int = 150) -> dict[str, Seen]:
-    """What the brokers see at the same time: with a connection that is kept, and with a new one for each request."""
+    """Measure two brokers concurrently: with a persistent connection, and with a new one for each request."""
     peers = {
         f"broker {broker}, {'kept' if keeps else 'new'}": BrokerPeer(server, broker, keeps=keeps)
         for broker, keeps in ((1, True), (2, False), (3, True), (3, False))
@@ -183,7 +183,7 @@ async def brokers_see(server: Server, *, requests: int = 150) -> dict[str, Seen]
 
 
 async def main() -> None:
-    others = ["127.0.0.2", *(f"127.0.1.{each}" for each in range(1, 20))]
+    others = ["127.0.0.2", *(f"127.0.1.{number}" for number in range(1, 20))]
     chosen = sys.argv[1:] or list(KINDS)
     plans: list[tuple[tuple[str, ...], list[str]]] = [((), others)]
     plans += [((kind,), addresses) for kind in chosen for addresses in (["127.0.0.1"], others)]
@@ -198,8 +198,8 @@ async def main() -> None:
             ms = {name: round(after[f"{name}_s"] * 1000) for name in ("hold", "work", "collect")}
             print(
                 f"{'+'.join(kinds) or 'no attack':16.16} from {len(addresses):2} addresses: p99",
-                " ".join(f"{each.p99_s * 1000:5.0f}" for each in seen.values()),
-                f"ms, unanswered {sum(each.unanswered for each in seen.values())}, longest of the loop in ms {ms},",
+                " ".join(f"{result.p99_s * 1000:5.0f}" for result in seen.values()),
+                f"ms, unanswered {sum(result.unanswered for result in seen.values())}, longest of the loop in ms {ms},",
                 f"rss +{(after['rss_max'] - before['rss']) >> 20} MiB, {after['cpu_s']:.1f} s of processor,",
                 f"{after['connections']} connections, refused {after['refused']}",
                 flush=True,

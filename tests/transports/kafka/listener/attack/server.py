@@ -1,8 +1,8 @@
-"""A process to attack: a controller with three brokers behind a Kafka listener, and meters.
+"""Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
-Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES [late]]`; late sets that limit behind the
-listener's back. It prints where it listens and the brokers' epochs, then the meters' readings since the last ones for
-each line of its input, until that ends.
+Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES [late]]`; "late" sets that limit after the
+listener has started. It prints its port and the brokers' epochs. For each line of its input it prints the meter
+readings since the previous line, and it ends with its input.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
 from kactl.transports.memory import MemoryHub
 
-# Two brokers share an address with each other and, in some attacks, with the attacker.
+# Two brokers share an address and, in some attacks, the attacker has the same address.
 BROKERS = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.9"}
 CONTROLLER = 900
 _TICK_S = 0.002
 
 
 class Meters:
-    """How long the event loop was held, and what the process took."""
+    """Longest blocking of the event loop, and the resources used by the process."""
 
     def __init__(self, listener: KafkaListener) -> None:
         self._listener = listener
@@ -60,7 +60,7 @@ class Meters:
         counters, cpu_s = self._listener.counters, time.process_time()
         readings = {
             "hold_s": self._hold_s,
-            # The loop's own processor time between two ticks: what it would be held without other processes.
+            # Processor time of the loop between two ticks: its blocking time without other processes.
             "work_s": self._work_s,
             "collect_s": self._collect_s,
             "cpu_s": cpu_s - self._cpu_s,
@@ -93,7 +93,7 @@ async def main() -> None:
         await stack.enter_async_context(store)
         for broker, host in BROKERS.items():
             theirs = await stack.enter_async_context(store.another())
-            # Under another listener's name, so that nothing is relayed to them.
+            # Registered under another listener name, so that nothing is relayed to them.
             endpoints = (Endpoint("CLIENT", host, 9092),)
             await stack.enter_async_context(
                 Participant(broker, store=theirs, hub=hub, endpoints=endpoints, session_timeout_ms=30_000)
@@ -109,14 +109,17 @@ async def main() -> None:
         )
         if len(sys.argv) > 2:
             limit_files()
-        # As `kactl up`: long-lived objects are frozen, and collections wait until the controller has no events.
+        # As in `kactl up`: long-lived objects are frozen, and collections wait until the controller has no events.
         gc.collect()
         gc.freeze()
         await stack.enter_async_context(collecting(controller))
         meters = Meters(listener)
         ticking = asyncio.create_task(meters.tick())
         lines = await _input()
-        print(json.dumps({"port": port, "epochs": {each.id: each.epoch for each in controller.brokers()}}), flush=True)
+        print(
+            json.dumps({"port": port, "epochs": {member.id: member.epoch for member in controller.brokers()}}),
+            flush=True,
+        )
         while await lines.readline():
             print(json.dumps(meters.read()), flush=True)
         ticking.cancel()
