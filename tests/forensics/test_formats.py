@@ -86,7 +86,7 @@ def test_every_type_of_event_comes_from_somewhere() -> None:
 
 def test_a_format_that_fills_what_is_no_column_is_refused() -> None:
     with pytest.raises(ValueError, match="X1 fills leaderepoch, and there are no such columns"):
-        line("X1", EventType.PARTITION, FORMATS[0].role, r"Changed {leaderepoch:int}")
+        line("X1", EventType.PARTITION, r"Changed {leaderepoch:int}", role=FORMATS[0].role)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Final
 from kactl.forensics.event_types import Role
 
 from .format import ZOOKEEPER_LAST, Format
-from .formats import broker, controllership, controlling, kraft, legacy, partitions, replicas, sending, server, sessions
+from .formats import broker, controller_log, kraft, legacy, server_log, state_change
 
 
 def _until_zookeeper(formats: Iterable[Format]) -> Iterator[Format]:
@@ -24,14 +24,10 @@ def _until_zookeeper(formats: Iterable[Format]) -> Iterator[Format]:
 FORMATS: Final[tuple[Format, ...]] = (
     *_until_zookeeper(
         (
-            *partitions.FORMATS,
-            *replicas.FORMATS,
-            *sending.FORMATS,
+            *state_change.FORMATS,
             *broker.FORMATS,
-            *server.FORMATS,
-            *sessions.FORMATS,
-            *controllership.FORMATS,
-            *controlling.FORMATS,
+            *server_log.FORMATS,
+            *controller_log.FORMATS,
         )
     ),
     *kraft.FORMATS,

@@ -78,9 +78,9 @@ class Format(NamedTuple):
 def line(
     id: str,
     type: EventType,
-    role: Role,
     pattern: str,
     *,
+    role: Role,
     since: Version = (1, 0),
     until: Version = LAST,
     raised: Version | None = None,

@@ -1,1 +1,1 @@
-"""The lines that are known: one module for each family of them, one `Format` for each line."""
+"""Known log lines, one module per writer and log file."""
