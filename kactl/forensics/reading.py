@@ -19,7 +19,7 @@ from .parquet_writer import EventWriter, remove_unlisted
 from .storage import Location
 from .tables import EVENTS, parquet_reader, read_events
 from .text import splits
-from .text.batch import WRITTEN
+from .text.columns import WRITTEN
 from .text.splits import Split
 from .text.zone import zone_of
 

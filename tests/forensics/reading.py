@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import zone
-from kactl.forensics.text.batch import WRITTEN
+from kactl.forensics.text.columns import WRITTEN
 from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.events import COLUMNS
-from kactl.forensics.text import broker_id as speaker
+from kactl.forensics.text import broker_id
 from kactl.forensics.text.dispatch import BY_HEAD, FORMATS
 from kactl.forensics.text.format import line
 
@@ -30,9 +30,9 @@ def test_a_line_says_what_it_says(golden: Golden) -> None:
 
 
 @EACH
-def test_a_line_has_one_format_and_no_other(golden: Golden) -> None:
+def test_each_line_matches_exactly_one_format(golden: Golden) -> None:
     prefix, message = re.fullmatch(r"(?:\[([^\]]*)\][:,]? )?(.*)", golden.message, re.DOTALL).groups()  # type: ignore[union-attr]
-    said = speaker.read((prefix or "").encode())
+    said = broker_id.read((prefix or "").encode())
 
     matching = [
         each
@@ -57,7 +57,7 @@ def test_every_format_has_a_line_that_shows_it() -> None:
     assert max(Counter(each.id for each in FORMATS).values()) == 1
 
 
-def test_every_column_says_what_it_is_and_is_filled_by_some_line() -> None:
+def test_every_column_is_described_and_filled_by_some_line() -> None:
     filled: set[str] = set()
     for golden in GOLDEN:
         (event,) = events_of(log_line(golden))
@@ -84,20 +84,25 @@ def test_every_type_of_event_comes_from_somewhere() -> None:
     assert not told & elsewhere
 
 
-def test_a_format_that_fills_what_is_no_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="X1 fills leaderepoch, and there are no such columns"):
+def test_format_with_an_unknown_column_is_rejected() -> None:
+    with pytest.raises(ValueError, match="format X1 fills columns that do not exist: leaderepoch"):
         line("X1", EventType.PARTITION, r"Changed {leaderepoch:int}", role=FORMATS[0].role)
 
 
 @pytest.mark.parametrize(
     ("message", "logger", "kind", "expected"),
     [
-        ("[Controller id=1] Something that nobody has seen yet", "kafka.controller.KafkaController", Kind.SERVER, True),
-        ("Something that nobody has seen yet", "state.change.logger", Kind.SERVER, True),
+        (
+            "[Controller id=1] Something that no version has written yet",
+            "kafka.controller.KafkaController",
+            Kind.SERVER,
+            True,
+        ),
+        ("Something that no version has written yet", "state.change.logger", Kind.SERVER, True),
         ("Completed load of log t-0", "kafka.log.LogManager", Kind.SERVER, False),
     ],
 )
-def test_what_is_not_understood_is_kept_if_it_should_have_been(
+def test_text_of_unknown_lines_is_kept_for_kafkas_own_loggers(
     message: str, logger: str, kind: Kind, expected: bool
 ) -> None:
     (event,) = events_of(f"[2024-05-01 10:00:00,123] WARN {message} ({logger})\n", kind=kind)
@@ -148,15 +153,15 @@ def test_others_of_one_level_and_hour_become_one_row() -> None:
     }.items(),
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
-def test_who_speaks_stands_in_the_prefix(prefix: bytes, expected: dict[str, Any]) -> None:
-    said = speaker.read(prefix)._asdict()
+def test_writer_is_read_from_the_prefix(prefix: bytes, expected: dict[str, Any]) -> None:
+    said = broker_id.read(prefix)._asdict()
 
     assert {name: said[name] for name in expected} == expected
 
 
-def test_prefixes_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speaker, "MEMORY_LIMIT", 3)
-    prefixes = speaker.Prefixes()
+def test_cache_of_prefixes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_id, "MEMORY_LIMIT", 3)
+    prefixes = broker_id.Prefixes()
 
     said = [prefixes[b"Partition t-%d broker=2" % at].partition for at in range(10)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.text import json_parser
-from kactl.forensics.text.batch import WRITTEN
+from kactl.forensics.text.columns import WRITTEN
 
 TOPIC_ID = "AbC-dEf_GhIjKlMnOpQrSt"
 

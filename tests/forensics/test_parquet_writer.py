@@ -11,14 +11,14 @@ from kactl.forensics import parquet_writer as parts
 from kactl.forensics.events import SCHEMA
 from kactl.forensics.parquet_writer import NO_DAY, EventWriter, remove_unlisted
 from kactl.forensics.storage import Location
-from kactl.forensics.text import batch
+from kactl.forensics.text import columns
 
 DAY = datetime.date(2024, 5, 1)
 
 
 def events(*days: datetime.date | None, kind: str = "server") -> pa.RecordBatch:
-    given = {"kind": batch.same("kind", kind, len(days)), "day": pa.array(days, pa.date32())}
-    return batch.batch(given | {"offset": pa.array(range(len(days)), pa.int64())}, len(days))
+    given = {"kind": columns.constant("kind", kind, len(days)), "day": pa.array(days, pa.date32())}
+    return columns.batch(given | {"offset": pa.array(range(len(days)), pa.int64())}, len(days))
 
 
 def offsets(folder: Path, part: str) -> list[int]:

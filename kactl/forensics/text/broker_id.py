@@ -1,11 +1,11 @@
-"""Broker id and role of the writer, from the prefix of a message: `[Broker id=2]`, `[Partition t-0 broker=1]`."""
+"""Broker id, role and partition in the prefix of a message: `[Broker id=2]`, `[Partition t-0 broker=1]`."""
 
 import re
 from typing import Final, NamedTuple
 
 from kactl.forensics.event_types import Role
 
-# Prefixes name partitions, so there may be a million; what is remembered of them has a bound.
+# Limit of cached prefixes. They contain partitions, so there may be a million.
 MEMORY_LIMIT: Final = 100_000
 
 _CONTROLLER: Final = re.compile(
@@ -21,7 +21,7 @@ _PARTITION: Final = re.compile(
 
 
 class Prefix(NamedTuple):
-    """What a prefix says; None for what it does not. `controller` is the id again where a controller speaks."""
+    """Values in a prefix, by column; None if absent. `controller` repeats the writer's id if it is a controller."""
 
     speaker: bytes | None = None
     role: str | None = None
@@ -31,13 +31,13 @@ class Prefix(NamedTuple):
     partition: bytes | None = None
 
 
-NOBODY: Final = Prefix()
+EMPTY: Final = Prefix()
 
 
 def read(prefix: bytes) -> Prefix:
-    """What the text between the brackets says."""
-    found = _PARTITION.search(prefix)
-    topic, partition = (None, None) if found is None else (found["old"] or found["topic"], found["number"] or found[4])
+    """Reads the text between the brackets."""
+    match = _PARTITION.search(prefix)
+    topic, partition = (None, None) if match is None else (match["old"] or match["topic"], match["number"] or match[4])
     broker = _BROKER.search(prefix)
     if broker is not None:
         return Prefix(broker[1], Role.BROKER, None, None, topic, partition)
@@ -49,10 +49,10 @@ def read(prefix: bytes) -> Prefix:
 
 
 class Prefixes(dict[bytes | None, Prefix]):
-    """What prefixes say, remembered."""
+    """Cache of the values in prefixes."""
 
     def __missing__(self, prefix: bytes | None) -> Prefix:
         if len(self) >= MEMORY_LIMIT:
             self.clear()
-        said = self[prefix] = NOBODY if prefix is None else read(prefix)
-        return said
+        values = self[prefix] = EMPTY if prefix is None else read(prefix)
+        return values

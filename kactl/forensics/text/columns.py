@@ -1,25 +1,33 @@
-"""Texts of a column, as groups of an expression gave them, made values of its type."""
+"""Columns of the table of events: conversion of texts to values of a column's type, and assembly of batches."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kactl.errors import ErrorCode
-from kactl.forensics.events import SCHEMA
+from kactl.forensics.events import PARTITIONED_BY, SCHEMA
 
-# What is kept of a text, reason or list of topics, in bytes; whoever wants all of it has file and offset.
+from .zone import Micros
+
+# Limit of a stored text, reason or list of topics, in bytes. File and offset lead to the complete line.
 TEXT_LIMIT: Final = 4096
+# The schema of batches: the events, and then the columns by which the table is partitioned into folders.
+WRITTEN: Final = SCHEMA.append(pa.field(PARTITIONED_BY[0], pa.string())).append(
+    pa.field(PARTITIONED_BY[1], pa.date32())
+)
+_DAY_US: Final = 24 * 3600 * 1_000_000
 
 Texts = Sequence[bytes | None]
 
 _NUMBER: Final = re.compile(rb"-?\d+")
 _WITH_EPOCH: Final = re.compile(rb"brokerId=(\d+)")
-# How different versions say the same.
-_SAME: Final[dict[str, dict[bytes, bytes]]] = {
-    "error": {str(int(each)).encode(): each.name.encode() for each in ErrorCode},
+# Spellings of different versions -> the stored one.
+_SPELLINGS: Final[dict[str, dict[bytes, bytes]]] = {
+    "error": {str(int(error)).encode(): error.name.encode() for error in ErrorCode},
     "request": {
         b"LeaderAndIsr": b"LEADER_AND_ISR",
         b"StopReplica": b"STOP_REPLICA",
@@ -35,52 +43,55 @@ _SAME: Final[dict[str, dict[bytes, bytes]]] = {
         b"ControlledShutdown": b"controlled-shutdown",
     },
 }
-# Ids are below 2**31. What is longer is none, and may be too long to be read at all.
+# Ids are below 2**31. A longer text is not an id, and may be too long to be converted.
 _ID_DIGITS: Final = 10
 _LONG: Final = frozenset({"text", "reason", "topic"})
 
 
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
 def column(name: str, texts: Texts) -> Any:
-    """An array of the column's type; null where there was no text, or none that can be a value of it."""
+    """Returns texts as an array of the column's type; null where there is no text or no valid value."""
     kind = SCHEMA.field(name).type
     if pa.types.is_string(kind):
         return _strings(name, texts)
     if pa.types.is_list(kind):
-        return _by_kind_of_text(texts, _ids, kind)
+        return _convert(texts, _ids, kind)
     if pa.types.is_boolean(kind):
-        return _by_kind_of_text(texts, lambda text: text == b"true", kind)
+        return _convert(texts, lambda text: text == b"true", kind)
     return _numbers(texts, kind)
 
 
-def of_texts(texts: Texts, say: Callable[[bytes], bytes | str | None], name: str) -> Any:
-    """A column of what is said of each text: as many questions as there are different texts."""
-    coded = pa.array(texts, pa.binary()).dictionary_encode()
-    said: list[Any] = [say(text) for text in coded.dictionary.to_pylist()]
+def mapped(texts: Texts, function: Callable[[bytes], bytes | str | None], name: str) -> Any:
+    """Returns a column with `function` of each text. It is called once per distinct text."""
+    encoded = pa.array(texts, pa.binary()).dictionary_encode()
+    results: list[Any] = [function(text) for text in encoded.dictionary.to_pylist()]
     kind = SCHEMA.field(name).type
-    values = pa.array(said, kind) if pa.types.is_string(kind) else _numbers(said, kind)
-    return pc.take(values, coded.indices)
+    values = pa.array(results, kind) if pa.types.is_string(kind) else _numbers(results, kind)
+    return pc.take(values, encoded.indices)
+
+
+def readable(text: bytes) -> str:
+    """Decodes UTF-8, or else Latin-1, in which all bytes are valid."""
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character that was cut at the end does not mean that the rest has another encoding.
+        is_cut = error.start >= len(text) - 3
+        return text.decode("utf-8", "ignore") if is_cut else text.decode("latin-1")
 
 
 def _strings(name: str, texts: Texts) -> Any:
-    if name in _SAME:
-        same = _SAME[name]
-        return _by_kind_of_text(texts, lambda text: same.get(text, text).decode("ascii", "replace"), pa.string())
+    if name in _SPELLINGS:
+        spellings = _SPELLINGS[name]
+        return _convert(texts, lambda text: spellings.get(text, text).decode("ascii", "replace"), pa.string())
     if name in _LONG:
         texts = [None if text is None else text[:TEXT_LIMIT] for text in texts]
     try:
         return pa.array(texts, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([None if text is None else readable(text) for text in texts], pa.string())
-
-
-def readable(text: bytes) -> str:
-    """Text in UTF-8, or else in Latin-1, which every byte is."""
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # A character that was cut in the middle makes no other encoding of the rest.
-        cut = error.start >= len(text) - 3
-        return text.decode("utf-8", "ignore") if cut else text.decode("latin-1")
 
 
 def _numbers(texts: Texts, kind: pa.DataType) -> Any:
@@ -91,20 +102,53 @@ def _numbers(texts: Texts, kind: pa.DataType) -> Any:
 
 
 def _number(text: bytes | None, kind: pa.DataType) -> Any:
-    """One value; null for a number that is too large to be what it claims to be."""
+    """Returns one value; None for a number that is out of range."""
     try:
         return None if text is None else pa.scalar(text.decode("ascii")).cast(kind).as_py()
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
 
 
-def _by_kind_of_text(texts: Texts, convert: Callable[[bytes], object], kind: pa.DataType) -> Any:
-    """Each different text is converted once: ISRs and assignments are few, however many lines there are."""
-    coded = pa.array(texts, pa.binary()).dictionary_encode()
-    values = pa.array([convert(text) for text in coded.dictionary.to_pylist()], kind)
-    return pc.take(values, coded.indices)
+def _convert(texts: Texts, function: Callable[[bytes], object], kind: pa.DataType) -> Any:
+    """Converts each distinct text once: there are far fewer ISRs and assignments than lines."""
+    encoded = pa.array(texts, pa.binary()).dictionary_encode()
+    values = pa.array([function(text) for text in encoded.dictionary.to_pylist()], kind)
+    return pc.take(values, encoded.indices)
 
 
 def _ids(text: bytes) -> list[int]:
-    found = _WITH_EPOCH.findall(text) if b"brokerId" in text else _NUMBER.findall(text)
-    return [number for number in map(int, (each for each in found if len(each) <= _ID_DIGITS)) if number < 2**31]
+    numbers = _WITH_EPOCH.findall(text) if b"brokerId" in text else _NUMBER.findall(text)
+    return [id for number in numbers if len(number) <= _ID_DIGITS and (id := int(number)) < 2**31]
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def constant(name: str, value: object, count: int) -> Any:
+    """Returns a column that has the same value in every row."""
+    kind = WRITTEN.field(name).type
+    return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+
+
+def times(logged: Micros, utc: Micros, known: "np.ndarray[Any, Any] | None" = None) -> dict[str, Any]:
+    """Returns the columns `ts_logged`, `ts` and `day`; null where `known`, bool[n], is false."""
+    unknown = None if known is None or known.all() else ~known
+    return {
+        "ts_logged": pa.array(logged, pa.timestamp("us"), mask=unknown),
+        "ts": pa.array(utc, pa.timestamp("us", "UTC"), mask=unknown),
+        "day": pa.array((utc // _DAY_US).astype(np.int32), pa.int32(), mask=unknown).cast(pa.date32()),
+    }
+
+
+def batch(given: Mapping[str, Any], count: int) -> pa.RecordBatch:
+    """Returns a batch of `count` rows; columns that are not given are null."""
+    arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in WRITTEN]
+    return pa.RecordBatch.from_arrays(arrays, schema=WRITTEN)
+
+
+def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Returns one batch with the rows of several. At least one batch is given."""
+    if len(batches) == 1:
+        return batches[0]
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole

@@ -1,6 +1,7 @@
-"""Which format a message has: looked up by its first word, then tried one after the other.
+"""Lookup of formats by the first word of a message, and patterns of known lines that are ignored.
 
-No message has two formats; a test holds every known line against all of them.
+Formats with the same first word are tried in turn. No message has two formats; a test matches every known line against
+all formats.
 """
 
 import re
@@ -14,10 +15,10 @@ from .formats import broker, controller_log, kraft, legacy, server_log, state_ch
 
 
 def _until_zookeeper(formats: Iterable[Format]) -> Iterator[Format]:
-    """Formats of controllers in ZooKeeper mode, and of the requests that only they send: 4.0 writes none of them."""
-    for each in formats:
-        with_requests = each.role is Role.CONTROLLER or "request" in each.fills or "request" in each.says
-        yield each._replace(until=min(each.until, ZOOKEEPER_LAST)) if with_requests else each
+    """Limits the lines of ZooKeeper controllers, and of requests that only they send, to versions before 4.0."""
+    for format in formats:
+        with_requests = format.role is Role.CONTROLLER or "request" in format.fills or "request" in format.constants
+        yield format._replace(until=min(format.until, ZOOKEEPER_LAST)) if with_requests else format
 
 
 # The most frequent first, among those with the same first word.
@@ -33,9 +34,9 @@ FORMATS: Final[tuple[Format, ...]] = (
     *kraft.FORMATS,
     *legacy.FORMATS,
 )
-BY_ID: Final = {each.id: each for each in FORMATS}
+BY_ID: Final = {format.id: format for format in FORMATS}
 
-# Loggers whose every line should be understood.
+# Loggers whose lines are all expected to be known.
 _OURS: Final = (
     b"state.change.logger",
     b"kafka.controller",
@@ -43,7 +44,7 @@ _OURS: Final = (
     b"kafka.server.BrokerLifecycleManager",
     b"org.apache.kafka.server.BrokerLifecycleManager",
 )
-# The same where a layout prints the last part of a logger's name only, as with `%c{1}`.
+# The same for layouts that print only the last part of a logger's name, such as `%c{1}`.
 STATE_SHORT: Final = b"logger"
 _OURS_SHORT: Final = frozenset(
     {
@@ -87,16 +88,16 @@ _OURS_SHORT: Final = frozenset(
 
 def _by_head() -> dict[bytes | None, tuple[Format, ...]]:
     heads: dict[bytes | None, tuple[Format, ...]] = {}
-    for each in FORMATS:
-        heads[each.head] = (*heads.get(each.head, ()), each)
+    for format in FORMATS:
+        heads[format.head] = (*heads.get(format.head, ()), format)
     return heads
 
 
-# Those of None begin with a number or a partition, and so with no first word of the others.
+# The formats at None begin with a number or a partition, which is no first word of the others.
 BY_HEAD: Final = _by_head()
 
 
-# What these loggers also say, and nobody asks for: what they are about to do, and what threads and connections do.
+# Known lines of these loggers that are no events: announcements, and the work of threads and connections.
 _CHATTER: Final = (
     rb"(?:Starting|Started|Stopped|Stopping|Resigning|Shutting down|Shutdown completed|shutdownInitiated .*)$|"
     rb"Controller \d+(?:'s connection| trying to connect| connected to| fails to send)|"
@@ -111,7 +112,7 @@ _CHATTER: Final = (
     rb"Waiting for any successful result for election type|All (?:shutting down brokers: |leaders = )|Live brokers: |"
     rb"The topic partition \S+ was marked as RECOVERING|"
     rb"Skipped the (?:adding-fetcher step of|become-\w+ state change for) |"
-    # Without ZooKeeper: the quorum about itself, and brokers about what the metadata log has told them.
+    # With KRaft: the quorum about itself, and brokers about records that they read from the metadata log.
     rb"Replayed (?!PartitionRecord|TopicRecord|RemoveTopicRecord|UnregisterBrokerRecord|partition assignment)|"
     rb"Creating new QuorumController |Performing controller activation|"
     rb"(?:Create|Delete)(?:Topics|Partitions) result|Removed ELRs from |Successfully altered \d+ out of |"
@@ -119,7 +120,7 @@ _CHATTER: Final = (
     rb"Verified that \d+ broker|Ignoring no-op registration change |Updated the controlled shutdown offset |"
     rb"Broker \d+ (?:registered with version range |assigned partition )|No stale brokers found|"
     rb"Cannot trigger unclean leader election for offline partition \S+ because |"
-    # What it does for it, at DEBUG and TRACE.
+    # The work behind them, at DEBUG and TRACE.
     rb"(?:Executing|Processed) \S+?(?:\.$| in )|Completing (?:purgatory items|read-only operation) |"
     rb"Read-(?:only|write) operation |Replaying (?:log record|batch|snapshot|commits) |"
     rb"(?:Appended|Atomically appended) \d+ record|Generating cluster-level min\.insync|"
@@ -142,27 +143,27 @@ _CHATTER: Final = (
 
 
 def _alternatives(expression: bytes) -> list[bytes]:
-    """The parts of an expression between the bars that are in no brackets."""
-    parts, depth, begin, at = [], 0, 0, 0
-    while at < len(expression):
-        each = expression[at : at + 1]
-        if each == b"|" and not depth:
-            parts.append(expression[begin:at])
-            begin = at + 1
-        depth += (each in (b"(", b"[")) - (each in (b")", b"]"))
-        at += 2 if each == b"\\" else 1
+    """Splits an expression at the bars that are outside brackets."""
+    parts, depth, begin, index = [], 0, 0, 0
+    while index < len(expression):
+        character = expression[index : index + 1]
+        if character == b"|" and not depth:
+            parts.append(expression[begin:index])
+            begin = index + 1
+        depth += (character in (b"(", b"[")) - (character in (b")", b"]"))
+        index += 2 if character == b"\\" else 1
     return [*parts, expression[begin:]]
 
 
 def _initials(alternative: bytes) -> set[bytes]:
-    """The letters with which a message may begin that has this form."""
+    """Returns the first letters of messages that match an alternative."""
     if alternative.startswith(b"[a-z]"):
         return {bytes([letter]) for letter in range(ord("a"), ord("z") + 1)}
     if alternative.startswith(b"(?:"):
-        group = next(at for at in range(len(alternative)) if _closes(alternative[: at + 1]))
-        return {letter for each in _alternatives(alternative[3:group]) for letter in _initials(each)}
+        end = next(index for index in range(len(alternative)) if _closes(alternative[: index + 1]))
+        return {letter for inner in _alternatives(alternative[3:end]) for letter in _initials(inner)}
     if not alternative[:1].isalpha():
-        raise ValueError(f"{alternative!r} begins with no letter")
+        raise ValueError(f"{alternative!r} does not begin with a letter")
     return {alternative[:1]}
 
 
@@ -171,33 +172,33 @@ def _closes(begin: bytes) -> bool:
 
 
 def _by_initial() -> dict[bytes, "re.Pattern[bytes]"]:
-    found: dict[bytes, list[bytes]] = {}
-    for each in _alternatives(_CHATTER):
-        for letter in _initials(each):
-            found.setdefault(letter, []).append(each)
-    return {letter: re.compile(b"|".join(forms)) for letter, forms in found.items()}
+    by_letter: dict[bytes, list[bytes]] = {}
+    for alternative in _alternatives(_CHATTER):
+        for letter in _initials(alternative):
+            by_letter.setdefault(letter, []).append(alternative)
+    return {letter: re.compile(b"|".join(alternatives)) for letter, alternatives in by_letter.items()}
 
 
-# A message is held against a tenth of the forms: at TRACE nine lines of ten are such.
+# A message is matched against a tenth of the alternatives. At TRACE, nine lines of ten are such lines.
 _CHATTER_BY_INITIAL: Final = _by_initial()
 
 
 def is_chatter(message: bytes) -> bool:
-    """Whether a message of our loggers is known, and tells nothing that is asked of logs."""
-    forms = _CHATTER_BY_INITIAL.get(message[:1])
-    return forms is not None and forms.match(message) is not None
+    """Returns whether a message of our loggers is known and no event."""
+    pattern = _CHATTER_BY_INITIAL.get(message[:1])
+    return pattern is not None and pattern.match(message) is not None
 
 
 def is_ours(logger: bytes) -> bool:
-    """Whether a logger, by its whole or its short name, writes what should be understood."""
+    """Returns whether the lines of a logger, named in full or in short, are expected to be known."""
     return logger.startswith(_OURS) or logger in _OURS_SHORT
 
 
 def is_known(message: bytes, *, names_partition: bool) -> bool:
-    """Whether a message has a format.
+    """Returns whether a message has a format.
 
     Args:
         names_partition: whether the prefix before it names a partition.
     """
     candidates = (*BY_HEAD.get(message.split(b" ", 1)[0], ()), *BY_HEAD.get(None, ()))
-    return any((names_partition or not each.by_prefix) and each.pattern.fullmatch(message) for each in candidates)
+    return any((names_partition or not format.by_prefix) and format.pattern.fullmatch(message) for format in candidates)

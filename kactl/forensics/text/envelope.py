@@ -1,8 +1,8 @@
-"""How lines begin and end: the layout around the message.
+"""Layouts of log lines: the text around a message.
 
-A layout is something outside, put there by whatever carried the line (a container's name, a pod, syslog), and what the
-logger itself printed. The first lines of a file decide which it is. Another layout is one more entry below; its groups
-are `ts`, `level`, `prefix`, `msg`, `logger`; one that a layout lacks is an empty group.
+A layout has an outer part, added in transport (a container's name, a pod, syslog), and an inner part, printed by the
+logger. The layout of a file is detected from its first lines. To support another layout, add an entry below with the
+groups `ts`, `level`, `prefix`, `msg` and `logger`; a group that it lacks is empty.
 """
 
 import re
@@ -14,7 +14,7 @@ _LEVEL: Final = r"(?P<level>[A-Z]{4,5})"
 _LOGGER: Final = r"(?P<logger>[\w.$]+)(?::\d+)?"
 _MESSAGE: Final = r"(?:\[(?P<prefix>[^\]]*)\][:,]? )?(?P<msg>.*)"
 
-# What stands outside; with the most common first.
+# Outer parts, the most common first.
 OUTER: Final = {
     "": "",
     "container": r"[\w.-]+ *\| ",
@@ -22,7 +22,7 @@ OUTER: Final = {
     "cri": r"\S+ std(?:out|err) [FP] ",
     "syslog": r"\w{3} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:]+: ",
 }
-# What the logger prints.
+# Inner parts.
 INNER: Final = {
     "standard": rf"\[{_TS}\] {_LEVEL} +{_MESSAGE} \({_LOGGER}\)\s*",
     "thread": rf"\[{_TS}\] \[{_LEVEL} *\] \[.*?\] \[{_LOGGER}\] - {_MESSAGE}\s*",
@@ -32,13 +32,13 @@ INNER: Final = {
 }
 DUMP: Final = "dump"
 KACTL: Final = "kactl"
-# These carry JSON and have a reader of their own.
+# Lines with JSON, for `json_parser`.
 JSON: Final = {
     DUMP: rb"\| offset: (\d+) .*?CreateTime: (-?\d+) .*? payload: (\{.*\})\s*",
     KACTL: rb'\{"kind":"(\w+)","seq":\d+.*\}\s*',
 }
 
-# Where times are without a day nothing can be said about order over midnight, nor between files.
+# Times without a day cannot be ordered across midnight or between files.
 _DAYLESS: Final = re.compile(rb"\[?\d\d:\d\d:\d\d[,.]\d{3}\]? +\[?[A-Z]{4,5}\b")
 
 
@@ -46,12 +46,12 @@ GROUPS: Final = ("ts", "level", "prefix", "msg", "logger")
 
 
 class Layout(NamedTuple):
-    """One of them, by name: `standard`, or `container/standard`.
+    """A layout; its name is `standard` or `container/standard`, for example.
 
     Attributes:
-        match: of a whole line without its newline; None for one that continues the line before.
-        groups: numbers of ts, level, prefix, msg and logger.
-        outer: what to take from the front of lines that continue another.
+        match: matches a whole line without its newline; None for a line that continues the line before.
+        groups: numbers of the groups ts, level, prefix, msg and logger.
+        outer: the prefix to remove from lines that continue another.
     """
 
     name: str
@@ -71,14 +71,14 @@ def _layout(outer: str, inner: str) -> Layout:
     )
 
 
-LAYOUTS: Final = {made.name: made for outer in OUTER for inner in INNER for made in (_layout(outer, inner),)}
+LAYOUTS: Final = {layout.name: layout for outer in OUTER for inner in INNER for layout in (_layout(outer, inner),)}
 _JSON: Final = {name: re.compile(expression) for name, expression in JSON.items()}
 
 
 def detect(lines: Sequence[bytes]) -> str | None:
-    """The name of the layout that most lines have; None if none has any.
+    """Returns the name of the layout of most lines; None if no layout matches.
 
-    A stack trace may be longer than everything else in a sample, so that one line in a hundred is enough.
+    One matching line in a hundred is enough, because a stack trace may fill most of a sample.
     """
     best, most = None, len(lines) // 100
     for name, expression in _JSON.items():
@@ -94,5 +94,5 @@ def detect(lines: Sequence[bytes]) -> str | None:
 
 
 def is_dayless(lines: Sequence[bytes]) -> bool:
-    """Whether times have no day."""
+    """Returns whether most lines have a time without a day."""
     return sum(_DAYLESS.match(line) is not None for line in lines) * 2 > len(lines)

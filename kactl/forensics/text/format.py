@@ -1,16 +1,16 @@
-r"""One line that is known: how it is recognised, what it says, and who writes it since when.
+r"""Format of a known log line: its pattern, the columns it fills, its writer, and the versions that write it.
 
-A pattern is a regular expression over the whole message, prefix in brackets and layout taken away, in which groups are
-called by the columns they fill. Some groups are so common that they have a short form:
+A pattern is a regular expression that matches a whole message, without its layout and its prefix in brackets. Groups
+have the names of the columns that they fill. Common groups have a short form:
 
     {TP}              topic-0; a topic may itself end in a dash and a number
-    {leader:int}      a number, perhaps negative
+    {leader:int}      a number, which may be negative
     {isr:ids}         1,2,3 or 1, 2, 3, or nothing
     {to_state:word}   letters
-    {reason:rest}     anything, up to where the pattern goes on
-    {STATE}           a partition's state as requests carry it
+    {reason:rest}     any text up to the rest of the pattern
+    {STATE}           a partition's state as requests contain it
 
-Where two groups may fill one column, the second is called `isr__2`.
+If two groups fill one column, the second has the name `isr__2`.
 """
 
 import re
@@ -21,7 +21,7 @@ from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import SCHEMA
 
 Version = tuple[int, int]
-# The oldest and the newest whose lines are known; the last one that runs with ZooKeeper.
+# The oldest and the newest version with known lines, and the last one with ZooKeeper.
 FIRST: Final[Version] = (0, 8)
 LAST: Final[Version] = (4, 4)
 ZOOKEEPER_LAST: Final[Version] = (3, 9)
@@ -36,11 +36,11 @@ _KINDS: Final = {
     "bool": r"true|false",
     "id": r"[\w-]+",
 }
-_PLACE: Final = re.compile(r"\{(\w+):(\w+)\}")
+_GROUP: Final = re.compile(r"\{(\w+):(\w+)\}")
 _SHORT: Final = {
     "{TP}": rf"(?P<topic>{_NAME})-(?P<partition>\d+)",
     "{OLD_TP}": rf"\[(?P<topic>{_NAME}),(?P<partition>\d+)\]",
-    # Before 2.4 without brackets and topic. The epoch in it is of the controller that wrote the state, not the sender.
+    # Before 2.4 without brackets and topic. The epoch is of the controller that wrote the state, not of the sender.
     "{STATE}": r"\w*PartitionState\((?:topicName='[^']*', partitionIndex=\d+, )?controllerEpoch=-?\d+, "
     r"leader={leader:int}, leaderEpoch={leader_epoch:int}, isr=\[?{isr:ids}\]?, "
     r"(?:zkVersion|partitionEpoch)={partition_epoch:int}, replicas=\[?{replicas:ids}\]?"
@@ -51,15 +51,15 @@ _SPECIAL: Final = frozenset(r"\()[]{}?*+|.^$")
 
 
 class Format(NamedTuple):
-    """See the module.
+    """Format of a line.
 
     Attributes:
-        fills: column -> the groups, by number, of which the first that took part fills it.
-        says: columns that are the same for every such line.
-        head: the first word of the message; None if it varies.
+        fills: column -> numbers of the groups that may fill it; the first group that matched does.
+        constants: columns that have the same value for every such line.
+        head: first word of the message; None if it varies.
         by_prefix: whether the prefix must name the partition, as in `[Partition t-0 broker=1]`.
-        since, until: the versions that write it.
-        raised: the version from which on it is written at INFO, and no longer at TRACE; None if that never changed.
+        since, until: the first and the last version that writes the line.
+        raised: the version that raised the line from TRACE to INFO; None if its level never changed.
     """
 
     id: str
@@ -67,7 +67,7 @@ class Format(NamedTuple):
     role: Role
     pattern: "re.Pattern[bytes]"
     fills: dict[str, tuple[int, ...]]
-    says: Mapping[str, object]
+    constants: Mapping[str, object]
     head: bytes | None
     by_prefix: bool
     since: Version
@@ -85,26 +85,29 @@ def line(
     until: Version = LAST,
     raised: Version | None = None,
     by_prefix: bool = False,
-    **says: object,
+    **constants: object,
 ) -> Format:
-    """A format, from its pattern. Groups and `says` name columns; whoever misspells one hears of it at import."""
+    """Returns the format with this pattern.
+
+    Raises:
+        ValueError: a group or a constant does not have the name of a column.
+    """
     expression = re.compile(expand(pattern).encode("ascii"), re.DOTALL)
     fills: dict[str, tuple[int, ...]] = {}
     for group, number in expression.groupindex.items():
         column = group.split("__")[0]
         fills[column] = (*fills.get(column, ()), number)
-    says = {column: value for column, value in says.items() if value is not None}
-    unknown = {*fills, *says} - set(SCHEMA.names)
+    unknown = {*fills, *constants} - set(SCHEMA.names)
     if unknown:
-        raise ValueError(f"{id} fills {', '.join(sorted(unknown))}, and there are no such columns")
-    return Format(id, type, role, expression, fills, says, _head(pattern), by_prefix, since, until, raised)
+        raise ValueError(f"format {id} fills columns that do not exist: {', '.join(sorted(unknown))}")
+    return Format(id, type, role, expression, fills, constants, _head(pattern), by_prefix, since, until, raised)
 
 
 def expand(pattern: str) -> str:
-    """A pattern, its short forms written out."""
+    """Returns a pattern with its short forms replaced by regular expressions."""
     for short, long in _SHORT.items():
         pattern = pattern.replace(short, long)
-    return _PLACE.sub(lambda place: f"(?P<{place[1]}>{_KINDS[place[2]]})", pattern)
+    return _GROUP.sub(lambda group: f"(?P<{group[1]}>{_KINDS[group[2]]})", pattern)
 
 
 def _head(pattern: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What a file is, from its first thousand lines: by content, whatever it is called."""
+"""Detection of a file's kind, layout and broker from its first thousand lines; its name does not matter."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ import msgspec
 from kactl.forensics.event_types import Kind
 from kactl.forensics.storage import Location
 
-from . import broker_id as speaker
 from . import envelope
+from .broker_id import Prefixes
 from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
@@ -22,19 +22,19 @@ SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-# What brokers write is packed by gzip, if at all; whoever keeps their logs may have taken something else.
+# Formats that are not supported. Brokers compress with gzip, but archived logs may be compressed otherwise.
 _PACKED: Final = {
     "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
     "xz": re.compile(rb"\xfd7zXZ\0"),
     "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
     "lz4": re.compile(rb"\x04\x22\x4d\x18"),
     "zip": re.compile(rb"PK\x03\x04"),
-    # Once is what is unpacked on the way; what begins so then was packed again.
+    # One level of gzip is decompressed before this test.
     "gzip twice": re.compile(rb"\x1f\x8b"),
     "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
 }
 _KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
-# `broker-3/state-change.log`, `kafka_3.log`, `node3`: only where the lines name nobody.
+# `broker-3/state-change.log`, `kafka_3.log`, `node3`: only used if no line contains a broker id.
 _IN_PATH: Final = re.compile(r"(?:broker|kafka|node|controller|server)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
 _CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
@@ -42,14 +42,14 @@ _ID_DIGITS: Final = 10
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found.
+    """Result for one file.
 
     Attributes:
-        layout: a name of `envelope.LAYOUTS`, or DUMP or KACTL; empty for what cannot be read as a log.
-        packed: whether it is gzip.
+        layout: a name in `envelope.LAYOUTS`, or DUMP or KACTL; empty if the file is not read.
+        packed: whether it is compressed with gzip.
         size: bytes, as stored.
-        broker: who wrote it; None if nothing says so, or several did.
-        error: why it is not read; empty if it is.
+        broker: the broker that wrote it; None if it is not known, or if there are several.
+        error: why the file is not read; empty if it is.
     """
 
     path: str
@@ -67,21 +67,21 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_be_split(self) -> bool:
-        """Whether one can begin to read it anywhere."""
+        """Whether reading can begin at any byte."""
         return not self.packed and self.encoding != UTF16
 
 
 def probe(path: str) -> Probe:
-    """Look at a file. What is wrong with it is said, not raised."""
+    """Probes a file. Errors are part of the result; none is raised."""
     if not _is_text(path):
         return Probe(
             path=shown(path), kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it"
         )
     try:
-        place = Location(path)
-        size = place.size()
-        with place.open() as file:
-            packed = place.is_packed(file)
+        location = Location(path)
+        size = location.size()
+        with location.open() as file:
+            packed = location.is_packed(file)
             plain: Readable = Unzipped(file) if packed else file
             begin = _begin(plain)
     except (OSError, Broken) as error:
@@ -90,13 +90,13 @@ def probe(path: str) -> Probe:
 
 
 def shown(path: str) -> str:
-    """A name as it can be written down: what is no text in it, by its numbers."""
+    """Returns a file name as text, with escapes for bytes that are not UTF-8."""
     return path if _is_text(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
 def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Readable]:
-    """The file as `records` wants it: one byte before `start`, unpacked and in UTF-8."""
+    """Opens a file for `records`: positioned one byte before `start`, decompressed and in UTF-8."""
     with Location(path).open() as file:
         file.seek(max(0, start - 1))
         plain: Readable = Unzipped(file) if packed else file
@@ -104,7 +104,7 @@ def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Re
 
 
 def _is_text(path: str) -> bool:
-    """Whether a name can be written down; on disk it may be any bytes."""
+    """Returns whether a name is text; on disk, names may be any bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def _is_text(path: str) -> bool:
 
 
 def _begin(file: Readable) -> bytes:
-    """Enough for a sample, unless lines are so long that it is not."""
+    """Returns the first bytes: enough for a sample, but at most about `SAMPLE_BYTES`."""
     begin = b""
     while len(begin) < SAMPLE_BYTES and begin.count(b"\n") <= SAMPLE_LINES and (more := file.read(_READ_BYTES)):
         begin += more
@@ -130,29 +130,29 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         encoding = UTF16
         begin = begin[: len(begin) // 2 * 2].decode("utf-16", "replace").encode("utf-8", "replace")
     sample = _lines(begin)
-    found = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, size=size)
+    result = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, size=size)
     if not any(line.strip(b"\0\r ") for line in sample):
-        return found
+        return result
     if encoding == UTF8 and not _is_utf8(begin):
-        found = msgspec.structs.replace(found, encoding=LATIN1)
+        result = msgspec.structs.replace(result, encoding=LATIN1)
     layout = envelope.detect(sample)
     if layout is None:
-        return msgspec.structs.replace(found, kind=Kind.FOREIGN, error=_why_foreign(sample))
+        return msgspec.structs.replace(result, kind=Kind.FOREIGN, error=_why_foreign(sample))
     if layout == DUMP:
-        return msgspec.structs.replace(found, kind=Kind.DUMP, layout=layout)
+        return msgspec.structs.replace(result, kind=Kind.DUMP, layout=layout)
     if layout == KACTL:
-        who = _CONTROLLER_ID.search(begin)
-        return msgspec.structs.replace(found, kind=Kind.KACTL, layout=layout, broker=_id(who[1]) if who else None)
+        match = _CONTROLLER_ID.search(begin)
+        return msgspec.structs.replace(result, kind=Kind.KACTL, layout=layout, broker=_id(match[1]) if match else None)
     fields = _fields(sample, layout)
     kind = _kind(fields)
     if kind is Kind.FOREIGN:
-        return msgspec.structs.replace(found, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
-    return msgspec.structs.replace(found, kind=kind, layout=layout, broker=_broker(fields, sample, path))
+        return msgspec.structs.replace(result, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
+    return msgspec.structs.replace(result, kind=kind, layout=layout, broker=_broker(fields, sample, path))
 
 
 def _lines(begin: bytes) -> list[bytes]:
     sample = [line.strip(b"\0") for line in begin.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
-    # What is behind the last newline is nothing, or may be cut off.
+    # The text after the last newline is empty or may be cut off.
     return sample if len(sample) < 2 else sample[:-1]
 
 
@@ -166,7 +166,7 @@ def _is_utf8(begin: bytes) -> bool:
 
 def _why_foreign(sample: Sequence[bytes]) -> str:
     if envelope.is_dayless(sample):
-        return "its lines have a time, but no day: nothing can be ordered by them"
+        return "its lines have a time, but no day: they cannot be ordered"
     return "is no log whose layout is known: none of its first lines begins with a time and a level"
 
 
@@ -187,39 +187,39 @@ def _kind(fields: "Sequence[_Fields]") -> Kind:
 
 
 def _short_names(fields: "Sequence[_Fields]") -> set[bytes] | None:
-    """The loggers that are Kafka's by what they write, in a log that prints short names; None in another one.
+    """Returns the loggers that are Kafka's in a log with short logger names; None for a log with full names.
 
-    A short name such as `logger` may be of any program. It is Kafka's if a line of it has a known format, or begins
-    with brackets as only brokers and controllers write them.
+    Any program may have a logger with a short name such as `logger`. It is Kafka's if one of its lines has a known
+    format or a prefix that only brokers and controllers write.
     """
     if any(b"." in line[4] for line in fields):
         return None
-    prefixes, found = speaker.Prefixes(), set[bytes]()
+    prefixes, loggers = Prefixes(), set[bytes]()
     for line in fields:
-        said = prefixes[line[2]]
-        if line[4] not in found and (
-            said.speaker is not None or is_known(line[3], names_partition=said.topic is not None)
+        prefix = prefixes[line[2]]
+        if line[4] not in loggers and (
+            prefix.speaker is not None or is_known(line[3], names_partition=prefix.topic is not None)
         ):
-            found.add(line[4])
-    return found
+            loggers.add(line[4])
+    return loggers
 
 
 def _broker(fields: "Sequence[_Fields]", sample: Sequence[bytes], path: str) -> int | None:
-    """Who most lines are of; if lines name several, nobody."""
-    prefixes = speaker.Prefixes()
-    spoken = {said.speaker for line in fields if (said := prefixes[line[2]]).speaker is not None}
-    if not spoken:
-        spoken = {found[1] for line in sample if (found := _NODE_ID.search(line)) is not None}
-    if spoken:
-        return _id(next(iter(spoken))) if len(spoken) == 1 else None
-    named = {int(number) for number in _IN_PATH.findall(path.rsplit("/", 2)[-1] or path)} or {
+    """Returns the broker that the lines, or else the path, name; None if there is no such broker, or several."""
+    prefixes = Prefixes()
+    ids = {prefix.speaker for line in fields if (prefix := prefixes[line[2]]).speaker is not None}
+    if not ids:
+        ids = {match[1] for line in sample if (match := _NODE_ID.search(line)) is not None}
+    if ids:
+        return _id(next(iter(ids))) if len(ids) == 1 else None
+    in_path = {int(number) for number in _IN_PATH.findall(path.rsplit("/", 2)[-1] or path)} or {
         int(number) for number in _IN_PATH.findall("/".join(path.rsplit("/", 3)[-3:]))
     }
-    return next(iter(named)) if len(named) == 1 else None
+    return next(iter(in_path)) if len(in_path) == 1 else None
 
 
 def _id(digits: bytes) -> int | None:
-    """The id of a broker; None for a number that none can have."""
+    """Returns a broker's id; None for a number out of range."""
     number = int(digits[:_ID_DIGITS])
     return number if len(digits) <= _ID_DIGITS and number < 2**31 else None
 
@@ -229,6 +229,5 @@ _Fields = tuple[bytes, ...]
 
 
 def _fields(sample: Sequence[bytes], layout: str) -> list[_Fields]:
-    known = LAYOUTS[layout]
-    found = (known.match(line) for line in sample)
-    return [each.group(*known.groups) for each in found if each is not None]
+    match, groups = LAYOUTS[layout].match, LAYOUTS[layout].groups
+    return [matched.group(*groups) for matched in map(match, sample) if matched is not None]

@@ -1,6 +1,6 @@
-"""Bytes of a file as lines, whatever it is packed or written in; never more than a few megabytes at once.
+"""Lines of a file, decompressed and transcoded, with a few megabytes in memory at most.
 
-What is broken is broken from somewhere on: everything before is handed over first, then `Broken` is raised.
+If a part of a file cannot be read, everything before it is returned first, and then `Broken` is raised.
 """
 
 import codecs
@@ -8,11 +8,11 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final, Protocol
 
-# Read at once; some 30,000 lines.
+# Bytes per read; about 30,000 lines.
 CHUNK: Final = 4 * 1024 * 1024
-# A longer line is cut, and ends in CUT. The longest that are legitimate name every partition of a cluster.
+# A longer line is cut and ends in CUT. The longest legitimate lines name every partition of a cluster.
 LINE_LIMIT: Final = 1024 * 1024
-# It ends like the lines of layouts that have their logger there, so that these still recognise it.
+# Looks like a logger at the end of a line, so that layouts that end in the logger still match.
 CUT: Final = b" ... (cut)"
 CUT_LOGGER: Final = b"cut"
 _PACKED_CHUNK: Final = 256 * 1024
@@ -23,35 +23,35 @@ UTF16: Final = "utf-16"
 
 
 class Broken(Exception):
-    """The rest of a file cannot be read. The message says what is wrong with it, and where."""
+    """The rest of a file cannot be read; the message contains the cause and the position."""
 
 
 def why(error: Exception) -> str:
-    """What is wrong, without number and name of the file."""
+    """Returns the message of an error without its number and file name."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class Readable(Protocol):
-    """What gives bytes; nothing at the end."""
+    """A source of bytes; `read` returns no bytes at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Unzipped:
-    """What a gzip file holds, also if it is several one behind the other."""
+    """Decompressed content of a gzip file with any number of members."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self._waiting = b""
-        self._given = 0
+        self._returned = 0
         self._failed: str | None = None
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes.
+        """Returns at most `size` bytes.
 
         Raises:
-            Broken: all that could be unpacked was read before.
+            Broken: the file is damaged; everything before the damage was returned.
         """
         if self._failed is not None:
             raise Broken(self._failed)
@@ -70,16 +70,16 @@ class Unzipped:
                 plain = self._inflate.decompress(packed, size)
                 self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
             except (EOFError, zlib.error, OSError) as error:
-                what = "ends in the middle" if isinstance(error, EOFError) else f"cannot be unpacked further ({error})"
-                self._failed = f"the gzip file {what}, {self._given:,} bytes of text into it"
+                cause = "ends in the middle" if isinstance(error, EOFError) else f"cannot be unpacked further ({error})"
+                self._failed = f"the gzip file {cause}, {self._returned:,} bytes of text into it"
                 raise Broken(self._failed) from None
             if plain:
-                self._given += len(plain)
+                self._returned += len(plain)
                 return plain
 
 
 class Transcoded:
-    """UTF-16 as UTF-8; what is no character becomes a replacement for one."""
+    """Content of a UTF-16 file as UTF-8, with replacement characters for invalid ones."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file
@@ -97,19 +97,19 @@ class Transcoded:
 
 
 def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines from where a file stands, each without its newline.
+    """Yields the lines from the current position of a file, without their newlines.
 
     Args:
-        start: where it stands, as offset.
-        discard_first: whether what stands before the first newline belongs to an earlier line.
+        start: the current position.
+        discard_first: whether the text before the first newline belongs to an earlier line.
 
     Yields:
-        the offset of the first line, and lines that lie one behind the other; a line that was cut comes alone.
+        Consecutive lines and the offset of the first of them. A cut line is yielded alone.
 
     Raises:
-        Broken: see the module.
+        Broken: the rest cannot be read; everything before it has been yielded.
     """
-    at, partial = start, b""
+    offset, partial = start, b""
     skipping = discard_first
     broken: Exception | None = None
     while broken is None:
@@ -121,7 +121,7 @@ def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[
             break
         if skipping:
             end = read.find(b"\n")
-            at += len(read) if end < 0 else end + 1
+            offset += len(read) if end < 0 else end + 1
             if end < 0:
                 continue
             skipping, read = False, read[end + 1 :]
@@ -129,14 +129,14 @@ def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[
         end = buffer.rfind(b"\n")
         if end >= 0:
             whole, partial = buffer[:end], buffer[end + 1 :]
-            yield at, whole.split(b"\n")
-            at += end + 1
+            yield offset, whole.split(b"\n")
+            offset += end + 1
         else:
             partial = buffer
         if len(partial) > LINE_LIMIT:
-            yield at, [partial[:LINE_LIMIT] + CUT]
-            at, partial, skipping = at + len(partial), b"", True
+            yield offset, [partial[:LINE_LIMIT] + CUT]
+            offset, partial, skipping = offset + len(partial), b"", True
     if partial:
-        yield at, [partial]
+        yield offset, [partial]
     if broken is not None:
         raise Broken(why(broken)) from None

@@ -1,4 +1,4 @@
-"""Files cut into pieces that are read at the same time, and what becomes of a piece."""
+"""Splits: parts of files that are parsed in parallel."""
 
 import datetime
 from collections.abc import Iterable, Iterator
@@ -10,21 +10,24 @@ import pyarrow as pa
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.storage import Location
 
-from . import batch, json_parser
+from . import columns, json_parser
 from .envelope import JSON, LAYOUTS
 from .parser import Parser
 from .probe import Probe, opened
 from .records import records
 from .source import Broken, Readable, why
 
-# Some 200,000 lines, two or three seconds of one core; so that a core that is done finds something to do.
+# About 200,000 lines, two or three seconds of one core: small enough to keep all cores busy until the end.
 SPLIT_BYTES: Final = 32 * 1024 * 1024
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a file. `end` None is the file's; see `records` for what belongs to which piece.
+    """A part of a file; see `records` for the records that belong to it.
 
-    `size` is what it is expected to cost, bytes of text; `stored` how many bytes the whole file had.
+    Attributes:
+        end: None for the end of the file.
+        size: expected bytes of text, as an estimate of the cost.
+        stored: bytes of the whole file when it was probed.
     """
 
     file_id: int
@@ -40,34 +43,34 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     stored: int = 0
 
 
-# What a packed byte becomes; logs say the same over and over.
+# Bytes of text per compressed byte; logs are repetitive.
 _UNPACKED: Final = 15
 
 
 def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
-    """The pieces of numbered files; what cannot be begun anywhere is one, and what is no log is none."""
-    for file_id, found in probes:
-        if not found.is_log:
+    """Yields the splits of numbered files: one of a file that cannot be split, none of a file that is no log."""
+    for file_id, file in probes:
+        if not file.is_log:
             continue
-        starts = range(0, max(1, found.size), split_bytes) if found.can_be_split else range(1)
+        starts = range(0, max(1, file.size), split_bytes) if file.can_be_split else range(1)
         for start in starts:
             yield Split(
                 file_id=file_id,
-                path=found.path,
-                kind=found.kind,
-                layout=found.layout,
-                encoding=found.encoding,
-                packed=found.packed,
-                broker=found.broker,
+                path=file.path,
+                kind=file.kind,
+                layout=file.layout,
+                encoding=file.encoding,
+                packed=file.packed,
+                broker=file.broker,
                 start=start,
                 end=start + split_bytes if start != starts[-1] else None,
-                size=min(split_bytes, found.size - start) if found.can_be_split else found.size * _UNPACKED,
-                stored=found.size,
+                size=min(split_bytes, file.size - start) if file.can_be_split else file.size * _UNPACKED,
+                stored=file.size,
             )
 
 
 def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:
-    """The events of a piece. What cannot be read ends it with an event that says so."""
+    """Yields the events of a split. If the rest cannot be read, the last event is a `BROKEN` with the reason."""
     try:
         with opened(split.path, packed=split.packed, encoding=split.encoding, start=split.start) as file:
             yield from _read(split, file, time_zone)
@@ -80,10 +83,10 @@ def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]
 
 
 def _check_length(split: Split) -> None:
-    """That it grows meanwhile is what logs do; one that became shorter has been replaced, and nobody knows by what."""
+    """Raises Broken if a file became shorter. Logs grow while they are read, but a shorter file was replaced."""
     now = Location(split.path).size()
     if now < split.stored:
-        raise Broken(f"had {split.stored:,} bytes at first and then {now:,}: read it again when nobody writes to it")
+        raise Broken(f"had {split.stored:,} bytes at first and then {now:,}: read it again when nothing writes to it")
 
 
 def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:
@@ -94,8 +97,8 @@ def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[
         )
         return
     parser = Parser(file_id=split.file_id, kind=split.kind, broker=split.broker, time_zone=time_zone)
-    for found in records(file, LAYOUTS[split.layout], start=start, end=end):
-        yield parser.parse(found)
+    for chunk in records(file, LAYOUTS[split.layout], start=start, end=end):
+        yield parser.parse(chunk)
 
 
 def _broken(split: Split, reason: str) -> pa.RecordBatch:
@@ -107,4 +110,4 @@ def _broken(split: Split, reason: str) -> pa.RecordBatch:
         "type": EventType.BROKEN,
         "reason": reason,
     }
-    return batch.batch({name: batch.same(name, value, 1) for name, value in given.items()}, 1)
+    return columns.batch({name: columns.constant(name, value, 1) for name, value in given.items()}, 1)

@@ -1,7 +1,7 @@
-"""Times as logs write them, without a zone, and what they are in UTC.
+"""Conversion of logged times, which have no zone, to UTC.
 
-Where clocks are set back an hour is there twice. Lines are then taken for the first of both, until the file itself goes
-back by more than `BACK_US`; from there on they are of the second.
+When clocks are set back, one hour occurs twice. Lines count as the first occurrence until the times in the file go back
+by more than `BACK_US`; from there on they count as the second.
 """
 
 import datetime
@@ -20,22 +20,22 @@ Micros = npt.NDArray[np.int64]
 # 2024-05-01 10:00:00,123
 TIME_LENGTH: Final = 23
 BACK_US: Final = 30 * 60 * 1_000_000
-# Noise may look like a time. A clock that nobody has set says 1970; no log has reached the year 2200.
+# Upper limit of valid times, the year 2200, because noise may look like a time. A clock that was never set shows 1970.
 END_US: Final = 7_258_118_400_000_000
-# Offsets from UTC change at full quarters of an hour only.
+# Offsets from UTC change only at full quarters of an hour.
 _STEP_US: Final = 15 * 60 * 1_000_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 class UnknownZone(BadRequest):
-    """There is no time zone of that name."""
+    """The time zone does not exist."""
 
 
 def zone_of(name: str) -> datetime.tzinfo:
-    """The zone of a name such as `Europe/Berlin`, `UTC`, or of an offset such as `+02:00`.
+    """Returns the zone for a name such as `Europe/Berlin` or `UTC`, or for an offset such as `+02:00`.
 
     Raises:
-        UnknownZone: there is none.
+        UnknownZone: the zone does not exist.
     """
     if name in ("UTC", "Z"):
         return datetime.UTC
@@ -52,11 +52,11 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 
 def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
-    """Times on the writer's own clock, from n texts of TIME_LENGTH bytes that have digits where times have them.
+    """Converts n texts of TIME_LENGTH bytes, with digits at the positions of a time's digits.
 
     Returns:
-        int64[n] microseconds since 1970, and bool[n] whether the text is a time: of a day that is in the calendar, and
-        of a year that a clock may show. What is none has the time before it, so that order is as it was.
+        int64[n] microseconds since 1970 on the writer's clock, and bool[n] whether the text is a valid time: a day of
+        the calendar before `END_US`. An invalid time is replaced by the one before it, which preserves the order.
     """
     digits = np.frombuffer(b"".join(times), np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
 
@@ -74,14 +74,14 @@ def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
     is_day = (month > 0) & (month <= 12) & (number(8, 10) > 0) & same_month
     is_time = is_day & (hour < 24) & (minute < 60) & (second <= 60)  # the last minute of a year may have 61
     seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
-    at = seconds * 1_000_000 + number(20, 23) * 1000
-    is_time &= (at >= 0) & (at < END_US)
-    latest = np.maximum.accumulate(np.where(is_time, np.arange(len(at)), 0))
-    return np.where(is_time, at, 0)[latest], is_time
+    micros = seconds * 1_000_000 + number(20, 23) * 1000
+    is_time &= (micros >= 0) & (micros < END_US)
+    latest = np.maximum.accumulate(np.where(is_time, np.arange(len(micros)), 0))
+    return np.where(is_time, micros, 0)[latest], is_time
 
 
 def to_utc(local: Micros, zone: datetime.tzinfo) -> Micros:
-    """The same instants in UTC; `local` in the order of the file."""
+    """Returns the same instants in UTC; `local` is in the order of the file."""
     if zone is datetime.UTC or not len(local):
         return local
     steps, which = np.unique(local // _STEP_US, return_inverse=True)
@@ -96,19 +96,19 @@ def to_utc(local: Micros, zone: datetime.tzinfo) -> Micros:
 
 
 def is_ambiguous(begin_us: int, end_us: int, zone: datetime.tzinfo) -> bool:
-    """Whether clocks were set back between two instants, in UTC; what is more than a year is not looked through."""
+    """Returns whether clocks were set back between two instants in UTC, within at most a year after the first."""
     hour = 3_600_000_000
     offsets = [
-        datetime.datetime.fromtimestamp(at / 1_000_000, zone).utcoffset() or datetime.timedelta()
-        for at in range(begin_us, min(end_us, begin_us + 366 * 24 * hour) + hour, hour)
+        datetime.datetime.fromtimestamp(time_us / 1_000_000, zone).utcoffset() or datetime.timedelta()
+        for time_us in range(begin_us, min(end_us, begin_us + 366 * 24 * hour) + hour, hour)
     ]
     return any(after < before for before, after in itertools.pairwise(offsets))
 
 
 def _offset_us(step: int, zone: datetime.tzinfo, *, fold: int) -> int:
     try:
-        at = (_EPOCH + datetime.timedelta(microseconds=step * _STEP_US)).replace(tzinfo=zone, fold=fold)
+        time = (_EPOCH + datetime.timedelta(microseconds=step * _STEP_US)).replace(tzinfo=zone, fold=fold)
     except OverflowError:
-        return 0  # no year of any calendar; the line is kept with what it says
-    offset = at.utcoffset() or datetime.timedelta()
+        return 0  # the year is out of range; the line is kept with its logged time
+    offset = time.utcoffset() or datetime.timedelta()
     return offset // datetime.timedelta(microseconds=1)

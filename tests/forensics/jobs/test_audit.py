@@ -14,7 +14,7 @@ from kactl.forensics.jobs import skew
 from kactl.forensics.jobs.audit.audit import COLUMNS, RULES, audit
 from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
-from kactl.forensics.text.kactl_log import PARTITION_WORDS, REPLICA_WORDS
+from kactl.forensics.text.json_parser import PARTITION_STATES, REPLICA_STATES
 from kactl.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
 from tests.support.tree import ROOT
@@ -468,16 +468,16 @@ def test_every_rule_stands_in_the_docs() -> None:
 
 def test_the_tables_are_those_of_the_controller_itself() -> None:
     moves = {
-        (PARTITION_WORDS[before.name.lower()], PARTITION_WORDS[after.name.lower()])
+        (PARTITION_STATES[before.name.lower()], PARTITION_STATES[after.name.lower()])
         for before, after in partition.TRANSITIONS
     }
     replicas = {
-        (REPLICA_WORDS[before.name.lower()], REPLICA_WORDS[after.name.lower()])
+        (REPLICA_STATES[before.name.lower()], REPLICA_STATES[after.name.lower()])
         for after, befores in replica.TRANSITIONS.items()
         for before in befores
     }
 
     assert {(before, after) for after, befores in PARTITIONS.items() for before in befores} == moves
     assert {(before, after) for after, befores in REPLICAS.items() for before in befores} == replicas
-    assert set(PARTITIONS) == {PARTITION_WORDS[each.name.lower()] for each in PartitionState}
-    assert set(REPLICAS) == {REPLICA_WORDS[each.name.lower()] for each in ReplicaState}
+    assert set(PARTITIONS) == {PARTITION_STATES[each.name.lower()] for each in PartitionState}
+    assert set(REPLICAS) == {REPLICA_STATES[each.name.lower()] for each in ReplicaState}

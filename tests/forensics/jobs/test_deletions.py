@@ -160,7 +160,7 @@ def test_kraft_deletion_is_found_by_topic_id(spark: SparkSession) -> None:
 
 
 def test_kactl_log_gives_the_same_deletion(spark: SparkSession) -> None:
-    from kactl.forensics.text import kactl_log
+    from kactl.forensics.text.json_parser import read_kactl
 
     said = [
         {"kind": "topic", "time_ms": 1000, "what": "deletion started", "topic": "a", "controller_epoch": 3},
@@ -168,7 +168,7 @@ def test_kactl_log_gives_the_same_deletion(spark: SparkSession) -> None:
         {"kind": "topic", "time_ms": 3000, "what": "deletion started", "topic": "a"},
         {"kind": "topic", "time_ms": 5000, "what": "deleted", "topic": "a"},
     ]
-    read = [kactl_log.read(json.dumps(each).encode()) for each in said]
+    read = [read_kactl(json.dumps(each).encode()) for each in said]
     lines = [
         columns | {"kind": "kactl", "role": "controller", "at": moment(time_ms / 1000)}
         for time_ms, _, columns in filter(None, read)
