@@ -256,7 +256,7 @@ def test_what_became_shorter_was_replaced(tmp_path: Path, split_bytes: int) -> N
 
     assert lines == 1
     assert said == [
-        f"had {len(GOOD):,} bytes at first and then {len(handled(1)):,}: read it again when nobody writes to it"
+        f"had {len(GOOD):,} bytes at first and then {len(handled(1)):,}: read it again when nothing writes to it"
     ]
 
 
