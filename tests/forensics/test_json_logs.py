@@ -77,11 +77,11 @@ DUMPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "data", "says"), [(name, *both) for name, both in DUMPED.items()], ids=DUMPED)
-def test_a_record_of_the_metadata_log_says_what_it_says(name: str, data: dict[str, Any], says: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "data", "columns"), [(name, *both) for name, both in DUMPED.items()], ids=DUMPED)
+def test_record_of_the_metadata_log_fills_its_columns(name: str, data: dict[str, Any], columns: dict[str, Any]) -> None:
     (event,) = events_of(dumped(name.split(" ")[0], **data), "dump")
 
-    assert {column: event[column] for column in says} == says
+    assert {column: event[column] for column in columns} == columns
     assert event["ts"] == datetime.datetime(2024, 5, 1, 8, 0, 0, 123_000, tzinfo=datetime.UTC)
 
 
@@ -92,7 +92,7 @@ def test_a_record_of_the_metadata_log_says_what_it_says(name: str, data: dict[st
         dumped("PARTITION_RECORD").replace('"data"', '"data').strip(),
     ],
 )
-def test_what_carries_no_record_is_kept_as_not_understood(line: str) -> None:
+def test_line_without_a_record_is_unparsed(line: str) -> None:
     (event,) = events_of(line + "\n", "dump")
 
     assert (event["type"], event["text"]) == ("unparsed", line)
@@ -108,19 +108,33 @@ def test_what_carries_no_record_is_kept_as_not_understood(line: str) -> None:
         "controlType: LEADER_CHANGE(2)",
     ],
 )
-def test_what_stands_around_the_records_is_of_no_interest(line: str) -> None:
+def test_lines_around_the_records_are_no_events(line: str) -> None:
     (event,) = events_of(line + "\n", "dump")
 
     assert (event["type"], event["lines"]) == ("other", 1)
 
 
-def test_numbers_that_no_partition_has_are_left_out_and_the_rest_is_kept() -> None:
+def test_numbers_out_of_range_are_null_and_the_rest_is_kept() -> None:
     (event,) = events_of(dumped("PARTITION_CHANGE_RECORD", partitionId=2**40, topicId=TOPIC_ID, isr=7), "dump")
 
     assert (event["partition"], event["isr"], event["topic_id"]) == (None, None, TOPIC_ID)
 
 
-def test_splits_at_any_byte_tell_what_the_whole_log_tells() -> None:
+@pytest.mark.parametrize(
+    ("name", "data", "type"),
+    [
+        ("BROKER_REGISTRATION_CHANGE_RECORD", {"brokerId": 2, "fenced": "1"}, "other"),
+        ("BROKER_REGISTRATION_CHANGE_RECORD", {"brokerId": 2, "inControlledShutdown": [1]}, "other"),
+        ("PARTITION_CHANGE_RECORD", {"partitionId": 3, "leaderRecoveryState": [1]}, "leadership"),
+    ],
+)
+def test_values_of_another_type_are_ignored(name: str, data: dict[str, Any], type: str) -> None:
+    (event,) = events_of(dumped(name, **data), "dump")
+
+    assert (event["type"], event["recovery"]) == (type, None)
+
+
+def test_splits_at_any_byte_have_the_same_events_as_the_file() -> None:
     text = "".join(dumped(name.split(" ")[0], offset=at, **data) for at, (name, (data, _)) in enumerate(DUMPED.items()))
     whole = events_of(text, "dump")
 
@@ -165,11 +179,11 @@ KACTL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "data", "says"), [(name, *both) for name, both in KACTL.items()], ids=KACTL)
-def test_a_line_of_our_own_log_says_what_it_says(name: str, data: dict[str, Any], says: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "data", "columns"), [(name, *both) for name, both in KACTL.items()], ids=KACTL)
+def test_a_line_of_our_own_log_says_what_it_says(name: str, data: dict[str, Any], columns: dict[str, Any]) -> None:
     line = json.dumps({"kind": name.split(" ")[0], **COMMON, **data})
 
     (event,) = events_of(line + "\n", "kactl")
 
-    assert {column: event[column] for column in says} == says
+    assert {column: event[column] for column in columns} == columns
     assert event["type"] in set(EventType)

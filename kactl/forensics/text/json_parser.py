@@ -167,7 +167,7 @@ def read_metadata(line: bytes) -> Read | None:
     type, fields = record
     values = {"type": type} | {column: payload.data.get(field) for column, field in fields.items()}
     if "recovery" in values:
-        values["recovery"] = _RECOVERY.get(payload.data.get("leaderRecoveryState", -1))
+        values["recovery"] = _RECOVERY.get(_number(payload.data, "leaderRecoveryState", default=-1))
         values["leader"] = None if values["leader"] == _UNCHANGED else values["leader"]
     if payload.type == _REGISTRATION_CHANGE:
         values = _registration_change(payload.data, values)
@@ -175,12 +175,18 @@ def read_metadata(line: bytes) -> Read | None:
 
 
 def _registration_change(data: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    fenced, stopping = data.get("fenced", 0), data.get("inControlledShutdown", 0)
-    if stopping:
+    fenced = _number(data, "fenced", default=0)
+    if _number(data, "inControlledShutdown", default=0):
         return values
     if not fenced:
         return {}
     return values | {"type": EventType.BROKER_FENCED if fenced > 0 else EventType.BROKER_UNFENCED}
+
+
+def _number(data: dict[str, Any], field: str, *, default: int) -> int:
+    """Returns a field's value; the default if it is absent or not a number."""
+    value = data.get(field, default)
+    return value if isinstance(value, int) else default
 
 
 # -- kactl's log -------------------------------------------------------------------------------------------------------
