@@ -1,4 +1,4 @@
-"""The comparison of two runs reports changes, and no differences that can be chance."""
+"""Comparison of two runs: changes are reported, chance differences are not."""
 
 import itertools
 import random
@@ -11,7 +11,7 @@ from bench import compare
 from bench.compare import Verdict, p_value
 from bench.figures import Figure, Found, Results, Unit, write
 
-# Times are skewed: most runs lie close together, some far above.
+# Times are skewed: most runs are close together, some are far above.
 SKEW = 0.05
 
 
@@ -19,11 +19,11 @@ def noisy(draw: random.Random, *, count: int, centre: float) -> list[float]:
     return [centre * draw.lognormvariate(0, SKEW) for _ in range(count)]
 
 
-def results(figures: dict[str, tuple[Unit, list[float]]], *, what: str = "store") -> Results:
-    found = Found(what, settings={"partitions": 10})
+def results(figures: dict[str, tuple[Unit, list[float]]], *, bench: str = "store") -> Results:
+    collected = Found(bench, settings={"partitions": 10})
     for name, (unit, runs) in figures.items():
-        found.add(name, unit, *runs)
-    return found.results(loop="none")
+        collected.add(name, unit, *runs)
+    return collected.results(loop="none")
 
 
 def verdict(before: list[float], after: list[float], *, unit: Unit = "ms") -> Verdict:
@@ -32,16 +32,16 @@ def verdict(before: list[float], after: list[float], *, unit: Unit = "ms") -> Ve
 
 
 def test_p_is_the_share_of_assignments_at_least_as_far_apart() -> None:
-    # Of the 20 ways to take three of six, only "all the least" and "all the greatest" are as far apart.
+    # Of the 20 ways to choose three of six, only the three smallest and the three largest are as far apart.
     assert p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(2 / 20)
     assert p_value([1, 2, 3, 4], [5, 6, 7, 8]) == pytest.approx(2 / 70)
     assert p_value([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]) == 1
 
 
 def test_equal_runs_share_their_ranks() -> None:
-    # Ranks 1.5 1.5 3.5 | 3.5 5.5 5.5: as far apart are those six ways whose sum is 6.5 or less, or 14.5 or more.
+    # Ranks 1.5 1.5 3.5 | 3.5 5.5 5.5: equally far apart are the six choices with a sum of 6.5 or less, or 14.5 or more.
     ranks = (1.5, 1.5, 3.5, 3.5, 5.5, 5.5)
-    far = sum(abs(sum(each) - 10.5) >= 4 for each in itertools.combinations(ranks, 3))
+    far = sum(abs(sum(chosen) - 10.5) >= 4 for chosen in itertools.combinations(ranks, 3))
 
     assert p_value([1, 1, 2], [2, 3, 3]) == pytest.approx(far / 20)
 
@@ -75,15 +75,15 @@ def test_noise_is_reported_no_more_often_than_alpha() -> None:
     by_chance = [p_value(*pair) <= 0.05 for pair in pairs].count(True)
 
     assert called >= 380
-    # The test keeps its promise: one in twenty by chance, give or take.
+    # About one in twenty by chance, as alpha requires.
     assert 4 <= by_chance <= 32
 
 
 def test_a_shift_below_the_minimum_is_not_reported() -> None:
     before = [100.0, 100.1, 100.2, 100.3, 100.4]
 
-    assert verdict(before, [each * 1.02 for each in before]) is Verdict.SAME
-    assert verdict(before, [each * 1.08 for each in before]) is Verdict.SLOWER
+    assert verdict(before, [time * 1.02 for time in before]) is Verdict.SAME
+    assert verdict(before, [time * 1.08 for time in before]) is Verdict.SLOWER
 
 
 def test_three_runs_per_side_are_too_few() -> None:
@@ -91,7 +91,7 @@ def test_three_runs_per_side_are_too_few() -> None:
     assert verdict([1, 2, 3, 4], [100, 200, 300, 400]) is Verdict.SLOWER
 
 
-def test_an_outlier_counts_only_by_its_rank() -> None:
+def test_outlier_counts_only_by_its_rank() -> None:
     assert verdict([10, 11, 12, 13, 14], [10.5, 11.5, 12.5, 13.5, 9_000]) is Verdict.SAME
 
 
@@ -115,7 +115,7 @@ def test_equal_counts_are_the_same() -> None:
     assert verdict([7], [7], unit="count") is Verdict.SAME
 
 
-# -- from the command line ---------------------------------------------------------------------------------------------
+# -- command line ------------------------------------------------------------------------------------------------------
 
 SLOW: dict[str, tuple[Unit, list[float]]] = {"10/told": ("ms", [20, 21, 22, 23]), "10/sent": ("MB", [5.0])}
 FAST: dict[str, tuple[Unit, list[float]]] = {"10/told": ("ms", [10, 11, 12, 13]), "10/sent": ("MB", [5.0])}
@@ -144,15 +144,15 @@ def test_other_differences_are_reported(tmp_path: Path, capsys: pytest.CaptureFi
 
     compare.main([kept(tmp_path / "a.json", one), kept(tmp_path / "b.json", other)])
 
-    said = capsys.readouterr().out
-    assert f"machine: cores {one.machine.cores} / {one.machine.cores + 6}" in said
-    assert "setting partitions: 10 / 20" in said
-    assert "seed: 0 / 5" in said
+    output = capsys.readouterr().out
+    assert f"machine: cores {one.machine.cores} / {one.machine.cores + 6}" in output
+    assert "setting partitions: 10 / 20" in output
+    assert "seed: 0 / 5" in output
 
 
 def test_incomparable_files_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = kept(tmp_path / "slow.json", results(SLOW))
-    other = kept(tmp_path / "other.json", results(SLOW, what="latency"))
+    other = kept(tmp_path / "other.json", results(SLOW, bench="latency"))
     nothing = kept(tmp_path / "nothing.json", results({"else": ("ms", [1.0])}))
 
     for pair, reason in (

@@ -1,4 +1,4 @@
-"""Figures are written and read back; other files are rejected."""
+"""Reading and writing of results files; other files are rejected."""
 
 import argparse
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_results_are_read_back_with_their_machine(tmp_path: Path) -> None:
 @given(
     figures=st.dictionaries(names, st.builds(Figure, st.sampled_from(UNITS), st.lists(finite, min_size=1).map(tuple)))
 )
-def test_every_run_is_kept_exactly(tmp_path_factory: pytest.TempPathFactory, figures: dict[str, Figure]) -> None:
+def test_every_run_is_stored_exactly(tmp_path_factory: pytest.TempPathFactory, figures: dict[str, Figure]) -> None:
     path = tmp_path_factory.mktemp("figures") / "store.json"
 
     write(path, msgspec.structs.replace(RESULTS, figures=figures))
@@ -79,7 +79,7 @@ def test_error_for_a_missing_file_has_its_name(tmp_path: Path) -> None:
         read(tmp_path / "nothing.json")
 
 
-def test_a_figure_without_runs_is_rejected(tmp_path: Path) -> None:
+def test_figure_without_runs_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "failover.json"
     found().write(path, loop="none")
     path.write_text(path.read_text().replace("99.0", ""))
@@ -88,7 +88,7 @@ def test_a_figure_without_runs_is_rejected(tmp_path: Path) -> None:
         read(path)
 
 
-def test_the_later_of_two_results_wins(tmp_path: Path) -> None:
+def test_later_of_two_results_replaces_the_earlier(tmp_path: Path) -> None:
     results = found().results(loop="none")
     write(tmp_path / "a.json", msgspec.structs.replace(results, made="2026-02-01T00:00:00+00:00", seed=2))
     write(tmp_path / "b.json", msgspec.structs.replace(results, made="2026-01-01T00:00:00+00:00", seed=1))
@@ -100,14 +100,14 @@ def test_the_later_of_two_results_wins(tmp_path: Path) -> None:
     assert every["failover"].seed == 2
 
 
-def test_a_figure_keeps_its_unit() -> None:
+def test_figure_keeps_its_unit() -> None:
     some = found()
 
     with pytest.raises(ValueError, match="measured in ms, not in s"):
         some.add("10000/warm/told", "s", 1.0)
 
 
-def test_a_figure_is_named_by_a_path() -> None:
+def test_figure_is_named_by_a_path() -> None:
     for name in ("", "/a", "a/"):
         with pytest.raises(ValueError, match="named by a path"):
             found().add(name, "ms", 1.0)
@@ -142,7 +142,7 @@ def test_median_and_quartiles_are_ordered() -> None:
     assert known.interquartile == 4
 
 
-def test_a_single_run_is_its_own_spread() -> None:
+def test_single_run_is_its_own_spread() -> None:
     known = spread([4.0])
 
     assert (known.least, known.low, known.median, known.high, known.greatest) == (4, 4, 4, 4, 4)
@@ -167,12 +167,12 @@ def test_ratio_spread_contains_every_pairing(above: list[float], below: list[flo
     assert all(known.least <= one / other <= known.greatest for one in above for other in below)
 
 
-def test_a_ratio_to_zero_is_rejected() -> None:
+def test_ratio_to_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="multiples of 0"):
         ratio([1.0], [1.0, 0.0])
 
 
-# -- as people read them -----------------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_a_figure_is_shown_as_median_and_range() -> None:
+def test_figure_is_shown_as_median_and_range() -> None:
     assert runs(Figure("ms", (3.0, 1.0, 2.0))) == "2.00 (1.00-3.00)"
     assert runs(Figure("ms", (2.0, 2.0))) == "2.00"
     assert runs(Figure("count", (1234.0,))) == "1,234"
@@ -201,6 +201,6 @@ def test_list_of_figures_has_the_number_of_runs() -> None:
 
 
 def test_settings_contain_options_without_paths() -> None:
-    asked = argparse.Namespace(lines=(10, 20), runs=3, only=None, logs=Path("/home/somebody/logs"))
+    options = argparse.Namespace(lines=(10, 20), runs=3, only=None, logs=Path("/home/user/logs"))
 
-    assert settings_of(asked) == {"lines": (10, 20), "runs": 3, "only": None}
+    assert settings_of(options) == {"lines": (10, 20), "runs": 3, "only": None}

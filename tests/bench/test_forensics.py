@@ -1,4 +1,4 @@
-"""Generated logs describe a possible cluster, and agree with its known history."""
+"""Generated logs describe a possible cluster and agree with its known history."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ KINDS = ("zookeeper", "kraft", "kactl")
 
 
 def log(end: int, *epochs: tuple[int, int]) -> Log:
-    made = Log()
-    made.end, made.epochs = end, list(epochs)
-    return made
+    generated = Log()
+    generated.end, generated.epochs = end, list(epochs)
+    return generated
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def log(end: int, *epochs: tuple[int, int]) -> Log:
     [
         (log(0), log(9, (1, 0)), 0),
         (log(5, (1, 0)), log(9, (1, 0)), 5),
-        # The second was elected with five records, and has taken others since.
+        # The second replica was elected with five records and has appended others since.
         (log(8, (1, 0)), log(9, (1, 0), (2, 5)), 5),
         (log(8, (1, 0), (2, 5)), log(9, (1, 0), (2, 5), (3, 6)), 6),
         (log(8, (1, 0), (2, 4)), log(9, (1, 0), (3, 6)), 4),
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_logs_and_truth(kind: str, tmp_path: Path) 
     truths = [generate(settings, tmp_path / name) for name in ("one", "two")]
 
     files = [
-        sorted(each.relative_to(tmp_path / name) for each in (tmp_path / name).rglob("*.log*"))
+        sorted(path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*.log*"))
         for name in ("one", "two")
     ]
     assert files[0] == files[1]
@@ -55,14 +55,14 @@ def test_the_same_seed_gives_the_same_logs_and_truth(kind: str, tmp_path: Path) 
 def test_generated_failures_are_many_and_possible(kind: str, tmp_path: Path) -> None:
     truth = generate(Settings(seed=8, kind=kind), tmp_path)  # type: ignore[arg-type]
 
-    assert any(each.planned for each in truth.outages)
-    assert any(not each.planned for each in truth.outages)
-    assert all(each.end is None or each.begin <= each.end for each in truth.outages)
-    assert all(each.tail > 0 and 0 <= each.committed <= each.tail for each in truth.losses)
+    assert any(incident.planned for incident in truth.outages)
+    assert any(not incident.planned for incident in truth.outages)
+    assert all(incident.end is None or incident.begin <= incident.end for incident in truth.outages)
+    assert all(incident.tail > 0 and 0 <= incident.committed <= incident.tail for incident in truth.losses)
     assert truth.unclean
-    # Only who was elected without being in sync makes others lose what had been committed.
-    lost = {(each.topic, each.partition) for each in truth.losses if each.committed}
-    assert lost <= {(each.topic, each.partition) for each in truth.unclean}
+    # Only a leader elected outside the ISR makes others lose committed records.
+    lost = {(incident.topic, incident.partition) for incident in truth.losses if incident.committed}
+    assert lost <= {(incident.topic, incident.partition) for incident in truth.unclean}
     assert all(done is not None for _, _, done in truth.deletions)
     assert all(back is not None and back > died for _, died, back, _ in truth.absences)
-    assert len({each.epoch for each in truth.controllers}) == len(truth.controllers) > 1
+    assert len({incident.epoch for incident in truth.controllers}) == len(truth.controllers) > 1

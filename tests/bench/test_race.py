@@ -1,4 +1,4 @@
-"""The whole race at its smallest: real servers, both contenders, every phase, and nothing left behind."""
+"""The whole race at its smallest size: real servers, both contenders, every phase, and complete cleanup."""
 
 import signal
 import sys
@@ -16,12 +16,12 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BROKERS, PARTITIONS, REPLICAS = 3, 60, 3
 SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--zookeeper-heap", "128"]
-SMALL += ["--stand-by", "0.5", "--rest", "0.2"]  # as much as is seen of them at this size
+SMALL += ["--stand-by", "0.5", "--rest", "0.2"]  # enough at this size
 RACE_S = 300.0
 STOP_S = 60.0
 
 TOLD = {"isr", "metadata", "total", "first request"}
-# What each phase has to have found in seconds, and how many transactions it cannot do without.
+# Timings that each phase must report, and its least number of transactions.
 MOMENTS = {
     "cold start": TOLD | {"election", "after election"},
     "standby failover": TOLD | {"election"},
@@ -35,7 +35,7 @@ MOMENTS = {
 
 
 def raced(folder: Path, *words: str) -> Process:
-    """The race as a process, with its files kept in `folder`."""
+    """Run the race as a process, with its files in `folder`."""
     return Process(
         [sys.executable, "-m", "bench.race", *SMALL, "--keep", str(folder / "kept"), *words],
         output=folder / "race.log",
@@ -44,7 +44,7 @@ def raced(folder: Path, *words: str) -> Process:
 
 @pytest.fixture(scope="module")
 def results(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Of one run of both."""
+    """Results of one run of both contenders."""
     folder = tmp_path_factory.mktemp("race")
     output = folder / "race.json"
     with raced(folder, "--warm-failovers", "1", "--output", str(output)) as race:
@@ -55,24 +55,26 @@ def results(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.mark.parametrize("phase", MOMENTS)
 @pytest.mark.parametrize("contender", ["stock", "kactl"])
 def test_every_phase_is_completed_and_timed(results: Results, contender: str, phase: str) -> None:
-    found = results.under(f"{BROKERS}x{PARTITIONS}/{contender}/{phase}")
+    figures = results.under(f"{BROKERS}x{PARTITIONS}/{contender}/{phase}")
 
-    moments = {name for name, figure in found.items() if figure.unit == "s" and not name.startswith("processor")}
+    moments = {name for name, figure in figures.items() if figure.unit == "s" and not name.startswith("processor")}
     assert moments - {"others metadata"} == MOMENTS[phase]
-    assert all(len(found[name].runs) == 1 and 0 < found[name].median < RACE_S for name in moments)
-    assert found["first request"].median <= min(found[name].median for name in moments & {"isr", "metadata", "stop"})
-    assert found["peak memory"].median > 10
-    assert found["strange requests"].runs == (0.0,)
+    assert all(len(figures[name].runs) == 1 and 0 < figures[name].median < RACE_S for name in moments)
+    assert figures["first request"].median <= min(
+        figures[name].median for name in moments & {"isr", "metadata", "stop"}
+    )
+    assert figures["peak memory"].median > 10
+    assert figures["strange requests"].runs == (0.0,)
 
 
 @pytest.mark.parametrize("contender", ["stock", "kactl"])
-def test_the_counts_are_those_of_the_cluster(results: Results, contender: str) -> None:
-    found = results.under(f"{BROKERS}x{PARTITIONS}/{contender}")
+def test_counts_match_the_cluster(results: Results, contender: str) -> None:
+    figures = results.under(f"{BROKERS}x{PARTITIONS}/{contender}")
 
     def count(name: str) -> float:
-        return found[name].median
+        return figures[name].median
 
-    # On three brokers with three replicas everybody hosts everything, and leads a third.
+    # With three brokers and three replicas each broker hosts every partition and leads a third.
     assert count("broker failure/led") == count("preferred election/partitions") == PARTITIONS / BROKERS
     assert count("broker failure/followed") == PARTITIONS * (REPLICAS - 1) / BROKERS
     assert count("topic deletion/topics") == 1
@@ -81,14 +83,14 @@ def test_the_counts_are_those_of_the_cluster(results: Results, contender: str) -
         assert count(f"{phase}/LeaderAndIsr requests") >= BROKERS
         assert count(f"{phase}/UpdateMetadata requests") >= BROKERS
         assert count(f"{phase}/StopReplica requests") == 0
-    # A dead broker is sent nothing, one that returns is the only one to be told who leads.
+    # A dead broker receives nothing; only a returning broker receives the leaderships.
     assert count("broker failure/LeaderAndIsr requests") >= BROKERS - 1
     assert count("broker return/LeaderAndIsr requests") == 1
     assert count("broker return/ZooKeeper transactions") == 2  # its session and its registration
     assert count("topic deletion/StopReplica requests") >= BROKERS
 
 
-def test_it_says_on_what_it_ran_and_how(results: Results) -> None:
+def test_results_name_the_machine_and_the_settings(results: Results) -> None:
     assert results.what == "race"
     assert results.versions["kafka"].startswith("3.9")
     assert {"zookeeper", "java", "kactl", "commit"} <= set(results.versions)
@@ -98,8 +100,8 @@ def test_it_says_on_what_it_ran_and_how(results: Results) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_nothing_is_left_of_a_race_that_is_stopped(jars: str, number: signal.Signals, tmp_path: Path) -> None:
-    # It stands by for so long that it cannot be over before it is stopped.
+def test_stopped_race_leaves_no_process(jars: str, number: signal.Signals, tmp_path: Path) -> None:
+    # The standby phase is longer than the time until the stop.
     with raced(tmp_path, "--contenders", "kactl", "--stand-by", f"{RACE_S}") as race:
         race.wait_for_line("the cluster is there", RACE_S)
         mine = processes_of(tmp_path)
@@ -112,7 +114,7 @@ def test_nothing_is_left_of_a_race_that_is_stopped(jars: str, number: signal.Sig
     assert not processes_of(tmp_path)
 
 
-def test_a_run_that_is_not_completed_is_told_and_ends_the_race_with_a_failure(jars: str, tmp_path: Path) -> None:
+def test_incomplete_run_is_reported_and_fails_the_race(jars: str, tmp_path: Path) -> None:
     output = tmp_path / "race.json"
     words = ("--contenders", "kactl", "--phase-limit", "0.001", "--skip", "cold start", "--output", str(output))
     with raced(tmp_path, *words) as race:
@@ -125,13 +127,13 @@ def test_a_run_that_is_not_completed_is_told_and_ends_the_race_with_a_failure(ja
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those that were given a file in `folder` on their command line."""
-    found = []
+    """Return the processes with a file of `folder` in their command line."""
+    process_ids = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes()
         except OSError:
             continue
         if entry.name.isdigit() and str(folder).encode() in words:
-            found.append(int(entry.name))
-    return found
+            process_ids.append(int(entry.name))
+    return process_ids

@@ -1,4 +1,4 @@
-"""The race's tables say medians, spreads and ratios of what was found, and nothing of what was not."""
+"""Tables of the race: medians, spreads and ratios of the results; missing results are omitted."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def row(table: str, label: str) -> list[str]:
     return line.removeprefix(label).split()
 
 
-def test_the_ratio_is_that_of_the_medians_and_its_spread_that_of_any_two_runs() -> None:
+def test_ratio_is_of_medians_and_its_spread_of_any_two_runs() -> None:
     ratio = compared(Figure("s", (16.0, 15.0, 17.0)), Figure("s", (2.0, 1.0, 4.0)))
 
     assert ratio is not None
@@ -41,11 +41,11 @@ def test_the_ratio_is_that_of_the_medians_and_its_spread_that_of_any_two_runs() 
 
 
 @pytest.mark.parametrize(("slow", "fast"), [((1.0,), (0.0,)), ((0.0,), (1.0,)), ((1.0, 1.0), (1.0, 0.0))])
-def test_nothing_is_compared_with_nothing(slow: tuple[float, ...], fast: tuple[float, ...]) -> None:
+def test_missing_results_are_not_compared(slow: tuple[float, ...], fast: tuple[float, ...]) -> None:
     assert compared(Figure("s", slow), Figure("s", fast)) is None
 
 
-def test_times_and_costs_stand_apart() -> None:
+def test_times_and_costs_are_in_separate_tables() -> None:
     times, costs = times_of(found(), SIZE), costs_of(found(), SIZE)
 
     assert row(times, "standby failover: total") == [
@@ -59,15 +59,15 @@ def test_times_and_costs_stand_apart() -> None:
     assert row(times, "broker failure: isr") == ["1.20", "0.1", "12.0", "(12.0-12.0)"]
     assert "processor" not in times
     assert row(costs, "standby failover: peak memory, MB")[-2:] == ["10.0", "(10.0-10.0)"]
-    assert row(costs, "broker failure: strange requests")[1:] == ["0", "-"]  # nothing is a multiple of nothing
+    assert row(costs, "broker failure: strange requests")[1:] == ["0", "-"]  # no ratio to zero
     assert "isr" not in costs
 
 
-def test_what_is_zero_for_everybody_is_not_shown() -> None:
+def test_row_of_zeros_is_omitted() -> None:
     assert "StopReplica" not in whole(found())
 
 
-def test_a_size_at_which_one_of_them_did_not_run_is_not_compared() -> None:
+def test_size_run_by_one_contender_is_not_compared() -> None:
     table = times_of(found(), "10x10000")
 
     assert sizes(found()) == [SIZE, "10x10000"]
@@ -76,11 +76,11 @@ def test_a_size_at_which_one_of_them_did_not_run_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "heap_mb"), [(60, 1024), (10_000, 1024), (100_000, 3072), (200_000, 4096)])
-def test_a_controller_of_more_partitions_is_given_more_memory(partitions: int, heap_mb: int) -> None:
+def test_memory_limit_grows_with_the_partitions(partitions: int, heap_mb: int) -> None:
     assert heap_for(partitions) == heap_mb
 
 
-def test_each_contender_comes_first_in_turn() -> None:
+def test_contenders_alternate_in_going_first() -> None:
     assert list(turns(("stock", "kactl"), 3)) == [
         (1, "stock"),
         (1, "kactl"),
@@ -91,19 +91,19 @@ def test_each_contender_comes_first_in_turn() -> None:
     ]
 
 
-def test_files_of_another_race_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_another_race_are_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kept").mkdir()
 
     assert main(["--sizes", "3x60", "--keep", str(tmp_path / "kept")]) == 2
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_size_is_brokers_and_partitions() -> None:
+def test_size_is_brokers_and_partitions() -> None:
     assert shape_of("30x100000") == (30, 100_000)
 
 
 @pytest.mark.parametrize("size", ["30", "x", "30x", "0x20", "30x100001", "2x20", "3x-20", "3X20"])
-def test_a_size_that_is_none_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_size_is_rejected(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["--sizes", size])
 
@@ -112,7 +112,7 @@ def test_a_size_that_is_none_is_refused(size: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("words", [["--contenders", "zookeeper"], ["--skip", "broker failure"], ["--until", "never"]])
-def test_who_does_not_take_part_and_what_cannot_be_left_out_is_refused(
+def test_unknown_contender_and_required_phase_are_rejected(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as refused:
@@ -122,7 +122,7 @@ def test_who_does_not_take_part_and_what_cannot_be_left_out_is_refused(
     assert words[1] in capsys.readouterr().err
 
 
-def test_a_machine_without_java_is_told_what_is_missing(
+def test_missing_java_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("nothing")))
@@ -133,7 +133,7 @@ def test_a_machine_without_java_is_told_what_is_missing(
 
 
 @pytest.mark.java
-def test_servers_are_known_by_their_jars() -> None:
+def test_servers_are_recognised_by_their_jars() -> None:
     versions = server_versions("/jars/kafka_2.13-3.9.1.jar:/jars/kafka-clients-1.0.jar:/jars/zookeeper-3.8.4.jar")
 
     assert (versions["kafka"], versions["zookeeper"]) == ("3.9.1", "3.8.4")

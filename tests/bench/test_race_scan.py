@@ -1,4 +1,4 @@
-"""What the race's stub brokers make of requests, and answer, is what kio makes of the same bytes."""
+"""Parsing of requests and encoding of responses by the race's stub brokers, compared with kio."""
 
 from typing import Any
 
@@ -21,10 +21,10 @@ LEVELS = [versions_for(ProtocolLevel.parse(level)) for level in ("2.6", "2.8", "
 NEWEST = LEVELS[-1]
 
 
-def framed(request: Request, versions: Any = NEWEST) -> bytearray:
-    """By kio, without the length."""
-    whole = by_kio.request_bytes(request, versions, correlation_id=39, client_id="9001", listener_name=LISTENER)
-    return bytearray(whole[4:])
+def encoded_request(request: Request, versions: Any = NEWEST) -> bytearray:
+    """Return the frame encoded by kio, without its length."""
+    request_bytes = by_kio.request_bytes(request, versions, correlation_id=39, client_id="9001", listener_name=LISTENER)
+    return bytearray(request_bytes[4:])
 
 
 def scanned(frame: bytearray) -> tuple[Header, Scan]:
@@ -40,7 +40,7 @@ def regular(
     times: int = 1,
     odd_name: tuple[int, str] | None = None,
 ) -> Request:
-    """A request as the race sees most: names of one length but for an odd one, records of one shape."""
+    """Return a typical request of the race: names of one length except an odd one, records of one shape."""
     names = [f"topic-{number:03}" for number in range(topics)]
     if odd_name is not None:
         names[odd_name[0]] = odd_name[1]
@@ -57,8 +57,8 @@ def regular(
         partition_epoch=numbers,
         replicas=replicas,
     )
-    made: Request = kind(9001, 5, 77, states, ())
-    return made
+    request: Request = kind(9001, 5, 77, states, ())
+    return request
 
 
 COLUMNS = (
@@ -75,14 +75,14 @@ COLUMNS = (
 
 
 def stopping(count: int) -> StopReplica:
-    """Of two topics."""
+    """Return a StopReplica request for two topics."""
     numbers = np.arange(count, dtype=np.int32)
     refs = (TopicRef("topic-000", bytes(16)), TopicRef("topic-001", bytes(16)))
     return StopReplica(9001, 5, 77, refs, np.sort(numbers % 2).astype(np.int32), numbers, numbers, numbers < 0)
 
 
 def without_topics(request: Request) -> Request:
-    """The same sender, brokers and leaders."""
+    """Return the request without topics: the same sender, brokers and leaders."""
     sender = (request.controller_id, request.controller_epoch, request.broker_epoch)
     nothing = np.zeros(0, np.int32)
     if isinstance(request, StopReplica):
@@ -105,145 +105,145 @@ def without_topics(request: Request) -> Request:
 
 
 @given(requests(), st.sampled_from(LEVELS))
-def test_a_request_is_read_as_it_was_meant(request: Request, versions: Any) -> None:
-    frame = framed(request, versions)
+def test_request_is_parsed_as_encoded(request: Request, versions: Any) -> None:
+    frame = encoded_request(request, versions)
 
-    head, found = scanned(frame)
+    head, parsed = scanned(frame)
 
-    told = request if isinstance(request, StopReplica) else request.states
-    which = np.unique(told.topic)  # those without partitions are not sent
+    states = request if isinstance(request, StopReplica) else request.states
+    which = np.unique(states.topic)  # topics without partitions are not sent
     assert (head.correlation_id, head.broker_epoch) == (39, request.broker_epoch)
-    assert found.names() == [told.topics[at].name.encode() for at in which]
-    assert found.counts.tolist() == [int(np.count_nonzero(told.topic == at)) for at in which]
-    assert found.partition().tolist() == told.partition.tolist()
-    assert found.leader_epoch().tolist() == told.leader_epoch.tolist()
+    assert parsed.names() == [states.topics[topic].name.encode() for topic in which]
+    assert parsed.counts.tolist() == [int(np.count_nonzero(states.topic == topic)) for topic in which]
+    assert parsed.partition().tolist() == states.partition.tolist()
+    assert parsed.leader_epoch().tolist() == states.leader_epoch.tolist()
     if isinstance(request, StopReplica):
-        assert found.gone().tolist() == request.delete.tolist()
+        assert parsed.gone().tolist() == request.delete.tolist()
     else:
-        assert found.leader().tolist() == request.states.leader.tolist()
-        assert found.gone().tolist() == (request.states.leader == BEING_DELETED).tolist()
+        assert parsed.leader().tolist() == request.states.leader.tolist()
+        assert parsed.gone().tolist() == (request.states.leader == BEING_DELETED).tolist()
 
 
 @given(requests(), st.sampled_from(LEVELS))
-def test_it_is_known_where_the_topics_end_and_what_all_brokers_are_told_alike(request: Request, versions: Any) -> None:
-    frame, bare = framed(request, versions), framed(without_topics(request), versions)
+def test_end_of_topics_and_common_part_are_located(request: Request, versions: Any) -> None:
+    frame, bare = encoded_request(request, versions), encoded_request(without_topics(request), versions)
 
-    head, found = scanned(frame)
+    head, parsed = scanned(frame)
     _, nothing = scanned(bare)
 
-    assert frame[found.end :] == bare[nothing.end :]
+    assert frame[parsed.end :] == bare[nothing.end :]
     assert frame[head.body - 8 : head.body] == request.broker_epoch.to_bytes(8, signed=True)
 
 
 @given(requests(), st.sampled_from(LEVELS))
-def test_the_answer_is_success_for_every_partition(request: Request, versions: Any) -> None:
-    frame = framed(request, versions)
-    head, found = scanned(frame)
+def test_response_is_success_for_every_partition(request: Request, versions: Any) -> None:
+    frame = encoded_request(request, versions)
+    head, parsed = scanned(frame)
 
-    said = answer(head, None if isinstance(request, UpdateMetadata) else found)
+    response = answer(head, None if isinstance(request, UpdateMetadata) else parsed)
 
     kind = f"{type(request).__name__}Response"
     entity_type = getattr(by_kio.schema(request, versions, "response"), kind)
-    heading, used = entity_reader(entity_type.__header_schema__)(said, 4)
-    entity, rest = entity_reader(entity_type)(said, 4 + used)
-    assert int.from_bytes(said[:4]) == len(said) - 4 == used + rest
+    heading, used = entity_reader(entity_type.__header_schema__)(response, 4)
+    entity, rest = entity_reader(entity_type)(response, 4 + used)
+    assert int.from_bytes(response[:4]) == len(response) - 4 == used + rest
     assert heading.correlation_id == 39
     assert entity.error_code == 0
     if isinstance(request, UpdateMetadata):
         return
-    told = request if isinstance(request, StopReplica) else request.states
+    states = request if isinstance(request, StopReplica) else request.states
     if isinstance(request, LeaderAndIsr) and versions.leader_and_isr >= 5:
         named = [
-            ((topic.topic_id.bytes if topic.topic_id else bytes(16)), each.partition_index, each.error_code)
+            ((topic.topic_id.bytes if topic.topic_id else bytes(16)), entry.partition_index, entry.error_code)
             for topic in entity.topics
-            for each in topic.partition_errors
+            for entry in topic.partition_errors
         ]
         expected: list[Any] = [
-            (told.topics[at].id, partition, 0)
-            for at, partition in zip(told.topic.tolist(), told.partition.tolist(), strict=True)
+            (states.topics[topic_index].id, partition, 0)
+            for topic_index, partition in zip(states.topic.tolist(), states.partition.tolist(), strict=True)
         ]
     else:
-        named = [(each.topic_name, each.partition_index, each.error_code) for each in entity.partition_errors]
+        named = [(entry.topic_name, entry.partition_index, entry.error_code) for entry in entity.partition_errors]
         expected = [
-            (told.topics[at].name, partition, 0)
-            for at, partition in zip(told.topic.tolist(), told.partition.tolist(), strict=True)
+            (states.topics[topic_index].name, partition, 0)
+            for topic_index, partition in zip(states.topic.tolist(), states.partition.tolist(), strict=True)
         ]
     assert named == expected
 
 
 @pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata])
 @pytest.mark.parametrize("versions", LEVELS, ids=str)
-def test_what_is_regular_is_not_walked_through(kind: type[LeaderAndIsr] | type[UpdateMetadata], versions: Any) -> None:
+def test_regular_request_is_not_walked(kind: type[LeaderAndIsr] | type[UpdateMetadata], versions: Any) -> None:
     request = regular(40, kind=kind)
 
-    _, found = scanned(framed(request, versions))
+    _, parsed = scanned(encoded_request(request, versions))
 
-    assert found.is_regular
-    assert found.partition().tolist() == list(range(40))
+    assert parsed.is_regular
+    assert parsed.partition().tolist() == list(range(40))
 
 
 @given(st.integers(0, 39), st.sampled_from(["isr", "replicas"]), st.sampled_from([LeaderAndIsr, UpdateMetadata]))
-def test_one_record_of_another_shape_is_seen(
+def test_record_of_another_shape_is_detected(
     odd: int, column: str, kind: type[LeaderAndIsr] | type[UpdateMetadata]
 ) -> None:
     request: Any = regular(40, kind=kind)
     getattr(request.states, column)[0 if odd % 2 else 2, odd] = -1  # one member less
 
-    _, found = scanned(framed(request))
+    _, parsed = scanned(encoded_request(request))
 
-    assert not found.is_regular
-    assert found.partition().tolist() == list(range(40))
-    assert found.leader_epoch().tolist() == [number * 3 for number in range(40)]
+    assert not parsed.is_regular
+    assert parsed.partition().tolist() == list(range(40))
+    assert parsed.leader_epoch().tolist() == [number * 3 for number in range(40)]
 
 
 @given(st.integers(0, 4), st.sampled_from(["a-topic", "a-longer-topic", "n" * 200]))
-def test_one_name_of_another_length_is_seen(odd: int, name: str) -> None:
+def test_name_of_another_length_is_detected(odd: int, name: str) -> None:
     request = regular(40, kind=LeaderAndIsr, odd_name=(odd, name))
 
-    _, found = scanned(framed(request))
+    _, parsed = scanned(encoded_request(request))
 
-    assert found.names()[odd] == name.encode()
-    assert found.partition().tolist() == list(range(40))
+    assert parsed.names()[odd] == name.encode()
+    assert parsed.partition().tolist() == list(range(40))
 
 
 TAGS = bytes([1, 7, 3]) + b"abc"  # one field, numbered 7, of three bytes
 
 
-@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("record", range(8))
 @pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata, StopReplica])
-def test_tagged_fields_of_any_record_are_skipped(kind: type[Request], at: int) -> None:
-    frame = framed(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
+def test_tagged_fields_of_any_record_are_skipped(kind: type[Request], record: int) -> None:
+    frame = encoded_request(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
     _, plain = scanned(bytearray(frame))
     ends = [*(plain.record[1:4] - 1), plain.topic[1] - 2, *(plain.record[5:] - 1), plain.end - 2]
-    end = int(ends[at])  # where the tags of that record stand
+    end = int(ends[record])  # position of the tags of that record
     assert frame[end] == 0
     frame[end : end + 1] = TAGS
 
-    _, found = scanned(frame)
+    _, parsed = scanned(frame)
 
-    assert found.partition().tolist() == list(range(8))
-    assert found.leader_epoch().tolist() == plain.leader_epoch().tolist()
-    assert found.end == plain.end + len(TAGS) - 1
+    assert parsed.partition().tolist() == list(range(8))
+    assert parsed.leader_epoch().tolist() == plain.leader_epoch().tolist()
+    assert parsed.end == plain.end + len(TAGS) - 1
 
 
 @pytest.mark.parametrize("topic", [0, 1])
 @pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata, StopReplica])
 def test_tagged_fields_of_a_topic_are_skipped(kind: type[Request], topic: int) -> None:
-    frame = framed(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
+    frame = encoded_request(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
     _, plain = scanned(bytearray(frame))
     end = [int(plain.topic[1]), plain.end][topic] - 1
     frame[end : end + 1] = TAGS
 
-    _, found = scanned(frame)
+    _, parsed = scanned(frame)
 
-    assert not found.is_regular
-    assert found.names() == plain.names()
-    assert found.partition().tolist() == list(range(8))
-    assert found.end == plain.end + len(TAGS) - 1
+    assert not parsed.is_regular
+    assert parsed.names() == plain.names()
+    assert parsed.partition().tolist() == list(range(8))
+    assert parsed.end == plain.end + len(TAGS) - 1
 
 
-def test_tagged_fields_that_reach_beyond_the_end_are_refused() -> None:
-    frame = framed(regular(8, kind=LeaderAndIsr, topics=2))
+def test_tagged_fields_beyond_the_end_are_rejected() -> None:
+    frame = encoded_request(regular(8, kind=LeaderAndIsr, topics=2))
     _, plain = scanned(bytearray(frame))
     frame[plain.end - 1 :] = bytes([1, 7, 100])
 
@@ -251,56 +251,57 @@ def test_tagged_fields_that_reach_beyond_the_end_are_refused() -> None:
         scanned(frame)
 
 
-def test_records_of_which_one_lacks_what_the_next_has_too_much_are_told_apart() -> None:
+def test_short_record_before_a_long_one_is_detected() -> None:
     request: Any = regular(8, kind=LeaderAndIsr, topics=1, times=256)
-    request.states.isr[2, 4] = -1  # four bytes less, so that the next record's number stands where its tags are guessed
+    # four bytes less, so that the next record's number is at the guessed position of its tags
+    request.states.isr[2, 4] = -1
     wider = np.full((1, 8), -1, np.int32)
     wider[0, 5] = 6
     states: Any = {name: getattr(request.states, name) for name in COLUMNS}
     changed = PartitionStates(**states | {"isr": np.concatenate([request.states.isr, wider])})
 
-    _, found = scanned(framed(LeaderAndIsr(9001, 5, 77, changed, ())))
+    _, parsed = scanned(encoded_request(LeaderAndIsr(9001, 5, 77, changed, ())))
 
-    assert not found.is_regular
-    assert found.partition().tolist() == [number * 256 for number in range(8)]
+    assert not parsed.is_regular
+    assert parsed.partition().tolist() == [number * 256 for number in range(8)]
 
 
 @pytest.mark.parametrize("count", [1, 125, 126, 127, 128, 130])
-def test_many_partitions_of_a_topic_take_a_longer_length(count: int) -> None:
+def test_many_partitions_of_a_topic_use_a_longer_length(count: int) -> None:
     request: Any = regular(count + 1, kind=LeaderAndIsr, topics=2)
     request.states.topic[:] = 1
     request.states.topic[0] = 0
-    frame = framed(request)
+    frame = encoded_request(request)
 
-    head, found = scanned(frame)
+    head, parsed = scanned(frame)
 
-    assert found.counts.tolist() == [1, count]
-    assert found.partition().tolist() == list(range(count + 1))
+    assert parsed.counts.tolist() == [1, count]
+    assert parsed.partition().tolist() == list(range(count + 1))
     kio = by_kio.schema(request, NEWEST, "response").LeaderAndIsrResponse
-    said = answer(head, found)
-    _, used = entity_reader(kio.__header_schema__)(said, 4)
-    entity, rest = entity_reader(kio)(said, 4 + used)
-    assert 4 + used + rest == len(said)
+    response = answer(head, parsed)
+    _, used = entity_reader(kio.__header_schema__)(response, 4)
+    entity, rest = entity_reader(kio)(response, 4 + used)
+    assert 4 + used + rest == len(response)
     assert [len(topic.partition_errors) for topic in entity.topics] == [1, count]
 
 
 @pytest.mark.parametrize("odd", [True, False])
 @pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata])
-def test_a_request_that_is_broken_off_is_refused(kind: type[LeaderAndIsr] | type[UpdateMetadata], odd: bool) -> None:
+def test_truncated_request_is_rejected(kind: type[LeaderAndIsr] | type[UpdateMetadata], odd: bool) -> None:
     request: Any = regular(6, kind=kind, topics=2)
     if odd:
         request.states.isr[1, 4] = -1
-    frame = framed(request)
-    _, whole = scanned(frame)
+    frame = encoded_request(request)
+    _, parsed = scanned(frame)
 
-    for cut in range(whole.end):
+    for cut in range(parsed.end):
         with pytest.raises(NotServed):
             scanned(frame[:cut])
 
 
 @pytest.mark.parametrize(("api", "version"), [(18, 3), (4, 3), (4, 8), (5, 2), (6, 5), (6, 9), (56, 3)])
-def test_other_requests_and_versions_are_refused(api: int, version: int) -> None:
-    frame = framed(regular(4, kind=LeaderAndIsr))
+def test_other_requests_and_versions_are_rejected(api: int, version: int) -> None:
+    frame = encoded_request(regular(4, kind=LeaderAndIsr))
     frame[0:4] = api.to_bytes(2) + version.to_bytes(2)
 
     with pytest.raises(NotServed, match=f"request {api} of version {version}"):

@@ -1,4 +1,4 @@
-"""Stub brokers take what controllers send over real connections, answer it, and know when what was wished for came."""
+"""Stub brokers: requests over real connections, their responses, and the completion of expected changes."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ SHAPE = Shape(partitions=12, topics=6, brokers=3)
 def states(
     numbers: Sequence[int], *, leader: int = 1, leader_epoch: int = 0, topics: tuple[TopicRef, ...] | None = None
 ) -> PartitionStates:
-    """Partitions by their numbers in the cluster."""
+    """Return the states of partitions, by their numbers in the cluster."""
     number = np.array(numbers, np.int32)
     same = np.ones(len(number), np.int32)
     return PartitionStates(
@@ -68,16 +68,18 @@ def stop(numbers: Sequence[int], *, delete: bool) -> StopReplica:
     return StopReplica(9001, 2, -1, SHAPE.refs(), number // np.int32(2), number % np.int32(2), zeros, deletes)
 
 
-def framed(request: Request) -> bytearray:
+def encoded_request(request: Request) -> bytearray:
     versions = versions_for(LEVEL)
-    whole = by_kio.request_bytes(request, versions, correlation_id=1, client_id="9001", listener_name="PLAINTEXT")
-    return bytearray(whole[4:])
+    request_bytes = by_kio.request_bytes(
+        request, versions, correlation_id=1, client_id="9001", listener_name="PLAINTEXT"
+    )
+    return bytearray(request_bytes[4:])
 
 
-def arrival(broker: int, at: float, request: Request) -> Arrival:
-    frame = framed(request)
+def arrival(broker: int, time_s: float, request: Request) -> Arrival:
+    frame = encoded_request(request)
     head = header(frame)
-    return Arrival(broker, at, 4 + len(frame), Body(frame, head, scan(frame, head)))
+    return Arrival(broker, time_s, 4 + len(frame), Body(frame, head, scan(frame, head)))
 
 
 # -- over a connection -------------------------------------------------------------------------------------------------
@@ -94,13 +96,13 @@ async def listening(broker: StubBroker, inbox: Inbox) -> AsyncIterator[None]:
 
 
 def stub(id_: int, inbox: Inbox) -> StubBroker:
-    """Without a session; it is known by no ZooKeeper."""
+    """Stub without a session; not registered with ZooKeeper."""
     broker = StubBroker(id_, inbox, zookeeper_port=1, session_timeout_ms=1)
     broker.epoch = 100 + id_
     return broker
 
 
-async def test_a_controller_is_answered_for_every_partition() -> None:
+async def test_controller_gets_a_result_for_every_partition() -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
     transport = KafkaTransport(controller_id=9001, level=LEVEL, listener_name="PLAINTEXT")
@@ -115,22 +117,22 @@ async def test_a_controller_is_answered_for_every_partition() -> None:
     assert isinstance(answer, LeaderAndIsrResponse)
     assert answer.error == 0
     assert answer.partitions.error.tolist() == [0] * 12
-    assert [each.body.header.api for each in inbox.arrivals] == [4, 6, 5]
-    assert all(each.broker == 1 and each.is_current for each in inbox.arrivals)
-    assert [each.at for each in inbox.arrivals] == sorted(each.at for each in inbox.arrivals)
+    assert [arrival.body.header.api for arrival in inbox.arrivals] == [4, 6, 5]
+    assert all(arrival.broker == 1 and arrival.is_current for arrival in inbox.arrivals)
+    assert [arrival.at for arrival in inbox.arrivals] == sorted(arrival.at for arrival in inbox.arrivals)
 
 
-async def test_requests_that_come_in_pieces_and_at_once_are_answered_in_their_order() -> None:
+async def test_split_and_pipelined_requests_are_served_in_order() -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
-    frames = [framed(lead([3])), framed(update(range(12)))]
-    whole = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    frames = [encoded_request(lead([3])), encoded_request(update(range(12)))]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
     async with listening(broker, inbox):
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        for byte in whole:
+        for byte in stream:
             writer.write(bytes([byte]))
             await writer.drain()
-        writer.write(whole)
+        writer.write(stream)
         answers = []
         async with asyncio.timeout(10):
             for _ in range(4):
@@ -139,39 +141,39 @@ async def test_requests_that_come_in_pieces_and_at_once_are_answered_in_their_or
         writer.close()
 
     assert answers[0] == answers[2] > answers[1] == answers[3]
-    assert [each.body.header.api for each in inbox.arrivals] == [4, 6, 4, 6]
-    assert [each.size for each in inbox.arrivals[:2]] == [4 + len(frame) for frame in frames]
+    assert [arrival.body.header.api for arrival in inbox.arrivals] == [4, 6, 4, 6]
+    assert [arrival.size for arrival in inbox.arrivals[:2]] == [4 + len(frame) for frame in frames]
 
 
-async def test_what_several_brokers_are_told_alike_is_kept_once() -> None:
+async def test_body_sent_to_several_brokers_is_stored_once() -> None:
     inbox = Inbox()
     first, second = stub(1, inbox), stub(2, inbox)
 
-    inbox.take(first, framed(update(range(12), broker_epoch=101)), 1.0)
-    inbox.take(second, framed(update(range(12), broker_epoch=102)), 2.0)
-    inbox.take(second, framed(update(range(12), broker_epoch=102, leader_epoch=1)), 3.0)
+    inbox.take(first, encoded_request(update(range(12), broker_epoch=101)), 1.0)
+    inbox.take(second, encoded_request(update(range(12), broker_epoch=102)), 2.0)
+    inbox.take(second, encoded_request(update(range(12), broker_epoch=102, leader_epoch=1)), 3.0)
 
-    bodies = [each.body for each in inbox.arrivals]
+    bodies = [arrival.body for arrival in inbox.arrivals]
     assert bodies[0] is bodies[1]
     assert bodies[1] is not bodies[2]
-    assert all(each.is_current for each in inbox.arrivals)
+    assert all(arrival.is_current for arrival in inbox.arrivals)
 
 
-async def test_the_epoch_of_another_registration_is_noticed() -> None:
+async def test_epoch_of_another_registration_is_detected() -> None:
     inbox = Inbox()
 
-    inbox.take(stub(1, inbox), framed(update([0], broker_epoch=7)), 1.0)
-    inbox.take(stub(1, inbox), framed(lead([0], broker_epoch=101)), 2.0)
+    inbox.take(stub(1, inbox), encoded_request(update([0], broker_epoch=7)), 1.0)
+    inbox.take(stub(1, inbox), encoded_request(lead([0], broker_epoch=101)), 2.0)
     answer = await Desk(SHAPE, {}, inbox).answer(Sums())
 
-    assert [each.is_current for each in inbox.arrivals] == [False, True]
+    assert [arrival.is_current for arrival in inbox.arrivals] == [False, True]
     assert answer.traffic.strange == 1
 
 
 @pytest.mark.parametrize(
     "sent", [struct.pack(">ihhih", 10, 18, 3, 1, -1), struct.pack(">i", -5), struct.pack(">i", 2**31 - 1)]
 )
-async def test_what_is_no_request_ends_the_connection_and_fails_the_phase(sent: bytes) -> None:
+async def test_invalid_request_closes_the_connection_and_fails_the_phase(sent: bytes) -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
     desk = Desk(SHAPE, {1: broker}, inbox)
@@ -191,16 +193,16 @@ async def test_what_is_no_request_ends_the_connection_and_fails_the_phase(sent: 
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-async def test_sums_are_of_what_came_since_the_mark() -> None:
+async def test_sums_start_at_the_mark() -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
     desk = Desk(SHAPE, {1: broker}, inbox)
     wish = Wish(said="leader_and_isr", when="told", brokers=[1])
-    inbox.take(broker, framed(lead(range(12))), 1.0)
+    inbox.take(broker, encoded_request(lead(range(12))), 1.0)
 
     await desk.answer(Mark({"isr": wish}))
     before = await desk.answer(Sums())
-    inbox.take(broker, framed(lead(range(12))), 2.0)
+    inbox.take(broker, encoded_request(lead(range(12))), 2.0)
     counted = await desk.answer(Count())
     after = await desk.answer(Sums())
     again = await desk.answer(Sums())
@@ -212,7 +214,7 @@ async def test_sums_are_of_what_came_since_the_mark() -> None:
     assert (after.traffic.first_at, after.traffic.strange) == (2.0, 0)
 
 
-def test_a_wish_is_fulfilled_when_the_last_cell_hears_of_it_for_the_first_time() -> None:
+def test_goal_is_reached_when_the_last_partition_is_announced() -> None:
     tally = Tally(SHAPE)
     tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1, 3])})
 
@@ -226,7 +228,7 @@ def test_a_wish_is_fulfilled_when_the_last_cell_hears_of_it_for_the_first_time()
     assert tally.fulfilled()["metadata"] == Fulfilled(0, 3.0)
 
 
-def test_of_hosted_partitions_only_the_hosts_have_to_hear() -> None:
+def test_only_hosts_of_a_partition_must_receive_it() -> None:
     shape = Shape(partitions=12, topics=6, brokers=4)
     replicas = shape.assignments().replicas
     tally = Tally(shape)
@@ -241,7 +243,7 @@ def test_of_hosted_partitions_only_the_hosts_have_to_hear() -> None:
     assert tally.fulfilled()["isr"] == Fulfilled(0, 4.0)
 
 
-def test_an_epoch_has_to_rise_above_what_was_ever_heard_before_the_mark() -> None:
+def test_epoch_must_exceed_all_epochs_before_the_mark() -> None:
     tally = Tally(SHAPE)
     tally.add(arrival(1, 0.0, lead([3, 4], leader_epoch=5)))
     tally.mark({"isr": Wish(said="leader_and_isr", when="raised", partitions=[3, 4], brokers=[2])})
@@ -256,7 +258,7 @@ def test_an_epoch_has_to_rise_above_what_was_ever_heard_before_the_mark() -> Non
     assert tally.fulfilled()["isr"] == Fulfilled(0, 3.0)
 
 
-def test_what_is_only_stopped_or_still_led_is_not_gone() -> None:
+def test_stopped_or_led_partition_is_not_deleted() -> None:
     tally = Tally(SHAPE)
     tally.mark(
         {
@@ -275,7 +277,7 @@ def test_what_is_only_stopped_or_still_led_is_not_gone() -> None:
     assert tally.fulfilled() == {"stop": Fulfilled(0, 4.0), "metadata": Fulfilled(0, 3.0)}
 
 
-def test_topics_that_the_cluster_does_not_have_are_strange() -> None:
+def test_unknown_topics_are_counted_as_strange() -> None:
     tally = Tally(SHAPE)
     tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1])})
     elsewhere = UpdateMetadata(9001, 2, -1, states([0, 1], topics=(TopicRef("topic-elsewhere", bytes(16)),)), ())

@@ -1,4 +1,4 @@
-"""What the race counts is what all processes of a contender have used, and only theirs."""
+"""Resource usage of the race: all processes of a contender, and no others."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from bench.race.usage import cpu_s, peak_mb, wait_calm
 from tests.support.processes import HarnessError, Process
 
 LIMIT_S = 60.0
-# Two processes: each uses so much of a core, says so, and waits to be killed.
+# Two processes: each uses a given part of a core, reports it, and waits to be killed.
 BURNED_S = 0.3
 FAMILY = f"""
 import os, time
@@ -36,12 +36,12 @@ def test_children_count_and_others_do_not(tmp_path: Path) -> None:
         used, alone = cpu_s(family.pid), cpu_s(idle.pid)
         memory, small = peak_mb(family.pid), peak_mb(idle.pid)
 
-    assert used >= 2 * BURNED_S - 0.02  # the kernel's hundredths
+    assert used >= 2 * BURNED_S - 0.02  # the kernel counts in hundredths of a second
     assert alone < used
     assert memory > 95 > small > 0
 
 
-def test_rest_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+def test_wait_for_rest_has_a_time_limit(tmp_path: Path) -> None:
     with Process([sys.executable, "-c", "while True: pass"], output=tmp_path / "busy.log") as busy:
         with pytest.raises(HarnessError, match="did not come to rest"):
             wait_calm([busy.pid], window_s=0.3, limit_s=0.2)
@@ -49,7 +49,7 @@ def test_rest_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
         wait_calm([busy.pid], window_s=0.1, limit_s=LIMIT_S)
 
 
-def test_of_processes_that_are_gone_nothing_is_counted(tmp_path: Path) -> None:
+def test_ended_processes_are_not_counted(tmp_path: Path) -> None:
     with Process([sys.executable, "-c", "pass"], output=tmp_path / "gone.log") as gone:
         gone.wait(LIMIT_S)
         pid = gone.pid

@@ -21,10 +21,10 @@ PAGE = ROOT / "docs" / "performance.md"
 
 
 def stored(bench: str, figures: dict[str, tuple[Unit, tuple[float, ...]]]) -> Results:
-    found = Found(bench, seed=3, settings={"rate": 100.0, "repeats": 2})
+    collected = Found(bench, seed=3, settings={"rate": 100.0, "repeats": 2})
     for name, (unit, runs) in figures.items():
-        found.add(name, unit, *runs)
-    return found.results(loop="uvloop")
+        collected.add(name, unit, *runs)
+    return collected.results(loop="uvloop")
 
 
 def race() -> Results:
@@ -190,7 +190,7 @@ def test_published_page_and_pictures_are_up_to_date() -> None:
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-def test_equal_ratios_are_equal_distances() -> None:
+def test_equal_ratios_have_equal_distances() -> None:
     scale = LogScale(1.0, 1000.0, 0.0, 300.0)
 
     assert [scale.at(value) for value in (1, 10, 100, 1000)] == pytest.approx([0, 100, 200, 300])
@@ -253,4 +253,4 @@ def test_printed_goals_are_those_with_figures() -> None:
 
 def test_goals_are_unique_per_size() -> None:
     assert len({(goal.bench, goal.above, goal.below) for goal in GOALS}) == len(GOALS)
-    assert len({(wanted.size, wanted.path) for wanted in RACE}) == len(RACE)
+    assert len({(goal.size, goal.path) for goal in RACE}) == len(RACE)

@@ -1,4 +1,4 @@
-"""Each benchmark runs from end to end at its smallest size, and its figures are plausible."""
+"""Each benchmark runs completely at its smallest size, with plausible figures."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ __all__ = ["jars"]
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    """Before each measurement garbage is looked for; among all that pytest holds that took most of the time."""
+    """Exclude pytest's objects from the garbage collection before each measurement; it took most of the time."""
     gc.collect()
     gc.freeze()
     yield
@@ -32,45 +32,45 @@ def _alone() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is waited for comes soon, or never."""
+    """Limit each wait to a minute."""
     for bench in (failover, latency, channel):
         monkeypatch.setattr(bench, "LIMIT_S", 60)
 
 
-def measured(bench: Any, tmp_path: Path, *asked: str) -> dict[str, Figure]:
-    """Run a bench as from the command line; what it wrote."""
+def measured(bench: Any, tmp_path: Path, *options: str) -> dict[str, Figure]:
+    """Run a bench as from the command line. Returns the figures it wrote."""
     file = tmp_path / f"{bench.NAME}.json"
-    main(bench, [*asked, "--quiet", "--output", str(file)])
+    main(bench, [*options, "--quiet", "--output", str(file)])
     results = read(file)
     assert results.what == bench.NAME
     assert compare([str(file), str(file)]) == 0
     return results.figures
 
 
-def rises(figures: dict[str, Figure], at: str, names: tuple[str, ...]) -> bool:
-    """Whether each run went through these moments one after the other."""
-    runs = zip(*(figures[f"{at}/{name}"].runs for name in names), strict=True)
+def rises(figures: dict[str, Figure], path: str, names: tuple[str, ...]) -> bool:
+    """Return whether these moments follow each other in each run."""
+    runs = zip(*(figures[f"{path}/{name}"].runs for name in names), strict=True)
     return all(list(run) == sorted(run) for run in runs)
 
 
 def test_election(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--sizes", "600", "--objects", "600", "--runs", "2", "--rounds", "2")
+    options = ("--sizes", "600", "--objects", "600", "--runs", "2", "--rounds", "2")
 
-    figures = measured(election, tmp_path, *asked)
+    figures = measured(election, tmp_path, *options)
 
     assert len(figures["sqlite/600/first/total"].runs) == 2
     assert len(figures["sqlite/600/repeated/total"].runs) == 4
     assert len(figures["objects/600/total"].runs) == len(figures["objects uncollected/600/total"].runs) == 2
-    # Shape: two bytes of state, and five numbers and three flags for each of three replicas.
+    # Two bytes of state, and five numbers and three flags for each of three replicas.
     assert 20 < figures["sqlite/600/memory/table"].median <= 64
     assert figures["sqlite/600/memory/process"].median > figures["sqlite/600/memory/table"].median
     assert "a failure affects" in capsys.readouterr().out
 
 
 def test_failover(tmp_path: Path) -> None:
-    asked = ("--sizes", "400", "--runs", "1", "--drift", "10", "--brokers", "6", "--stores", "memory,sqlite")
+    options = ("--sizes", "400", "--runs", "1", "--drift", "10", "--brokers", "6", "--stores", "memory,sqlite")
 
-    figures = measured(failover, tmp_path, *asked)
+    figures = measured(failover, tmp_path, *options)
 
     for kind in ("memory", "sqlite"):
         for how in ("cold", "warm"):
@@ -86,17 +86,17 @@ def test_failover_over_zookeeper(jars: str, tmp_path: Path) -> None:
 
 
 def test_latency(tmp_path: Path) -> None:
-    asked = ("--partitions", "2000", "--singles", "1000", "--brokers", "12", "--repeats", "1", "--idle-s", "0.5")
+    options = ("--partitions", "2000", "--singles", "1000", "--brokers", "12", "--repeats", "1", "--idle-s", "0.5")
 
-    figures = measured(latency, tmp_path, *asked, "--rate", "40", "--store", "memory")
+    figures = measured(latency, tmp_path, *options, "--rate", "40", "--store", "memory")
 
     percentiles = ("p50", "p90", "p99", "p99.9", "max")
-    for what in ("durable", "told"):
-        assert rises(figures, f"pooled/idle/{what}", percentiles)
-        assert figures[f"pooled/idle/{what}/p50"].median > 0
-    # Half a second at forty a second, whatever the machine does meanwhile: nobody is left out for being late.
+    for stage in ("durable", "told"):
+        assert rises(figures, f"pooled/idle/{stage}", percentiles)
+        assert figures[f"pooled/idle/{stage}/p50"].median > 0
+    # Half a second at forty a second at any machine speed: late events are counted too.
     assert figures["pooled/idle/durable/elections"].median in (20, 21)
-    # A thousand partitions with three replicas on twelve brokers; those that are elected singly live on others.
+    # A thousand partitions with three replicas on twelve brokers; singly elected partitions are on other brokers.
     assert figures["failure/affected"].runs == (250.0,)
 
 
@@ -122,9 +122,11 @@ def test_store(tmp_path: Path) -> None:
         store, tmp_path, "--partitions", "400", "--writes", "100", "--runs", "1", "--stores", "memory,sqlite"
     )
 
-    assert {f"{kind}/400/{what}/partition" for kind in ("memory", "sqlite") for what in ("read", "topics", "write")} < (
-        figures.keys()
-    )
+    assert {
+        f"{kind}/400/{operation}/partition"
+        for kind in ("memory", "sqlite")
+        for operation in ("read", "topics", "write")
+    } < (figures.keys())
     assert not [name for name in figures if name.startswith("warm-up")]
 
 
@@ -132,9 +134,9 @@ def test_store(tmp_path: Path) -> None:
 def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "BATCHES", (50, 100))
     monkeypatch.setattr(store, "WINDOWS", (5, 20))
-    asked = ("--partitions", "400", "--writes", "200", "--runs", "1", "--stores", "zookeeper,kazoo", "--grid")
+    options = ("--partitions", "400", "--writes", "200", "--runs", "1", "--stores", "zookeeper,kazoo", "--grid")
 
-    figures = measured(store, tmp_path, *asked)
+    figures = measured(store, tmp_path, *options)
 
     for name in ("zookeeper/400/read", "kazoo/400/write", "batches/50x5/write", "batches/100x20/write"):
         assert figures[f"{name}/partition"].median > 0
@@ -144,9 +146,9 @@ def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.java
 def test_forensics(tmp_path: Path) -> None:
-    asked = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
+    options = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
 
-    figures = measured(forensics, tmp_path, *asked)
+    figures = measured(forensics, tmp_path, *options)
 
     assert figures["20000/lines"].median >= 20_000
     for name in ("ingest/first", "ingest/warm", "all jobs", "jobs/skew"):
@@ -162,8 +164,8 @@ def test_whatif(tmp_path: Path) -> None:
 
     for placement in ("random", "even"):
         assert figures[f"6x600/{placement}/pairs/scenarios"].median == 15
-        for what in ("open", "brokers", "pairs", "racks", "rack+broker", "rolling"):
-            assert figures[f"6x600/{placement}/{what}"].median > 0
+        for part in ("open", "brokers", "pairs", "racks", "rack+broker", "rolling"):
+            assert figures[f"6x600/{placement}/{part}"].median > 0
     assert figures["6x600/even/classes"].median < figures["6x600/random/classes"].median < 600
     assert figures["6x600/random/text"].median > 0
 
@@ -200,5 +202,5 @@ def test_brokers_of_one_rack_share_no_partition() -> None:
 
     racks = (replicas - 1) % 3
     assert all(len(set(column)) == 3 for column in racks.T.tolist())
-    held = [(replicas == broker).sum() for broker in range(1, 31)]
-    assert min(held) == max(held) == 90
+    replica_counts = [(replicas == broker).sum() for broker in range(1, 31)]
+    assert min(replica_counts) == max(replica_counts) == 90

@@ -10,7 +10,7 @@ from bench.stages import Stages
 
 
 class Clock:
-    """Seconds that pass when somebody says so."""
+    """Clock advanced by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 class Work:
-    """What a bench wraps: an outer function that calls an inner one, and a write that is waited for."""
+    """Code measured by a bench: an outer function that calls an inner one, and an awaited write."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -34,9 +34,9 @@ class Work:
     def inner(self) -> None:
         self.clock.passes(10)
 
-    async def write(self, kept: Awaitable[object]) -> None:
+    async def write(self, written: Awaitable[object]) -> None:
         self.clock.passes(1)
-        await kept
+        await written
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def test_running_stage_does_not_count_for_an_awaited_one(clock: Clock, work: Wor
     stages = watched(work)
 
     async def run() -> None:
-        kept = asyncio.get_running_loop().create_future()
-        writes = [asyncio.create_task(work.write(kept)) for _ in range(2)]
+        written = asyncio.get_running_loop().create_future()
+        writes = [asyncio.create_task(work.write(written)) for _ in range(2)]
         await asyncio.sleep(0)
         work.inner()
-        clock.passes(5)  # nothing runs: both writes are at the store
-        kept.set_result(None)
+        clock.passes(5)  # both writes wait for the store
+        written.set_result(None)
         await asyncio.gather(*writes)
-        clock.passes(20)  # nothing of it is any stage's
+        clock.passes(20)  # counts for no stage
 
     asyncio.run(run())
 
