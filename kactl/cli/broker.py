@@ -8,7 +8,7 @@ import msgspec
 from kactl.admin.schema import BrokerActed, BrokerAction, BrokerDrain, BrokerDrained, DrainEffect, SomePartitions
 
 from . import output
-from .client import confirm, quoted
+from .api_client import confirm, quoted
 from .exits import Exit
 from .settings import Settings, options, reason_option
 

@@ -7,7 +7,7 @@ import click
 from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignation, Resigned, TermInfo, TermList
 
 from . import output
-from .client import confirm
+from .api_client import confirm
 from .exits import Exit, Failure
 from .output import GOOD, NONE, PLAIN, WARN, Cell
 from .settings import Settings, options, reason_option

@@ -10,7 +10,7 @@ import msgspec
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName, TopicDetail
 
 from . import output
-from .client import confirm, quoted, require_terminal
+from .api_client import confirm, quoted, require_terminal
 from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read

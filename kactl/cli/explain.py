@@ -8,7 +8,7 @@ from kactl.admin.schema import CandidateInfo, PartitionExplanation, TopicExplana
 from kactl.model import TopicPartition
 
 from . import output
-from .client import quoted
+from .api_client import quoted
 from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
 from .settings import Settings, options

@@ -17,7 +17,7 @@ from kactl.admin.schema import (
 )
 
 from . import output
-from .client import confirm, require_terminal
+from .api_client import confirm, require_terminal
 from .exits import Exit, Failure
 from .output import BAD, GOOD, WARN, Cell
 from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed, parsed_target, read, targets_of

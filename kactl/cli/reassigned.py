@@ -7,7 +7,7 @@ import msgspec
 
 from kactl.admin.schema import PartitionInfo, ReassignmentTarget
 
-from .client import Api
+from .api_client import Api
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from .client import Api
+from .api_client import Api
 from .exits import Exit, Failure
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8080"

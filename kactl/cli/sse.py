@@ -9,7 +9,7 @@ import msgspec
 
 from kactl.admin.schema import AnyEvent, ControllerInfo, EventPage, ResetEvent
 
-from .client import Api, connected, refusal
+from .api_client import Api, connected, refusal
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:

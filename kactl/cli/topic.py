@@ -16,7 +16,7 @@ from kactl.admin.schema import (
 )
 
 from . import output
-from .client import confirm, quoted
+from .api_client import confirm, quoted
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
 from .kafka_text import describe_lines

@@ -13,7 +13,7 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
-from kactl.cli.client import Api
+from kactl.cli.api_client import Api
 from kactl.cli.exits import Failure
 from kactl.cli.settings import DEFAULT_SERVER, Settings
 

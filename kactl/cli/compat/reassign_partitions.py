@@ -16,7 +16,7 @@ from kactl.admin.schema import (
     ReassignmentResult,
     ReassignmentTarget,
 )
-from kactl.cli.client import Api
+from kactl.cli.api_client import Api
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import Targeted
 from kactl.cli.reassigned import Standing, standings

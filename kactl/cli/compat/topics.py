@@ -16,7 +16,7 @@ from kactl.admin.schema import (
     TopicDetail,
     TopicInfo,
 )
-from kactl.cli.client import Api, quoted
+from kactl.cli.api_client import Api, quoted
 from kactl.cli.exits import Failure
 from kactl.cli.kafka_text import describe_lines, partition_line
 
