@@ -9,8 +9,8 @@ from kactl.admin.schema import BrokerActed, BrokerAction, BrokerDrain, BrokerDra
 
 from . import output
 from .api_client import confirm, quoted
+from .common_options import Settings, options, reason_option
 from .exits import Exit
-from .settings import Settings, options, reason_option
 
 # Names in one line; `-o json` has all of them, up to the API's limit.
 NAMED_MAX: Final = 5

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from . import output
-from .settings import Settings, local_options, with_options
+from .common_options import Settings, local_options, with_options
 
 FILE_DEFAULT: Final = "kactl.toml"
 _file = click.argument("file", default=FILE_DEFAULT)

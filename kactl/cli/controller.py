@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .common_options import Settings, with_options
 from .config import FILE_DEFAULT
 from .controllership import history, queue, resign
 from .exits import Exit, Failure
-from .settings import Settings, with_options
 from .up import LOG_LEVELS
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignatio
 
 from . import output
 from .api_client import confirm
+from .common_options import Settings, options, reason_option
 from .exits import Exit, Failure
 from .output import GOOD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, options, reason_option
 
 _TERMS: Final = ("EPOCH", "CONTROLLER", "FROM", "TO", "CAUSE")
 _KINDS: Final = ("EVENT", "HANDLED", "FAILED", "PREEMPTED", "WAIT P50", "WAIT P99", "TAKES P50", "TAKES P99", "MAX")

@@ -14,10 +14,10 @@ from kactl.model import NO_LEADER, TopicPartition
 from kactl.runtime.background import Background
 
 from . import output
+from .common_options import command_for
 from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN
 from .serving import Server
-from .settings import command_for
 from .setup import Stop
 
 TOPIC: Final = "orders"

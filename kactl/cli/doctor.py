@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from . import output
+from .common_options import Settings, options
 from .exits import Failure
 from .output import BAD, GOOD, WARN, Cell
-from .settings import Settings, options
 
 # A controller has a connection to each broker and tool, and to the store; clusters have hundreds of brokers.
 FILES_MIN: Final = 4096

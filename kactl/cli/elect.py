@@ -11,10 +11,10 @@ from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, 
 
 from . import output
 from .api_client import confirm, quoted, require_terminal
+from .common_options import Settings, options, reason_option
 from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read
-from .settings import Settings, options, reason_option
 
 # Outcome of a partition: after the election, and in a preview.
 _DONE: Final = {"ok": "moved", "not_needed": "not needed", "failed": "failed"}

@@ -9,9 +9,9 @@ from kactl.model import TopicPartition
 
 from . import output
 from .api_client import quoted
+from .common_options import Settings, options
 from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
-from .settings import Settings, options
 
 _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
 _BROKER_COLOUR: Final = {"live": GOOD, "shutting_down": WARN, "dead": BAD}

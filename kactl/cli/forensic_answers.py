@@ -10,9 +10,9 @@ import click
 from kactl.errors import BadRequest, KactlError
 
 from . import forensics
+from .common_options import Settings
 from .exits import Exit, Failure, of_system
 from .names import NAME
-from .settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from . import output
+from .common_options import Settings, local_options
 from .exits import Exit, Failure, of_system
 from .names import MASTER, NAME, NAME_OF_LOG, SIZE
 from .output import BAD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, local_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

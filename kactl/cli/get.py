@@ -9,8 +9,8 @@ import msgspec
 from kactl.admin.schema import BrokerInfo, BrokerList, ControllerInfo, PartitionInfo, TopicInfo
 
 from . import output
+from .common_options import Settings, options
 from .output import BAD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, options
 
 LIMIT: Final = 500
 

@@ -18,11 +18,11 @@ from kactl.admin.schema import (
 
 from . import output
 from .api_client import confirm, require_terminal
+from .common_options import Settings, options, reason_option
 from .exits import Exit, Failure
 from .output import BAD, GOOD, WARN, Cell
 from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed, parsed_target, read, targets_of
 from .reassigned import Standing, standings
-from .settings import Settings, options, reason_option
 
 # Number of completed reassignments named in one line.
 LAST_NAMED_MAX: Final = 5

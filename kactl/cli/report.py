@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import output
+from .common_options import Settings, local_options
 from .exits import Exit, Failure
 from .forensic_answers import (
     errors_translated,
@@ -23,7 +24,6 @@ from .forensic_answers import (
 from .forensics import spark_options
 from .names import NAME
 from .output import harmless
-from .settings import Settings, local_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

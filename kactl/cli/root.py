@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from .common_options import OUTPUTS, Settings, with_options
 from .exits import Exit, Failure
-from .settings import OUTPUTS, Settings, with_options
 
 
 class Entry(NamedTuple):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from . import output
+from .common_options import FORMS, Settings, with_options
 from .exits import Exit, Failure
 from .forensic_answers import errors_translated, folder_option, job_results, manifest_of, spark_for
 from .forensics import spark_options
 from .output import NONE
-from .settings import FORMS, Settings, with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

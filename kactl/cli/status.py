@@ -9,9 +9,9 @@ import click
 from kactl.admin.schema import ClusterInfo, HealthCheck
 
 from . import output
+from .common_options import Settings, options
 from .exits import Exit, Failure
 from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, options
 
 _HEADER: Final = ("CHECK", "RESULT", "VALUE", "LIMIT", "DETAIL")
 _SHOWN: Final[dict[str, Cell]] = {

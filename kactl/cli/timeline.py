@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from . import output
+from .common_options import Settings, local_options
 from .exits import Failure
 from .forensic_answers import (
     errors_translated,
@@ -19,7 +20,6 @@ from .forensic_answers import (
 )
 from .forensics import spark_options
 from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, local_options
 
 if TYPE_CHECKING:
     from kactl.forensics.report.wording import Moments

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from .common_options import Settings, command_for, with_options
 from .exits import Exit, Failure
 from .output import count
-from .settings import Settings, command_for, with_options
 
 if TYPE_CHECKING:
     from kactl.config.settings import Config

@@ -19,8 +19,8 @@ from kactl.admin.schema import (
 )
 
 from . import output
+from .common_options import Settings, with_options
 from .output import BAD, GOOD, PLAIN, WARN
-from .settings import Settings, with_options
 from .sse import EventStream
 
 _KINDS: Final = get_args(EventKind)

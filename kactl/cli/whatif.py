@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from . import forensics, output
+from .common_options import Settings, local_options
 from .exits import Exit, Failure
 from .forensic_answers import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
 from .forensics import spark_options
 from .names import NAME
-from .settings import Settings, local_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from typing import IO, Any, Final, TypeVar
 import click
 
 from kactl.cli.api_client import Api
+from kactl.cli.common_options import DEFAULT_SERVER, Settings
 from kactl.cli.exits import Failure
-from kactl.cli.settings import DEFAULT_SERVER, Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
