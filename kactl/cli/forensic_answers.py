@@ -12,7 +12,7 @@ from kactl.errors import BadRequest, KactlError
 from . import forensics
 from .common_options import Settings
 from .exits import Exit, Failure, of_system
-from .names import NAME
+from .option_types import NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ import click
 from . import output
 from .common_options import Settings, local_options
 from .exits import Exit, Failure, of_system
-from .names import MASTER, NAME, NAME_OF_LOG, SIZE
+from .option_types import MASTER, NAME, NAME_OF_LOG, SIZE
 from .output import BAD, NONE, PLAIN, WARN, Cell
 
 if TYPE_CHECKING:

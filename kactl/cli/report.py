@@ -22,7 +22,7 @@ from .forensic_answers import (
     time_options,
 )
 from .forensics import spark_options
-from .names import NAME
+from .option_types import NAME
 from .output import harmless
 
 if TYPE_CHECKING:

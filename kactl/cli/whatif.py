@@ -12,7 +12,7 @@ from .common_options import Settings, local_options
 from .exits import Exit, Failure
 from .forensic_answers import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
 from .forensics import spark_options
-from .names import NAME
+from .option_types import NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
