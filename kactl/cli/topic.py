@@ -18,9 +18,9 @@ from kactl.admin.schema import (
 from . import output
 from .api_client import confirm, quoted
 from .common_options import FORMS, Settings, options, reason_option, with_options
+from .describe_lines import describe_lines
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
-from .kafka_text import describe_lines
 from .output import NONE
 from .partition_files import ids
 

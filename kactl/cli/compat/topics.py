@@ -17,8 +17,8 @@ from kactl.admin.schema import (
     TopicInfo,
 )
 from kactl.cli.api_client import Api, quoted
+from kactl.cli.describe_lines import describe_lines, partition_line
 from kactl.cli.exits import Failure
-from kactl.cli.kafka_text import describe_lines, partition_line
 
 from .common import KafkaTool, api, chosen, fail, kafka_options, message_of
 from .topic_words import REPORTS, action_of, assignment, check_counts, check_id, overrides

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kactl.cli.kafka_text import describe_lines
+from kactl.cli.describe_lines import describe_lines
 from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot, TopicFacts
 from kactl.forensics.whatif.snapshots import file, racks, topics
 from kactl.forensics.whatif.snapshots.racks import BadRacks
