@@ -22,7 +22,7 @@ from .common_options import Settings, options, reason_option
 from .exits import Exit, Failure
 from .output import BAD, GOOD, WARN, Cell
 from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed, parsed_target, read, targets_of
-from .reassigned import Standing, standings
+from .reassignment_state import Standing, standings
 
 # Number of completed reassignments named in one line.
 LAST_NAMED_MAX: Final = 5

@@ -20,7 +20,7 @@ from kactl.cli.api_client import Api
 from kactl.cli.common_options import TIMEOUT_S_MAX
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import Targeted
-from kactl.cli.reassigned import Standing, standings
+from kactl.cli.reassignment_state import Standing, standings
 
 from .common import KafkaTool, api, fail, kafka_options, message_of
 from .reassign_words import action_of, check_targets, file_content, name, targets, topics_and_brokers
