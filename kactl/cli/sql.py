@@ -14,7 +14,7 @@ import click
 from . import output
 from .common_options import FORMS, Settings, with_options
 from .exits import Exit, Failure
-from .forensic_answers import errors_translated, folder_option, job_results, manifest_of, spark_for
+from .forensic_inputs import errors_translated, folder_option, job_results, manifest_of, spark_for
 from .forensics import spark_options
 from .output import NONE
 

@@ -8,7 +8,7 @@ import click
 from . import output
 from .common_options import Settings, local_options
 from .exits import Failure
-from .forensic_answers import (
+from .forensic_inputs import (
     errors_translated,
     folder_option,
     job_results,

@@ -10,7 +10,7 @@ import click
 from . import forensics, output
 from .common_options import Settings, local_options
 from .exits import Exit, Failure
-from .forensic_answers import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
+from .forensic_inputs import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
 from .forensics import spark_options
 from .option_types import NAME
 

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from kactl.cli import forensics, output
 from kactl.cli.exits import Exit, Failure
-from kactl.cli.forensic_answers import errors_translated, parsed_interval, parsed_time
+from kactl.cli.forensic_inputs import errors_translated, parsed_interval, parsed_time
 from kactl.cli.report import _write
 from kactl.cli.root import kactl
 from kactl.forensics.ingest import find

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.cli.forensic_answers import job_results
+from kactl.cli.forensic_inputs import job_results
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs.catalog import Results
 from tests.forensics.jobs.tables import controller_line, line
