@@ -29,7 +29,7 @@ def main() -> None:
     try:
         _print_anything()
         if PurePath(sys.argv[0]).name.startswith("kafka-"):
-            from .compat.group import by_program_name
+            from .compat.tools import by_program_name
 
             stands_for = by_program_name(sys.argv[0])
             if stands_for is not None:

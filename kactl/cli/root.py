@@ -45,7 +45,7 @@ ENTRIES: Final = {
     ),
     "doctor": Entry(".doctor", "Check the requirements of kactl."),
     "config": Entry(".config", "Check a configuration, or show its effective values."),
-    "compat": Entry(".compat.group", "Replace Kafka's command-line tools: same options, same output."),
+    "compat": Entry(".compat.tools", "Replace Kafka's command-line tools: same options, same output."),
 }
 
 

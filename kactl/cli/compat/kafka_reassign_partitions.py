@@ -23,7 +23,7 @@ from kactl.cli.partition_files import Targeted
 from kactl.cli.reassignment_state import Standing, standings
 
 from .common import KafkaTool, api, fail, kafka_options, message_of
-from .reassign_words import action_of, check_targets, file_content, name, targets, topics_and_brokers
+from .reassign_options import action_of, check_targets, file_content, name, targets, topics_and_brokers
 
 _UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "
 

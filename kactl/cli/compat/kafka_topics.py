@@ -21,7 +21,7 @@ from kactl.cli.describe_lines import describe_lines, partition_line
 from kactl.cli.exits import Failure
 
 from .common import KafkaTool, api, chosen, fail, kafka_options, message_of
-from .topic_words import REPORTS, action_of, assignment, check_counts, check_id, overrides
+from .topic_options import REPORTS, action_of, assignment, check_counts, check_id, overrides
 
 _COLLIDES: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "

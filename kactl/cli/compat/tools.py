@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from .leader_election import leader_election
-from .reassign_partitions import reassign_partitions
-from .topics import topics
+from .kafka_leader_election import leader_election
+from .kafka_reassign_partitions import reassign_partitions
+from .kafka_topics import topics
 
 
 @click.group()
