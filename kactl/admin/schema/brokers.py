@@ -1,6 +1,6 @@
 """Brokers, and operations on them."""
 
-from .words import Answer, AsOf, BrokerStateName, Int32, PartitionName, Question, Reason
+from .common import Answer, AsOf, BrokerStateName, Int32, PartitionName, Question, Reason
 
 
 class EndpointInfo(Answer, frozen=True):

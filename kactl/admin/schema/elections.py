@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from .words import ELECTION_PARTITIONS_MAX, Answer, AsOf, ElectionType, PartitionName, Question, Reason
+from .common import ELECTION_PARTITIONS_MAX, Answer, AsOf, ElectionType, PartitionName, Question, Reason
 
 
 class ElectionRequest(Question, frozen=True):

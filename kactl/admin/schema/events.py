@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .words import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionStateName, Question, ReplicaStateName
+from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionStateName, Question, ReplicaStateName
 
 
 class Event(Answer, frozen=True, tag_field="kind"):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .words import Answer, AsOf, BrokerStateName
+from .common import Answer, AsOf, BrokerStateName
 
 
 class CandidateInfo(Answer, frozen=True):

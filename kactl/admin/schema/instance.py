@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .words import Answer, AsOf, Int32, Question, Reason
+from .common import Answer, AsOf, Int32, Question, Reason
 
 
 class Probe(Answer, frozen=True):

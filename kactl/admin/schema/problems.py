@@ -1,6 +1,6 @@
 """Errors, as application/problem+json."""
 
-from .words import Answer
+from .common import Answer
 
 
 class FieldError(Answer, frozen=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .words import Answer, AsOf, Question
+from .common import Answer, AsOf, Question
 
 NAMED_DEFAULT = 20
 NAMED_MAX = 1000

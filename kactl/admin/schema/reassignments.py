@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from .words import Answer, AsOf, Int32, Question, Reason
+from .common import Answer, AsOf, Int32, Question, Reason
 
 # Bound for one request; a body with this many targets fits the body limit.
 REASSIGNED_MAX = 20_000

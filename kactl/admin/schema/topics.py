@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .words import (
+from .common import (
     LIMIT_DEFAULT,
     TIMEOUT_MS_MAX,
     Answer,
