@@ -11,8 +11,8 @@ import anyio
 import msgspec
 import pytest
 
+from kactl.admin import event_stream as stream
 from kactl.admin import server as server_module
-from kactl.admin import stream
 from kactl.admin.limits import Capacity
 from kactl.admin.schema import AnyEvent
 from kactl.messages import log as history_events

@@ -1,4 +1,4 @@
-"""Events, page by page. The event stream is in `kactl.admin.stream`."""
+"""Events, page by page. The event stream is in `kactl.admin.event_stream`."""
 
 from kactl.admin.event_views import event_view
 from kactl.admin.route import ApiRequest

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from kactl.admin import metrics, schema, stream, versions
+from kactl.admin import event_stream as stream
+from kactl.admin import metrics, schema, versions
 from kactl.admin.route import BODY_BYTES_MAX, Route
 
 from . import (
