@@ -15,7 +15,7 @@ import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 
 from kactl.actors.system import Controller
-from kactl.admin.metrics import telemetry_for_server
+from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel

@@ -11,7 +11,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.admin.limits import Capacity
-from kactl.admin.metrics import telemetry_for_server
+from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import serve
 from kactl.config.file import load
 from kactl.participant.group import Participants

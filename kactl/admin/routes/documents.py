@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from kactl.admin.metrics import CONTENT_TYPE
 from kactl.admin.problem import Refused
+from kactl.admin.prometheus import CONTENT_TYPE
 from kactl.admin.route import JSON, ApiRequest
 from kactl.admin.schema import NoData
 from kactl.admin.service import Service

@@ -3,7 +3,8 @@
 from typing import Final
 
 from kactl.admin import event_stream as stream
-from kactl.admin import metrics, schema, versions
+from kactl.admin import prometheus as metrics
+from kactl.admin import schema, versions
 from kactl.admin.route import BODY_BYTES_MAX, Route
 
 from . import (
