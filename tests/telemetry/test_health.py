@@ -120,6 +120,6 @@ def test_the_worst_result_is_the_status() -> None:
 
 
 def test_limits_and_configuration_have_the_same_defaults() -> None:
-    from kactl.admin.health import limits_of
+    from kactl.admin.health_facts import limits_of
 
     assert limits_of(HealthConfig()) == Limits()

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kactl.admin.audit import audited
-from kactl.admin.health import limits_of, observe
+from kactl.admin.health_facts import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
