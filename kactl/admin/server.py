@@ -28,7 +28,7 @@ from .connections import Connection, Gate, observe
 from .limits import Capacity
 from .problem import Refused
 from .route import JSON, ApiRequest, Reply, Route, read
-from .routes.table import ROUTES
+from .routes.route_table import ROUTES
 from .schema import Answer
 from .service import Service
 

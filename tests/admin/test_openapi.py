@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kactl.admin import openapi, schema
-from kactl.admin.routes.table import ROUTES
+from kactl.admin.routes.route_table import ROUTES
 from tests.admin.conftest import Served
 
 SNAPSHOT: Final = Path(__file__).with_name("openapi.json")
