@@ -13,7 +13,7 @@ from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, To
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.stores.base import Names
 
-from .columns import broker_list, grow, put_lists
+from .growable import broker_list, grow, put_lists
 from .row_index import ABSENT, RowIndex
 
 Ids = npt.NDArray[np.bytes_]

@@ -29,8 +29,8 @@ from kactl.state.rows import Bools, Ints
 from kactl.stores.base import Names, Session, Store
 
 from . import checks
-from .columns import broker_list
 from .controller_client import ControllerClient
+from .growable import broker_list
 from .hosted_replicas import HostedReplicas, Role
 from .hub import Hub
 from .isr import IsrKeeper

@@ -8,7 +8,7 @@ from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Brok
 from kactl.state.rows import Bools, BrokerSet, Ints
 from kactl.stores.base import Names
 
-from .columns import broker_list, grow, put_lists
+from .growable import broker_list, grow, put_lists
 from .hosted_replicas import names_of
 from .row_index import ABSENT, RowIndex
 
