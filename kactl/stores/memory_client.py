@@ -15,7 +15,7 @@ from kactl.runtime.background import Background, BlockStack
 from .base import Changed, StoreEvent
 from .deleted_topics import DeletedTopics
 from .memory_state import MemorySession, MemoryState
-from .watches import Watches
+from .watch_registry import Watches
 
 
 class MemoryClient:

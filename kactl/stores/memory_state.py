@@ -16,7 +16,7 @@ from .base import Changed, Committed, Names, Notification, StoreEvent
 from .change_log import ChangeLog
 from .entries import Entries, EntryTable
 from .topic_assignment import TopicAssignment
-from .watches import Watches
+from .watch_registry import Watches
 
 
 @dataclasses.dataclass(slots=True)

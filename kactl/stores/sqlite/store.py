@@ -41,7 +41,7 @@ from kactl.stores.base import (
 from kactl.stores.deleted_topics import DeletedTopics
 from kactl.stores.entries import leader_write
 from kactl.stores.topic_assignment import TopicAssignment, split
-from kactl.stores.watches import Watches
+from kactl.stores.watch_registry import Watches
 
 from .lease import SESSION_TIMEOUT_MS, Lease, SqliteSession
 from .sessions import NO_HOLDER, Holder
