@@ -119,7 +119,7 @@ class Bench:
         """Wraps the functions of each stage."""
         wrap, cluster = self.stages.wrap, self.cluster
         wrap(cluster.table, "find", "led_by_none_of", "in_state", "with_replica_on", "not_queued", "rows")
-        wrap(partition, "elect", "move", "elect")
+        wrap(partition, "elect", "move", "go_online")
         wrap(replica, "elect", "legal_offline", "go_offline")
         wrap(self.store, "commit", "commit")
         wrap(cluster, "apply", "apply")
@@ -160,9 +160,10 @@ class Bench:
             leader_epoch=rows.leader_epoch + 1,
             writes=np.ones(len(rows), np.bool_),
         )
-        settled = await self.partitions.committer.commit(change)
-        assert settled.committed.all()
-        self.cluster.apply(settled.change)
+        committed, conflict = await self.partitions.committer.commit(change)
+        assert not conflict.any()
+        assert not committed.refusal.any()
+        self.cluster.apply(committed)
 
 
 @contextlib.asynccontextmanager

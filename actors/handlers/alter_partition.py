@@ -19,7 +19,7 @@ from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Pro
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.messages.events import Event, LeadershipWritten
 from kactl.runtime.logs import logger
-from kactl.state.change import Change
+from kactl.state.change import Change, Refusal
 from kactl.state.rows import RowNumbers, some
 from kactl.state.table import NO_ROW, in_sync_of
 
@@ -100,7 +100,7 @@ class IsrProposals(Handlers):
         # A proposed member that is not a replica has no slot yet.
         table.admit(at, proposed.isr)
         rows = table.rows(at)
-        settled = await self._committer.commit(
+        change, conflict = await self._committer.commit(
             Change.of(
                 rows,
                 in_sync=in_sync_of(rows.replicas, proposed.isr),
@@ -109,14 +109,16 @@ class IsrProposals(Handlers):
                 writes=np.ones(len(rows), np.bool_),
             )
         )
-        self.cluster.apply(settled.change)
-        self.history.add_partitions(settled.change, table.refs, controller_epoch=self.epoch)
-        error[settled.failed] = ErrorCode.UNKNOWN_SERVER_ERROR
-        if settled.conflict.any():
-            error[settled.conflict] = ErrorCode.INVALID_UPDATE_VERSION
-            await self._read(at[settled.conflict])
+        failed = change.refusal != Refusal.NONE
+        committed = change.take(~conflict & ~failed)
+        self.cluster.apply(committed)
+        self.history.add_partitions(committed, table.refs, controller_epoch=self.epoch)
+        error[failed] = ErrorCode.UNKNOWN_SERVER_ERROR
+        if conflict.any():
+            error[conflict] = ErrorCode.INVALID_UPDATE_VERSION
+            await self._read(at[conflict])
             # The stored ISR may be the proposed one: an earlier write whose response was lost.
-            error[settled.conflict & is_same(table.rows(at), proposed, broker=broker)] = ErrorCode.NONE
+            error[conflict & is_same(table.rows(at), proposed, broker=broker)] = ErrorCode.NONE
         return error
 
     async def _read(self, at: RowNumbers) -> None:

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kactl.actors.actor import Ref
-from kactl.actors.machines.messages import Move, Moved, MoveReplicas
-from kactl.actors.machines.outbox import BrokerChannels
+from kactl.actors.machines.machine import Outbox
+from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.preemption import NEVER, Preemption
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
@@ -14,7 +14,7 @@ from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import Broker, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
@@ -66,6 +66,22 @@ class Settings:
     parity: bool = False
     chunk_partitions: int = CHUNK_PARTITIONS
     controller_ids: frozenset[int] = frozenset()
+
+
+class BrokerChannels(Outbox, Protocol):
+    """The channels to all brokers, as the controller manages them."""
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel to a registration. An earlier one of the same id has to be removed first."""
+
+    def resume(self, broker: int) -> None:
+        """Queue requests again for a broker whose queue was dropped: the next ones contain the complete state."""
+
+    def remove(self, broker: int) -> None:
+        """Close the channel to a broker; waiting requests are dropped."""
+
+    def close(self) -> None:
+        """Close all channels at once, before anything else can be sent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,47 +146,47 @@ class Handlers:
     def epoch(self) -> int:
         return self.cluster.fence.epoch
 
-    async def move(self, move: Move) -> Moved:
+    async def move(self, move: Move) -> MoveResult:
         """Move partitions. Returns the result for all of them, or for the first ones if a small event preempted it."""
-        moved: Moved = await self.partitions.ask(move)
+        moved: MoveResult = await self.partitions.ask(move)
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
             self._complete_first_led(moved)
         return moved
 
-    def _complete_first_led(self, moved: Moved) -> None:
+    def _complete_first_led(self, moved: MoveResult) -> None:
         """Complete reassignments whose whole target is in the first ISR of their partition.
 
         A reassignment of a partition that never had a leader waits for one. The first ISR contains all live replicas,
         also those that are being added, so no later change of the ISR may follow.
         """
-        at = moved.at[~moved.elections & (moved.refusal == Refusal.NONE)]
-        rows = self.cluster.table.rows(at)
-        for name in self.cluster.table.names(at[rows.has_leadership & is_complete(rows)]):
+        moved_rows = moved.rows[~moved.elected & (moved.refusal == Refusal.NONE)]
+        rows = self.cluster.table.rows(moved_rows)
+        for name in self.cluster.table.names(moved_rows[rows.has_leadership & is_complete(rows)]):
             if name in self.cluster.reassigning:
                 # The event completes every reassignment that is complete by then.
                 self.context.enqueue(LeadershipWritten(name))
                 return
 
-    async def move_many(self, move: Move) -> Moved:
+    async def move_many(self, move: Move) -> MoveResult:
         """Move any number of partitions and handle small events between two chunks.
 
         Rows may change meanwhile. `move.wanted` selects those that are still to be moved.
         """
         move = dataclasses.replace(move, preemption=self.context.preemption)
-        parts: list[Moved] = []
+        parts: list[MoveResult] = []
         while True:
             await self.context.yield_point()
             parts.append(await self.move(move))
-            move = move.rest(len(parts[-1].at))
-            if not len(move.at):
-                return Moved.of(parts)
+            move = move.rest(len(parts[-1].rows))
+            if not len(move.rows):
+                return MoveResult.join(parts)
 
     async def move_many_replicas(
         self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
         """Move any number of replicas and handle small events between two chunks."""
         move = MoveReplicas(at, target, brokers, preemption=self.context.preemption)
-        while len(move.at) and (brokers is None or brokers):
+        while len(move.rows) and (brokers is None or brokers):
             await self.context.yield_point()
             move = move.rest(await self.replicas.ask(move))
 
@@ -185,7 +201,7 @@ class Handlers:
         if brokers and len(at):
             await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
 
-    async def elect_offline(self) -> Moved:
+    async def elect_offline(self) -> MoveResult:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""
         at = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
         return await self.move_many(Move(at, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))

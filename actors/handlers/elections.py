@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move, Moved
+from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.unclean import Unclean
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.machines import partition
@@ -19,7 +19,7 @@ from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
+from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, first
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
@@ -114,7 +114,7 @@ class Elections(Handlers):
 
 
 async def answer(
-    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]]
+    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]]
 ) -> list[ElectionResult]:
     """Hold elections. Returns one result for each partition, in the order requested, or by name if all were."""
     table = cluster.table
@@ -163,7 +163,7 @@ def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
 
 
 async def _hold(
-    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]], rows: Rows
+    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]], rows: Rows
 ) -> tuple[Ints, Bytes]:
     """Returns leaders and refusals after the elections."""
     moved = await move(
@@ -179,19 +179,14 @@ async def _hold(
 
 def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
     """Returns leaders and refusals of a dry run."""
-    is_new = rows.state == PartitionState.NEW
-    first_ones = partition.initialize(rows, cluster.live_brokers, controller_epoch=cluster.fence.epoch)
-    next_ones = partition.elect(
+    change = partition.go_online(
         rows,
         _ELECTIONS[asked.election],
         cluster.live_brokers,
         unclean=nobody_in_sync_online(rows, cluster.live_brokers),
         controller_epoch=cluster.fence.epoch,
     )
-    return (
-        choose(is_new, first_ones.leader, next_ones.leader),
-        choose(is_new, first_ones.refusal, next_ones.refusal),
-    )
+    return change.leader, change.refusal
 
 
 def _result(kind: ElectionKind, name: TopicPartition, previous: int, leader: int, refusal: Refusal) -> ElectionResult:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kactl.actors.machines.commit import Committer
-from kactl.actors.machines.messages import Move, Moved, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
 from kactl.machines.election import Election
@@ -73,10 +73,9 @@ class ReassignmentSteps(Handlers):
 
         table = self.cluster.table
         refusal, written = np.zeros(len(at), np.uint8), np.zeros(len(at), np.bool_)
-        async for settled in self._committer.commit_until_settled(table.rows(at), planned):
-            refusal[settled.index], written[settled.index] = settled.refusal, settled.written
-            change = settled.change
-            self.cluster.apply(change)
+        async for positions, change in self._committer.commit_until_settled(table.rows(at), planned):
+            refusal[positions], written[positions] = change.refusal, change.writes
+            self.cluster.apply(change.take(change.refusal == Refusal.NONE))
             self.history.add_partitions(change, table.refs, controller_epoch=self.epoch, which=change.writes)
         return refusal, written
 
@@ -236,7 +235,7 @@ class ReassignmentSteps(Handlers):
         self._tell(at[leads_on])
         elected = at[~leads_on & (refusal == Refusal.NONE)]
         if len(elected):
-            moved: Moved = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
+            moved: MoveResult = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:
                 _unless_over(moved.error)
             await self._lead_on_unelected(elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER])

@@ -4,9 +4,8 @@
 that a stored broker for which a row has no slot is given one: the caller applies what was committed.
 """
 
-import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,52 +25,38 @@ log = logger(__name__)
 ROUNDS_MAX: Final = 50
 
 # Refusals that may be wrong, since a leader or another controller may have written the row. It is reloaded once.
-_DOUBTFUL: Final = (Refusal.NO_LEADERSHIP, Refusal.NO_ELIGIBLE_LEADER, Refusal.CONFIG_UNREADABLE)
+_DOUBTFUL: Final = (
+    Refusal.NO_LEADERSHIP,
+    Refusal.NO_ELIGIBLE_LEADER,
+    Refusal.STATE_EXISTS,
+    Refusal.CONFIG_UNREADABLE,
+)
 
 # Plans a change of n rows. It depends on these rows alone, so that rows can be planned again in any company.
 Plan = Callable[[Rows], Awaitable[Change]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CommitResult:
-    """Result of one commit of n rows.
+class CommitResult(NamedTuple):
+    """Result of one commit of n rows; nothing is applied yet.
 
     Attributes:
-        change: the rows that were committed or had nothing to write, with the versions that the store assigned.
-        committed, conflict, failed: bool[n]; each row is in exactly one of them.
+        change: the planned change with the versions that the store assigned. Rows that could not be written are
+            refused with STORE_FAILED.
+        conflict: bool[n], rows that another writer has changed in the store. They are not written.
     """
 
     change: Change
-    committed: Bools
     conflict: Bools
-    failed: Bools
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attempt:
-    """A planned change and the result of its commit; nothing is applied yet."""
+class Settled(NamedTuple):
+    """Rows that are not tried any more; refused, or in force in the store.
 
-    change: Change
-    result: CommitResult
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settled:
-    """Rows that are not tried any more.
-
-    Attributes:
-        index: intp[k], positions of the rows among those of the call.
-        refusal: uint8[k] of Refusal; NONE where the change is in force or had nothing to write.
-        change: the committed rows, and those that had nothing to write, refused ones included; to be applied.
-        refused: the rows with a refusal, unchanged but for `refusal`.
-        written: bool[k], rows that were written.
+    `positions`: intp[k], their positions among the rows of the call.
     """
 
-    index: RowNumbers
-    refusal: Bytes
+    positions: RowNumbers
     change: Change
-    refused: Change
-    written: Bools
 
 
 class Committer:
@@ -86,13 +71,12 @@ class Committer:
         self._store = store
         self.failures = 0
 
-    async def attempt(self, rows: Rows, plan: Plan) -> Attempt:
+    async def attempt(self, rows: Rows, plan: Plan) -> CommitResult:
         """Plan some rows and commit the change, once. Raises what `commit` raises."""
-        change = await plan(rows)
-        return Attempt(change, await self.commit(change))
+        return await self.commit(await plan(rows))
 
     async def commit_until_settled(
-        self, rows: Rows, plan: Plan, *, first: Attempt | None = None
+        self, rows: Rows, plan: Plan, *, first: CommitResult | None = None
     ) -> AsyncIterator[Settled]:
         """Plan and commit rows until each is committed or refused. Yields after each attempt, so that the caller
         applies it before the next.
@@ -105,37 +89,38 @@ class Committer:
             first: the first attempt, if it was made already.
 
         Yields:
-            Each row exactly once; none if an attempt settles no row.
+            Each row exactly once. Rows that were reloaded have the stored leadership.
 
         Raises:
             ControllerMoved: a later controller exists. Nothing that was not yielded will be committed.
             StoreError: the store has ended the session, and with it the controllership.
         """
-        index = np.arange(len(rows))
-        reloaded = False
-        for _ in range(ROUNDS_MAX):
-            attempt, first = first or await self.attempt(rows, plan), None
-            change, result = attempt.change, attempt.result
-            doubtful = np.zeros(len(rows), np.bool_) if reloaded else np.isin(change.refusal, _DOUBTFUL)
-            again = result.conflict | doubtful
-            yield _settled(index, attempt, ~again)
+        positions = np.arange(len(rows))
+        for number in range(ROUNDS_MAX):
+            result, first = first or await self.attempt(rows, plan), None
+            change, again = result.change, result.conflict
+            if number == 0 and change.refusal.any():
+                again = again | np.isin(change.refusal, _DOUBTFUL)
             if not again.any():
+                yield Settled(positions, change)
                 return
-            known, planned = rows.partition_epoch[again], change.refusal[again]
-            index, doubtful, reloaded = index[again], doubtful[again], True
-            rows, refusal = await self.reload(rows.take(again))
-            unchanged = doubtful & (refusal == Refusal.NONE) & (rows.partition_epoch == known)
-            refusal = choose(unchanged, planned, refusal)
-            if refusal.any():
-                yield _refused(index, rows, refusal)
-                index, rows = index[refusal == Refusal.NONE], rows.take(refusal == Refusal.NONE)
+            if not again.all():
+                yield Settled(positions[~again], change.take(~again))
+            positions, planned, conflict = positions[again], change.take(again), result.conflict[again]
+            rows, refusal = await self.reload(planned.rows)
+            stands = ~conflict & (refusal == Refusal.NONE) & (rows.partition_epoch == planned.rows.partition_epoch)
+            refusal = choose(stands, planned.refusal, refusal)
+            refused = refusal != Refusal.NONE
+            if refused.any():
+                yield Settled(positions[refused], Change.of(rows.take(refused), refusal=refusal[refused]))
+                positions, rows = positions[~refused], rows.take(~refused)
             if not len(rows):
                 return
             log.info("%d partitions were changed in the store meanwhile; planning them again", len(rows))
-        yield _refused(index, rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8))
+        yield Settled(positions, Change.of(rows, refusal=np.full(len(rows), Refusal.STORE_FAILED, np.uint8)))
 
     async def commit(self, change: Change) -> CommitResult:
-        """Commit the rows of `change` that have something to write; the others count as committed.
+        """Commit the rows of `change` that have something to write.
 
         If the store fails the whole call and its outcome cannot be read back, every row has failed.
 
@@ -144,20 +129,23 @@ class Committer:
             StoreError: the store has ended the session, and with it the controllership.
         """
         writes = change.writes
+        if not writes.any():
+            return CommitResult(change, writes)
         outcome = np.full(len(change), Outcome.COMMITTED, np.uint8)
-        version = change.partition_epoch.copy()
-        if writes.any():
-            try:
-                outcome[writes], version[writes] = await self._write(change, np.flatnonzero(writes))
-            except StoreError as error:
-                _raise_if_over(error)
-                log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
-                outcome[writes] = Outcome.FAILED
-                self.failures += 1
-        committed = outcome == Outcome.COMMITTED
+        version = np.full(len(change), NO_VERSION, np.int32)
+        try:
+            outcome[writes], version[writes] = await self._write(change, np.flatnonzero(writes))
+        except StoreError as error:
+            _raise_if_over(error)
+            log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
+            outcome[writes] = Outcome.FAILED
+            self.failures += 1
+        change = change.committed(version)
         failed = outcome == Outcome.FAILED
-        self._cluster.mark_for_retry(change.rows.index[failed])
-        return CommitResult(change.committed(version).take(committed), committed, outcome == Outcome.CONFLICT, failed)
+        if failed.any():
+            self._cluster.mark_for_retry(change.rows.index[failed])
+            change = change.refuse(failed, Refusal.STORE_FAILED)
+        return CommitResult(change, outcome == Outcome.CONFLICT)
 
     async def _write(self, change: Change, which: RowNumbers) -> tuple[Bytes, Ints]:
         """Write the rows at some positions. Returns the outcome of each and its new version."""
@@ -215,7 +203,7 @@ class Committer:
             self._cluster.mark_for_retry(rows.index)
             return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
         table.admit(rows.index, stored.isr)
-        now = table.rows(rows.index)
+        known = table.rows(rows.index)
         found = stored.found
         self._cluster.mark_for_retry(rows.index[stored.status == Found.FAILED])
         refusal = choose(
@@ -227,39 +215,14 @@ class Committer:
             np.uint8(Refusal.LATER_CONTROLLER),
             np.uint8(Refusal.NONE),
         )
-        return now.replace(
-            leader=choose(found, stored.leader, now.leader),
-            leader_epoch=choose(found, stored.leader_epoch, now.leader_epoch),
-            in_sync=choose(found, in_sync_of(now.replicas, stored.isr), now.in_sync),
-            partition_epoch=choose(found, stored.partition_epoch, now.partition_epoch),
-            controller_epoch=choose(found, stored.controller_epoch, now.controller_epoch),
-            recovering=choose(found, stored.recovering, now.recovering),
+        return known.replace(
+            leader=choose(found, stored.leader, known.leader),
+            leader_epoch=choose(found, stored.leader_epoch, known.leader_epoch),
+            in_sync=choose(found, in_sync_of(known.replicas, stored.isr), known.in_sync),
+            partition_epoch=choose(found, stored.partition_epoch, known.partition_epoch),
+            controller_epoch=choose(found, stored.controller_epoch, known.controller_epoch),
+            recovering=choose(found, stored.recovering, known.recovering),
         ), refusal
-
-
-def _settled(index: RowNumbers, attempt: Attempt, which: Bools) -> Settled:
-    """The rows of an attempt that are not tried again, bool[n]."""
-    change, result = attempt.change, attempt.result
-    refusal = choose(result.failed, np.uint8(Refusal.STORE_FAILED), change.refusal)[which]
-    written = (result.committed & change.writes)[which]
-    rows = change.rows.take(which & ((change.refusal != Refusal.NONE) | result.failed))
-    return Settled(
-        index[which],
-        refusal,
-        result.change.take(which[result.committed]),
-        Change.of(rows, refusal=refusal[refusal != Refusal.NONE]),
-        written,
-    )
-
-
-def _refused(index: RowNumbers, rows: Rows, refusal: Bytes) -> Settled:
-    """Rows that cannot be planned again, out of n rows that were reloaded; `refusal` is uint8[n]."""
-    which = refusal != Refusal.NONE
-    rows, refusal = rows.take(which), refusal[which]
-    nothing = rows.take(np.zeros(len(rows), np.bool_))
-    return Settled(
-        index[which], refusal, Change.of(nothing), Change.of(rows, refusal=refusal), np.zeros(len(rows), np.bool_)
-    )
 
 
 def _raise_if_over(error: StoreError) -> None:

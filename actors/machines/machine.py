@@ -1,12 +1,13 @@
 """Base of the machine actors: plan, commit, apply, and gather requests, chunk by chunk."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import ControllerMoved, StoreError
-from kactl.outbound.batch import RequestBatch
+from kactl.outbound.batch import Addressed, RequestBatch
+from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.stores.base import Store
@@ -16,14 +17,22 @@ from ..actor import Actor
 from ..preemption import Preemption
 from .chunks import WHOLE, SendBuffer, chunks
 from .commit import Committer
-from .outbox import Outbox
+
+log = logger(__name__)
+
+
+class Outbox(Protocol):
+    """Queues requests in the order in which they are to be sent; never waits. Implemented by `actors.channels`."""
+
+    def send(self, requests: Iterable[Addressed]) -> None:
+        """Queue requests. One to a broker without a channel is logged and dropped."""
 
 
 class Large(Protocol):
     """A message whose rows may be handled in chunks; `messages.Move` documents the attributes."""
 
     @property
-    def at(self) -> RowNumbers: ...
+    def rows(self) -> RowNumbers: ...
 
     @property
     def preemption(self) -> Preemption: ...
@@ -86,7 +95,7 @@ class Machine(Actor[M]):
         self.batch.begin()
         try:
             high_rate = move.preemption.is_high_rate()
-            async with chunks(len(move.at), self.chunk, write, stop=stop, high_rate=high_rate) as written:
+            async with chunks(len(move.rows), self.chunk, write, stop=stop, high_rate=high_rate) as written:
                 yield written if whole else self._send_portions(written)
         except (ControllerMoved, StoreError):
             raise
@@ -106,6 +115,17 @@ class Machine(Actor[M]):
             yield chunk
             if buffer.is_full():
                 self._send()
+
+    def _give_up(self, rest: RowNumbers, label: str, error: StoreError | None) -> None:
+        """Log rows that were not moved because the store failed; `error` ended the session.
+
+        Without an error they were not tried, and are marked for a retry.
+        """
+        if not len(rest):
+            return
+        if error is None:
+            self.cluster.mark_for_retry(rest)
+        log.error("moving %d %s failed: %s", len(rest), label, error or "the store has failed for those before")
 
     def _send(self) -> None:
         self.outbox.send(self.batch.flush())

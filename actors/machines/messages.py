@@ -8,7 +8,6 @@ import numpy as np
 from kactl.errors import StoreError
 from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows
 
 from ..preemption import NEVER, Preemption
@@ -24,7 +23,7 @@ class Move:
         preemption: if it is due between two chunks, the rest is left for another call.
     """
 
-    at: RowNumbers
+    rows: RowNumbers
     target: PartitionState
     election: Election | None = None
     wanted: Callable[[Rows], Bools] | None = None
@@ -32,41 +31,35 @@ class Move:
 
     def rest(self, done: int) -> "Move":
         """Returns the same move of the rows after the first `done`."""
-        return dataclasses.replace(self, at=self.at[done:])
+        return dataclasses.replace(self, rows=self.rows[done:])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
+class MoveResult:
     """Result of a Move, by row.
 
     Attributes:
-        at: the rows that were handled: all, or the first of them if a small event preempted the move.
+        rows: the rows that were handled: all, or the first of them if a small event preempted the move.
         refusal: uint8[n] of Refusal; NONE where the move was made.
-        elections: bool[n], rows for which an election was held or should have been.
-        error: the error that failed the whole call; `refusal` is STORE_FAILED then.
+        elected: bool[n], rows that were ONLINE or OFFLINE and have a leader by an election.
+        error: the error that ended the call; `refusal` is STORE_FAILED for the rows that were not moved before.
     """
 
-    at: RowNumbers
+    rows: RowNumbers
     refusal: Bytes
-    elections: Bools
+    elected: Bools
     error: StoreError | None = None
 
-    @property
-    def elected(self) -> Bools:
-        """Returns bool[n]: an election was held and a leader was found."""
-        found: Bools = self.elections & (self.refusal == Refusal.NONE)
-        return found
-
     @classmethod
-    def of(cls, parts: Sequence["Moved"]) -> "Moved":
-        """Returns the concatenation of some results, with the first error."""
+    def join(cls, parts: Sequence["MoveResult"]) -> "MoveResult":
+        """Returns the concatenation of one or more results, with the first error."""
         if len(parts) == 1:
             return parts[0]
         return cls(
-            np.concatenate([np.zeros(0, np.intp), *(each.at for each in parts)]),
-            np.concatenate([np.zeros(0, np.uint8), *(each.refusal for each in parts)]),
-            np.concatenate([np.zeros(0, np.bool_), *(each.elections for each in parts)]),
-            next((each.error for each in parts if each.error is not None), None),
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.refusal for part in parts]),
+            np.concatenate([part.elected for part in parts]),
+            next((part.error for part in parts if part.error is not None), None),
         )
 
 
@@ -82,7 +75,7 @@ class MoveReplicas:
         whole: send one request of each kind to each broker after the last chunk, not one per portion.
     """
 
-    at: RowNumbers
+    rows: RowNumbers
     target: ReplicaState
     brokers: frozenset[int] | None = None
     which: Bools | None = None
@@ -95,4 +88,5 @@ class MoveReplicas:
 
     def part(self, part: slice | Bools) -> "MoveReplicas":
         """Returns the same move of some of the rows."""
-        return dataclasses.replace(self, at=self.at[part], which=None if self.which is None else self.which[:, part])
+        which = None if self.which is None else self.which[:, part]
+        return dataclasses.replace(self, rows=self.rows[part], which=which)

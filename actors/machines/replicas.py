@@ -10,6 +10,7 @@ Source: the classic controller's ZkReplicaStateMachine.
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,45 +26,27 @@ from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
 from .chunks import WHOLE
-from .commit import Attempt
-from .machine import Machine
+from .commit import CommitResult
+from .machine import Machine, Outbox
 from .messages import MoveReplicas
-from .outbox import Outbox
 
 log = logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Leaving:
-    """The replicas of one broker that go OFFLINE.
-
-    Attributes:
-        rows: all of them, as they were; those of which no leadership is known are `unknown`, bool[n].
-        illegal: those that may not make the move.
-        first: the first attempt to commit the ISRs of the others.
-    """
-
-    broker: int
-    rows: Rows
-    unknown: Bools
-    illegal: Rows
-    first: Attempt
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk after its first write: the first broker has left the stored ISRs. Nothing is applied yet.
+    """A chunk after its first write; nothing is applied yet.
 
     Attributes:
-        count: number of its rows.
-        going: its rows whose deletion has begun, for which nothing is written; `message` has the others.
+        moving: its rows for which nothing is written.
+        leaving: the other ones: their brokers leave the ISRs, in ascending order.
+        first: the commit for the first of `brokers`.
     """
 
-    count: int
-    message: MoveReplicas
-    going: MoveReplicas | None = None
-    brokers: tuple[int, ...] = ()
-    first: _Leaving | None = None
+    moving: MoveReplicas
+    leaving: MoveReplicas
+    brokers: Sequence[int] = ()
+    first: CommitResult | None = None
 
 
 class Replicas(Machine[MoveReplicas]):
@@ -94,150 +77,106 @@ class Replicas(Machine[MoveReplicas]):
         Raises:
             ControllerMoved: a later controller exists; nothing was sent but what was committed before.
         """
-        count, done = len(message.at), 0
-        if not count:
+        rows, done = message.rows, 0
+        if not len(rows):
             return 0
-        failures = self.committer.failures
+        failures, error = self.committer.failures, None
         try:
-            async with self._chunks(message, functools.partial(self._write, message), whole=message.whole) as written:
-                async for chunk in written:
-                    await self._settle(chunk)
-                    done += chunk.count
+            async with self._chunks(message, functools.partial(self._commit, message), whole=message.whole) as chunks:
+                async for chunk in chunks:
+                    self._move(chunk.moving)
+                    first = chunk.first
+                    for broker in chunk.brokers:
+                        await self._leave(broker, first or await self._attempt(chunk.leaving, broker))
+                        first = None
+                    done += len(chunk.moving.rows) + len(chunk.leaving.rows)
         except StoreError as failed:
-            log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
-            return count
-        if done == count or self.committer.failures == failures:
+            error = failed
+        if error is None and self.committer.failures == failures:
             return done
-        self.cluster.mark_for_retry(message.at[done:])
-        log.error(
-            "moving replicas of %d partitions to %s is not tried, since the store has failed for those before",
-            count - done, message.target.name,
-        )  # fmt: skip
-        return count
+        self._give_up(rows[done:], f"partitions' replicas to {message.target.name}", error)
+        return len(rows)
 
-    async def _write(self, message: MoveReplicas, part: slice) -> _Chunk:
-        """Plan a chunk, and write it for the first of its brokers."""
+    async def _commit(self, message: MoveReplicas, part: slice) -> _Chunk:
+        """Plan a chunk, and commit it for the first of its brokers."""
         message = message.part(part)
-        count = len(message.at)
         if message.target != ReplicaState.OFFLINE:
-            return _Chunk(count, message)
-        going, message = self._parted(message)
-        brokers = message.brokers
-        if brokers is None:
-            rows = self.cluster.table.rows(message.at)
-            brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
-        ascending = tuple(sorted(brokers))
-        first = await self._leave(message, ascending[0]) if ascending and len(message.at) else None
-        return _Chunk(count, message, going, ascending, first)
+            return _Chunk(message, message.part(slice(0)))
+        moving, leaving = message.part(slice(0)), message
+        if self.cluster.deletion_started:
+            # Nothing is written for partitions whose deletion has begun: no broker is sent their leadership any more,
+            # and the next controller reads the deletion mark first.
+            begun = replica.begun(self.cluster.table.rows(message.rows))
+            moving, leaving = message.part(begun), message.part(~begun)
+        if not len(leaving.rows):
+            return _Chunk(moving, leaving)
+        brokers = sorted(self._brokers(leaving) if leaving.brokers is None else leaving.brokers)
+        first = await self._attempt(leaving, brokers[0]) if brokers else None
+        return _Chunk(moving, leaving, brokers, first)
 
-    async def _settle(self, chunk: _Chunk) -> None:
-        """Apply a chunk, write it for the other brokers, and gather the requests that follow."""
-        if chunk.message.target != ReplicaState.OFFLINE:
-            self._move(chunk.message)
-        if chunk.going is not None:
-            self._move_going(chunk.going)
-        if chunk.first is not None:
-            await self._broker_offline(chunk.first)
-            for broker in chunk.brokers[1:]:
-                await self._broker_offline(await self._leave(chunk.message, broker))
+    def _brokers(self, message: MoveReplicas) -> list[int]:
+        rows = self.cluster.table.rows(message.rows)
+        brokers: list[int] = np.unique(rows.replicas[_named(rows, message)]).tolist()
+        return brokers
 
-    # -- every move but one --------------------------------------------------------------------------------------------
+    # -- moves that are not written ------------------------------------------------------------------------------------
 
-    def _move(self, message: MoveReplicas, rows: Rows | None = None) -> None:
-        rows = self.cluster.table.rows(message.at) if rows is None else rows
-        which = _named(rows, message)
-        planned = replica.plan(rows, which, message.target)
-        self._apply(planned.change, planned.moved, message.target)
-        self._refused(rows, planned.refused, message.target)
-        if message.target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
-            self.batch.stop(rows, planned.moved, delete=message.target == ReplicaState.DELETION_STARTED)
-        told = some(planned.change.notify)
-        if told.any():
-            change = planned.change if told.all() else planned.change.take(told)
-            self.batch.lead_and_follow(change.after(), change.notify, is_new=message.target == ReplicaState.NEW)
-
-    # -- going offline -------------------------------------------------------------------------------------------------
-
-    def _parted(self, message: MoveReplicas) -> tuple[MoveReplicas | None, MoveReplicas]:
-        """Divide a move into the partitions whose deletion has begun, None if there are none, and the others."""
-        if not self.cluster.deletion_started:
-            return None, message
-        begun = replica.begun(self.cluster.table.rows(message.at))
-        return (message.part(begun), message.part(~begun)) if begun.any() else (None, message)
-
-    def _move_going(self, message: MoveReplicas) -> None:
-        """Move the replicas of partitions whose deletion has begun, of all brokers at once.
-
-        Nothing is written for them: no broker is sent their leadership any more, and the next controller reads the
-        deletion mark first.
-        """
-        rows = self.cluster.table.rows(message.at)
-        if not rows.has_leadership.all():
-            # As below: no leadership is known that could be sent, but brokers receive whatever else is known.
-            self.batch.update_metadata(self.cluster.brokers)
-        self._move(message, rows)
-
-    async def _leave(self, message: MoveReplicas, broker: int) -> _Leaving:
-        """Take a broker out of the ISRs, in the store; one attempt."""
-        rows = self.cluster.table.rows(message.at)
-        rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
-        legal = replica.legal_offline(rows, broker)
-        illegal, rows = rows.take(~legal), rows.take(legal)
-        unknown = ~rows.has_leadership
-        plan = functools.partial(self._plan, broker)
-        return _Leaving(broker, rows, unknown, illegal, await self.committer.attempt(rows.take(~unknown), plan))
-
-    async def _broker_offline(self, leaving: _Leaving) -> None:
-        """Move the replicas on one broker to OFFLINE and gather the requests that follow."""
-        rows, broker = leaving.rows, leaving.broker
-        self._refused_rows(leaving.illegal, Refusal.ILLEGAL_MOVE)
-        # With the epoch from before the ISR is shrunk.
-        self.batch.stop(rows, holds(rows, broker), delete=False)
-        if leaving.unknown.any():
-            self._offline(await self._plan(broker, rows.take(leaving.unknown)), broker)
+    def _move(self, message: MoveReplicas) -> None:
+        if not len(message.rows):
+            return
+        rows = self.cluster.table.rows(message.rows)
+        which, target = _named(rows, message), message.target
+        if target == ReplicaState.OFFLINE and not rows.has_leadership.all():
             # No leadership is known that could be sent, but brokers receive whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
-        rows, plan = leaving.first.change.rows, functools.partial(self._plan, broker)
-        async for settled in self.committer.commit_until_settled(rows, plan, first=leaving.first):
-            self._offline(settled.change, broker)
-            refused = settled.refused
-            # The last rows of a topic whose deletion is nearly complete have no leadership; that is no failure.
-            refused = refused.take((refused.refusal != Refusal.NO_LEADERSHIP) | ~refused.rows.queued)
-            for reason in np.unique(refused.refusal).tolist():
-                self._refused_rows(refused.rows.take(refused.refusal == reason), Refusal(reason))
+        planned = replica.plan(rows, which, target)
+        self._apply(planned.change, planned.moved, target)
+        self._refused(rows, planned.refused, target)
+        if target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
+            self.batch.stop(rows, planned.moved, delete=target == ReplicaState.DELETION_STARTED)
+        change = planned.change.take(some(planned.change.notify))
+        self.batch.lead_and_follow(change.after(), change.notify, is_new=target == ReplicaState.NEW)
+
+    # -- leaving the ISR -----------------------------------------------------------------------------------------------
+
+    async def _attempt(self, message: MoveReplicas, broker: int) -> CommitResult:
+        """Take a broker out of the stored ISRs; one attempt."""
+        rows = self.cluster.table.rows(message.rows)
+        rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
+        return await self.committer.attempt(rows, functools.partial(self._plan, broker))
 
     async def _plan(self, broker: int, rows: Rows) -> Change:
-        return replica.go_offline(rows, broker, controller_epoch=self.cluster.fence.epoch)
+        change = replica.go_offline(rows, broker, controller_epoch=self.cluster.fence.epoch)
+        legal = replica.legal_offline(rows, broker)
+        return change if legal.all() else change.refuse(~legal, Refusal.ILLEGAL_MOVE)
 
-    def _offline(self, change: Change, broker: int) -> None:
-        """Apply committed rows, and gather the requests to the other replicas."""
-        if not len(change):
-            return
-        self._apply(change, holds(change.rows, broker), ReplicaState.OFFLINE)
-        if change.writes.any():
-            self._record_leadership(change)
-        told = change.rows.has_leadership & ~change.rows.queued
-        if told.any():
-            change = change if told.all() else change.take(told)
-            self.batch.lead_and_follow(change.after(), change.notify)
+    async def _leave(self, broker: int, first: CommitResult) -> None:
+        """Move the replicas on one broker to OFFLINE and gather the requests that follow."""
+        rows = first.change.rows
+        legal = rows.take(first.change.refusal != Refusal.ILLEGAL_MOVE)
+        # With the epoch from before the ISR is shrunk.
+        self.batch.stop(legal, holds(legal, broker), delete=False)
+        if not legal.has_leadership.all():
+            self.batch.update_metadata(self.cluster.brokers)
+        plan = functools.partial(self._plan, broker)
+        async for _, change in self.committer.commit_until_settled(rows, plan, first=first):
+            made = change.refusal == Refusal.NONE
+            committed = change.take(made)
+            self._apply(committed, holds(committed.rows, broker), ReplicaState.OFFLINE)
+            led = committed.take(committed.rows.has_leadership & ~committed.rows.queued)
+            self.batch.lead_and_follow(led.after(), led.notify)
+            self._log_refused(change.take(~made), broker)
 
     # -- common to both ------------------------------------------------------------------------------------------------
 
     def _apply(self, change: Change, moved: Bools, target: ReplicaState) -> None:
+        """Apply and record what is committed, or needs no commit."""
         if not len(change):
             return
         self.cluster.apply(change)
-        self.history.add_replicas(
-            change.rows,
-            moved,
-            target,
-            self.cluster.table.refs,
-            controller_epoch=self.cluster.fence.epoch,
-        )
-
-    def _record_leadership(self, change: Change) -> None:
-        epoch = self.cluster.fence.epoch
-        self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=epoch, which=change.writes)
+        refs, epoch = self.cluster.table.refs, self.cluster.fence.epoch
+        self.history.add_replicas(change.rows, moved, target, refs, controller_epoch=epoch)
+        self.history.add_partitions(change, refs, controller_epoch=epoch, which=change.writes)
 
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():
@@ -248,14 +187,15 @@ class Replicas(Machine[MoveReplicas]):
                 rows.replicas[slots[0], positions[0]],
             )  # fmt: skip
 
-    def _refused_rows(self, rows: Rows, reason: Refusal) -> None:
-        if len(rows):
-            log.warning(
-                "%d replicas cannot become OFFLINE: %s; the first: %s", len(rows), reason.name, self._name(rows, 0)
-            )
+    def _log_refused(self, change: Change, broker: int) -> None:
+        # The last rows of a topic whose deletion is nearly complete have no leadership; that is no failure.
+        change = change.take((change.refusal != Refusal.NO_LEADERSHIP) | ~change.rows.queued)
+        refused = np.where(holds(change.rows, broker), change.refusal, np.uint8(Refusal.NONE))
+        self._refused(change.rows, refused, ReplicaState.OFFLINE)
 
-    def _name(self, rows: Rows, at: int) -> str:
-        return f"{self.cluster.table.topic_at(int(rows.topic[at])).name}-{rows.partition[at]}"
+    def _name(self, rows: Rows, position: int) -> str:
+        topic = self.cluster.table.topic_at(int(rows.topic[position])).name
+        return f"{topic}-{rows.partition[position]}"
 
 
 def _named(rows: Rows, message: MoveReplicas) -> Bools:
@@ -271,8 +211,8 @@ def _named(rows: Rows, message: MoveReplicas) -> Bools:
     if len(message.brokers) == 1:
         # A comparison is cheaper than a lookup.
         (broker,) = message.brokers
-        here = holds(rows, broker)
+        on_brokers = holds(rows, broker)
     else:
-        here = BrokerSet(message.brokers)[rows.replicas]
-    held: Bools = here & (rows.assigned | left_over)
-    return held
+        on_brokers = BrokerSet(message.brokers)[rows.replicas]
+    named: Bools = on_brokers & (rows.assigned | left_over)
+    return named

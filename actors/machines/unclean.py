@@ -39,13 +39,16 @@ class Unclean:
         """Returns whether unclean elections are allowed for topics without a setting."""
         return self.own if self.stored is None else self.stored
 
-    async def allowed(self, rows: Rows, election: Election) -> tuple[Bools, Bools]:
-        """Returns bool[n] twice: rows that need an unclean election and allow it; rows whose setting is unreadable."""
+    async def allowed(self, rows: Rows, election: Election | None) -> tuple[Bools, Bools]:
+        """Returns bool[n] twice: rows that need an unclean election and allow it; rows with an unreadable setting.
+
+        Rows without leadership need none.
+        """
         allowed = np.zeros(len(rows), np.bool_)
         unreadable = np.zeros(len(rows), np.bool_)
         if election not in (Election.OFFLINE, Election.UNCLEAN):
             return allowed, unreadable
-        wanting = nobody_in_sync_online(rows, self._cluster.live_brokers)
+        wanting = rows.has_leadership & nobody_in_sync_online(rows, self._cluster.live_brokers)
         if election is Election.UNCLEAN:
             return wanting, unreadable
         numbers = np.unique(rows.topic[wanting]).tolist()

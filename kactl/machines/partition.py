@@ -78,16 +78,17 @@ def move(rows: Rows, target: PartitionState) -> Change:
     )
 
 
-def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int, replaces: bool = False) -> Change:
+def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int) -> Change:
     """NEW → ONLINE: elect the first leader. Rows that are not NEW are rejected; a row goes ONLINE once it is committed.
 
-    Args:
-        replaces: the stored leadership belongs to a deleted topic of the same name. It is overwritten, under the next
-            leader epoch. Otherwise the write expects that nothing is stored, and rows with leadership are rejected.
+    The write expects that nothing is stored, and rows with leadership are rejected. Exception: leadership that this
+    controller wrote for a deleted topic of the same name is overwritten, under the next leader epoch.
     """
     elected = first_leader(rows, brokers)
     is_new = rows.state == NEW
-    stored = rows.has_leadership & (not replaces)
+    # Of an earlier topic: no assigned replica is in sync.
+    earlier = (rows.controller_epoch == controller_epoch) & ~some(rows.in_sync & rows.assigned)
+    stored = rows.has_leadership & ~earlier
     found = is_new & ~stored & (elected.leader != NO_LEADER)
     refusal = choose(
         ~is_new,
@@ -102,6 +103,12 @@ def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int, repla
     return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
+def electable(rows: Rows) -> Bools:
+    """Returns bool[n]: the rows that become ONLINE by an election."""
+    result: Bools = (rows.state == ONLINE) | (rows.state == OFFLINE)
+    return result
+
+
 def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bools, controller_epoch: int) -> Change:
     """ONLINE or OFFLINE → ONLINE: elect the next leader.
 
@@ -112,11 +119,11 @@ def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bool
             UNCLEAN elections use it.
     """
     elected = STRATEGIES[election](rows, brokers, unclean)
-    electable = (rows.state == ONLINE) | (rows.state == OFFLINE)
+    may_elect = electable(rows)
     known = rows.has_leadership
-    found = electable & known & (elected.leader != NO_LEADER)
+    found = may_elect & known & (elected.leader != NO_LEADER)
     refusal = choose(
-        ~electable,
+        ~may_elect,
         np.uint8(Refusal.ILLEGAL_MOVE),
         ~known,
         np.uint8(Refusal.NO_LEADERSHIP),
@@ -125,6 +132,24 @@ def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bool
         np.uint8(Refusal.NO_ELIGIBLE_LEADER),
     )
     return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
+
+
+def go_online(
+    rows: Rows, election: Election | None, brokers: LiveBrokers, *, unclean: Bools, controller_epoch: int
+) -> Change:
+    """NEW, ONLINE or OFFLINE → ONLINE: elect first leaders and next leaders. ABSENT rows are rejected.
+
+    Args:
+        election: None rejects all rows that are not NEW.
+        unclean: as for `elect`.
+    """
+    is_new = rows.state == NEW
+    if election is None or is_new.all():
+        return initialize(rows, brokers, controller_epoch=controller_epoch)
+    change = elect(rows, election, brokers, unclean=unclean, controller_epoch=controller_epoch)
+    if not is_new.any():
+        return change
+    return initialize(rows, brokers, controller_epoch=controller_epoch).where(is_new, change)
 
 
 def _online(
@@ -149,6 +174,17 @@ def _online(
         notify=elected.notify & found,
         unclean=elected.unclean & found,
     )
+
+
+def adopt(read: Rows, brokers: LiveBrokers) -> Change:
+    """NEW → ONLINE or OFFLINE, with leadership as it was read from the store.
+
+    Every assigned replica with a registered broker is notified where a leader is online.
+    """
+    state = begin(read, brokers).state
+    notify = read.assigned & read.online(brokers.registered) & (state == ONLINE)
+    # All columns as read; the table has none of them.
+    return Change.of(read, state=state, leader=read.leader.copy(), notify=notify)
 
 
 def begin(rows: Rows, brokers: LiveBrokers) -> Change:

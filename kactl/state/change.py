@@ -100,6 +100,18 @@ class Change:
     def replace(self, **columns: Any) -> "Change":
         return dataclasses.replace(self, **columns)
 
+    def where(self, which: Bools, other: "Change") -> "Change":
+        """Returns this change for the rows `which`, bool[n], and `other`, a change of the same rows, for the rest."""
+        columns = {}
+        for name in _CHANGE_FIELDS:
+            column, rest = getattr(self, name), getattr(other, name)
+            columns[name] = column if column is rest else choose(which, column, rest)
+        return Change(rows=self.rows, **columns)
+
+    def refuse(self, which: Bools, reason: Refusal) -> "Change":
+        """Returns the change with the rows `which`, bool[n], rejected."""
+        return Change.of(self.rows, refusal=np.full(len(self), reason, np.uint8)).where(which, self)
+
     def after(self) -> Rows:
         """Returns the rows as they are after this change is applied."""
         return self.rows.replace(**{name: getattr(self, name) for name in CHANGED_COLUMNS})

@@ -180,7 +180,7 @@ class DeletionBench:
         Args:
             none_too: also of those that move nothing.
         """
-        asked = [each for each in self.asked if isinstance(each, kind) and (none_too or len(each.at))]
+        asked = [each for each in self.asked if isinstance(each, kind) and (none_too or len(each.rows))]
         return [each.target.name for each in asked]
 
     @property

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.machines import partition
 from kactl.machines.election import Election
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.state.cluster import Cluster
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
@@ -105,6 +105,43 @@ def test_no_first_leader_if_leadership_is_known() -> None:
 
     assert change.refusal.tolist() == [Refusal.STATE_EXISTS]
     assert leaves_no_trace(change)
+
+
+def test_own_leadership_of_an_earlier_topic_is_overwritten() -> None:
+    seed = PartitionSeed(replicas=(1, 2), state=NEW, leadership=Leadership(7, 3, (7,), 4, EPOCH))
+    change = plan(ClusterSeed(live=frozenset({1, 2}), partitions={T0: seed}).columns(), ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.NONE]
+    assert change.leader_epoch.tolist() == [4]
+    assert change.rows.partition_epoch.tolist() == [4]  # by compare-and-set on it
+
+
+@pytest.mark.parametrize("stored", [Leadership(7, 3, (7,), 4, EPOCH - 1), Leadership(1, 3, (1, 7), 4, EPOCH)])
+def test_other_leadership_is_not_overwritten_by_a_first_leader(stored: Leadership) -> None:
+    seed = PartitionSeed(replicas=(1, 2), state=NEW, leadership=stored)
+
+    change = plan(ClusterSeed(live=frozenset({1, 2}), partitions={T0: seed}).columns(), ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.STATE_EXISTS]
+
+
+def test_first_leaders_and_elections_are_planned_in_one_change() -> None:
+    seeds = {
+        T0: PartitionSeed(replicas=(1, 2), state=NEW),
+        tp("t-1"): PartitionSeed(replicas=(1, 2), state=OFFLINE, leadership=Leadership(-1, 3, (2,), 4, 1)),
+        tp("t-2"): PartitionSeed(replicas=(1, 2)),
+    }
+    cluster = ClusterSeed(live=frozenset({1, 2}), partitions=seeds).columns()
+    rows = rows_of(cluster)
+    nobody = np.zeros(len(rows), np.bool_)
+
+    change = partition.go_online(rows, Election.OFFLINE, cluster.live_brokers, unclean=nobody, controller_epoch=EPOCH)
+
+    results = zip(change.refusal.tolist(), change.leader.tolist(), change.leader_epoch.tolist(), strict=True)
+    planned = dict(zip(rows.state.tolist(), results, strict=True))
+    assert planned[NEW] == (Refusal.NONE, 1, 0)
+    assert planned[OFFLINE] == (Refusal.NONE, 2, 4)
+    assert planned[ABSENT][0] == Refusal.ILLEGAL_MOVE
 
 
 @pytest.mark.parametrize("election", Election)

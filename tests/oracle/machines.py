@@ -98,12 +98,16 @@ def plan_online(
 
 
 def _plan_first(cluster: ObjectCluster, partition: Partition) -> Planned | Refusal:
-    if partition.leading is not None:
-        return Refusal.STATE_EXISTS
+    epoch, expected, stored = 0, NO_VERSION, partition.leading
+    if stored is not None:
+        if stored.controller_epoch != cluster.controller_epoch or not set(stored.isr).isdisjoint(partition.replicas):
+            return Refusal.STATE_EXISTS
+        # This controller wrote it for an earlier topic of the same name.
+        epoch, expected = stored.leader_epoch + 1, stored.version
     choice = first_leader(cluster, partition)
     if choice is None:
         return Refusal.NO_ONLINE_REPLICA
-    return _planned(cluster, partition, choice, epoch=0, expected=NO_VERSION, is_new=True)
+    return _planned(cluster, partition, choice, epoch=epoch, expected=expected, is_new=True)
 
 
 def _plan_next(

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kactl.actors.machines.messages import Move, Moved, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.machines.election import Election
@@ -227,11 +227,11 @@ class Machines:
 
     async def move(
         self, names: str | Sequence[str] | RowNumbers, target: PartitionState, election: Election | None = None
-    ) -> Moved:
+    ) -> MoveResult:
         """Ask the machine of partitions for a move."""
         rows = self._rows(names)
         try:
-            moved: Moved = await self.partitions.receive(Move(rows, target, election))
+            moved: MoveResult = await self.partitions.receive(Move(rows, target, election))
         finally:
             self._check()
         return moved
@@ -300,7 +300,7 @@ async def open_machines(*, recovery: bool = True, unclean_default: bool = False)
         yield Machines(store, fence, recovery=recovery, unclean_default=unclean_default)
 
 
-def refusals_of(moved: Moved) -> list[Refusal]:
+def refusals_of(moved: MoveResult) -> list[Refusal]:
     """What became of each row."""
     return [Refusal(each) for each in moved.refusal.tolist()]
 

@@ -96,7 +96,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
 
         async def move(rows: Any, target: PartitionState, election: Election | None = None) -> None:
             moved = await bench.partitions.receive(Move(rows, target, election))
-            answers.append((moved.at.tolist(), moved.refusal.tolist(), moved.elections.tolist()))
+            answers.append((moved.rows.tolist(), moved.refusal.tolist(), moved.elected.tolist()))
 
         await move(table.led_by_none_of(cluster.live_brokers.live), OFFLINE)
         await move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
@@ -181,7 +181,7 @@ async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: in
 
         assert isinstance(moved.error, SessionExpired)
         assert moved.elected.tolist() == [True] * boundary + [False] * (COUNT - boundary)
-        assert moved.at.tolist() == bench.rows(*NAMES).tolist()
+        assert moved.rows.tolist() == bench.rows(*NAMES).tolist()
         assert told_of(bench) <= await led_in_store(bench) == set(NAMES[:boundary])
 
 

@@ -47,7 +47,7 @@ async def test_a_state_changes_where_the_table_of_moves_allows_it(
 
     assert bench.state("t-0") == after_
     assert refusals_of(moved) == [MADE if after_ == target else Refusal.ILLEGAL_MOVE]
-    assert not moved.elections.any()
+    assert not moved.elected.any()
     assert bench.store.calls == []
     assert bench.sent.requests == []
 
@@ -112,7 +112,7 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Mach
     finally:
         bench.partitions.batch.clear()
 
-    assert len(moved.refusal) == len(moved.elections) == 0
+    assert len(moved.refusal) == len(moved.elected) == 0
     assert bench.outbox.flushes == []
 
 
@@ -123,7 +123,7 @@ async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_re
     moved = await bench.move("t-0", ONLINE)
 
     assert bench.state("t-0") == ABSENT
-    assert moved.elections.tolist() == [False]
+    assert moved.elected.tolist() == [False]
 
 
 # -- first leaders -----------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ async def test_a_new_partition_gets_its_first_leader(bench: Machines) -> None:
     assert bench.sent.metadata == {5: {"t-0": SentState(5, 0, (5,), 0)}}
     assert bench.sent.epochs == {EPOCH}
     assert bench.sent.kinds == ["LeaderAndIsr", "UpdateMetadata"]
-    assert not moved.elections.any()
+    assert not moved.elected.any()
 
 
 @pytest.mark.scenario(38)
@@ -287,7 +287,7 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
 ) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
-    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
     bench.store.next("commit", really, fails(error))
 
     if escapes:
@@ -305,7 +305,7 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
 async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
-    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
+    await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
     bench.store.next("commit", really, fails(SessionExpired("over")))
 
     moved = await bench.move(["new-0", "t-0"], ONLINE, Election.OFFLINE)
