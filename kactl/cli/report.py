@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kactl.forensics.jobs.catalog import Results
     from kactl.forensics.report.facts import Report
-    from kactl.forensics.report.model import Asked
+    from kactl.forensics.report.model import Scope
     from kactl.forensics.report.wording import Moments
 
 
@@ -76,9 +76,9 @@ def report(
         moments = moments_of(manifest, tz)
         first, last = parsed_interval(begin, end, moments)
         from kactl.forensics.report.make import report as make
-        from kactl.forensics.report.model import Asked
+        from kactl.forensics.report.model import Scope
 
-        scope = Asked(begin=first, end=last, topic=topic)
+        scope = Scope(begin=first, end=last, topic=topic)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
             results = job_results(spark, folder, on_progress)
             _check_scope(spark, results, scope, moments)
@@ -124,7 +124,7 @@ def _check_topic(topic: str | None) -> None:
             raise Failure(f"--topic: {topic!r} is not a regular expression: {error}", Exit.USAGE) from None
 
 
-def _check_scope(spark: "SparkSession", results: "Results", scope: "Asked", moments: "Moments") -> None:
+def _check_scope(spark: "SparkSession", results: "Results", scope: "Scope", moments: "Moments") -> None:
     """Check that the logs contain the requested topics and time: an empty report about a mistyped name would mislead.
 
     Raises:
@@ -156,7 +156,7 @@ def _check_scope(spark: "SparkSession", results: "Results", scope: "Asked", mome
         )
 
 
-def _check_times(results: "Results", scope: "Asked", moments: "Moments") -> None:
+def _check_times(results: "Results", scope: "Scope", moments: "Moments") -> None:
     """Check that the interval overlaps the logs.
 
     Raises:

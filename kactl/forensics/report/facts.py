@@ -17,7 +17,7 @@ from .findings import (
     Requests,
     Unclean,
 )
-from .model import Asked, Incident, Lost, Objectives, Partition, Sums, Time
+from .model import Incident, Lost, Objectives, Partition, Scope, Sums, Time
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Detail of one kind of log of one broker: hours with TRACE lines, and hours with lines of any level."""
 
     speaker: int | None
@@ -70,7 +70,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: int
     broken: int
     listed: tuple[File, ...]
-    levels: tuple[Spoken, ...]
+    levels: tuple[LogDetail, ...]
     clocks: tuple[Clock, ...]
     partitions: int
     topics: int
@@ -96,7 +96,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     made_by: str
-    asked: Asked
+    asked: Scope
     sources: Sources
     forced: Sums
     planned: Sums

@@ -1,16 +1,18 @@
 """Report sections about incidents: pictures, partitions, and the parts of the time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
+
 from .facts import Facts
-from .model import Band, Incident, Partition, Percentiles, Share, Spent, Sums
-from .objective_facts import PERIOD_MS
-from .objective_section import by_topic, describe_exceeded, describe_period, describe_used
+from .model import Band, Bar, Incident, Partition, Percentiles, Share, Spent, Sums
+from .objectives import PERIOD_MS, by_topic, describe_exceeded, describe_period, describe_used
 from .pictures import PARTS, parts, timeline
-from .section import Picture, Section, Table, table
+from .section import Field, Picture, Section, Table, field_table
+from .summary import CAUSES, describe_lost
 from .wording import Moments, count, duration, share
-from .words import CAUSES, lost_in_words
 
 _LEGEND: Final = (
     "Solid: stated by lines of the partition or of its leader's death. Striped: inferred from other lines, or only "
@@ -18,13 +20,14 @@ _LEGEND: Final = (
     "detected."
 )
 _BARS_LISTED: Final = 3
-PARTITION_HEADER: Final = ("partition", "outages", "without a leader", "when", "why", "leader lost", "leader then")
+_UNAVAILABLE_LONGEST: Final = "Partitions that were unavailable for longest"
 
 
 def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
     """Returns a section with a list of all incidents, then one for each that is shown in full."""
     if not facts.incidents_all:
         return
+    incidents = sorted((*facts.incidents, *facts.others), key=lambda incident: incident.number)
     yield Section(
         name="incidents",
         title="Incidents",
@@ -33,12 +36,7 @@ def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
             "requested, or that no line explains, form none.",
             *_left_out(facts),
         ),
-        tables=table(
-            ("", "begin", "end", "partitions", "topics", "longest", "added up", "records lost", "unclean"),
-            (_row(each, moments) for each in sorted((*facts.incidents, *facts.others), key=lambda each: each.number)),
-        )
-        if facts.incidents_all > 1
-        else (),
+        tables=field_table(_incident_fields(moments), incidents) if facts.incidents_all > 1 else (),
     )
     for incident in facts.incidents:
         yield _incident(incident, facts, moments)
@@ -47,24 +45,22 @@ def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
 def _left_out(facts: Facts) -> Iterator[str]:
     listed = len(facts.incidents) + len(facts.others)
     if facts.incidents_all > len(facts.incidents):
-        yield (
-            f"Of {facts.incidents_all:,} the {len(facts.incidents)} with the greatest loss are shown in full"
-            + (f", and the first {listed:,} are listed." if listed < facts.incidents_all else ".")
-        )
+        rest = f", and the first {listed:,} are listed" if listed < facts.incidents_all else ""
+        shown = len(facts.incidents)
+        yield f"Of {facts.incidents_all:,} the {shown} with the greatest loss are shown in full{rest}."
 
 
-def _row(each: Incident, moments: Moments) -> tuple[object, ...]:
-    sums = each.sums
+def _incident_fields(moments: Moments) -> tuple[Field, ...]:
     return (
-        each.number,
-        moments.seconds(each.begin),
-        moments.seconds(each.end),
-        sums.partitions if sums else 0,
-        sums.topics if sums else 0,
-        duration(sums.duration.max) if sums else None,
-        duration(sums.total_ms) if sums else None,
-        lost_in_words(each.lost) if each.lost.partitions else None,
-        each.unclean,
+        ("", lambda incident: incident.number),
+        ("begin", lambda incident: moments.seconds(incident.begin)),
+        ("end", lambda incident: moments.seconds(incident.end)),
+        ("partitions", lambda incident: incident.sums.partitions if incident.sums else 0),
+        ("topics", lambda incident: incident.sums.topics if incident.sums else 0),
+        ("longest", lambda incident: duration(incident.sums.duration.max) if incident.sums else None),
+        ("added up", lambda incident: duration(incident.sums.total_ms) if incident.sums else None),
+        ("records lost", lambda incident: describe_lost(incident.lost) if incident.lost.partitions else None),
+        ("unclean", lambda incident: incident.unclean),
     )
 
 
@@ -82,14 +78,14 @@ def _incident(incident: Incident, facts: Facts, moments: Moments) -> Section:
         name=f"incident-{incident.number}",
         title=f"Incident {incident.number}: {moments.stretch(incident.begin, incident.end)}",
         level=3,
-        paragraphs=tuple(" ".join(said) for said in (_said(incident), _budget(incident.spent)) if said),
+        paragraphs=tuple(filter(None, (" ".join(_contents(incident)), " ".join(_budget(incident.spent))))),
         pictures=tuple(pictures),
         tables=tuple(_tables(incident, moments)),
     )
 
 
-def _said(incident: Incident) -> Iterator[str]:
-    sums = incident.sums
+def _contents(incident: Incident) -> Iterator[str]:
+    sums, lost = incident.sums, incident.lost
     if sums is not None:
         known = f"{sums.observed:,} observed, {sums.inferred:,} inferred, {sums.bounded:,} bounded"
         yield (
@@ -99,98 +95,118 @@ def _said(incident: Incident) -> Iterator[str]:
         )
         if sums.open:
             yield f"{count(sums.open, 'outage')} had not ended where the logs end."
-    if incident.lost.partitions:
-        yield (
-            f"Records lost, at the least: {lost_in_words(incident.lost)}, in "
-            f"{count(incident.lost.partitions, 'partition')}."
-        )
+    if lost.partitions:
+        yield f"Records lost, at the least: {describe_lost(lost)}, in {count(lost.partitions, 'partition')}."
     if incident.unclean:
         yield f"{count(incident.unclean, 'unclean election')}."
 
 
-def _budget(spent: tuple[Spent, ...]) -> list[str]:
-    """Empty if the incident has no outage."""
-    return [*describe_used(spent, PERIOD_MS), *(describe_exceeded(each, PERIOD_MS) for each in spent[:1])]
+def _budget(spent: tuple[Spent, ...]) -> Iterator[str]:
+    """Yields nothing if the incident has no outage."""
+    yield from describe_used(spent, PERIOD_MS)
+    for total in spent[:1]:
+        yield describe_exceeded(total, PERIOD_MS)
 
 
 def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
-    yield from table(
-        PARTITION_HEADER,
-        (partition_row(each, moments) for each in incident.partitions),
-        "Partitions that were away for longest",
-    )
+    yield from field_table(_partition_fields(moments), incident.partitions, _UNAVAILABLE_LONGEST)
     yield from by_topic(incident.spent, f"Of the error budget of {describe_period(PERIOD_MS)} this incident used")
     if incident.sums is not None:
         yield from _times(incident.sums, incident.bands)
-    yield from _shares(incident.causes, "cause", "By cause")
+    causes = [msgspec.structs.replace(cause, name=CAUSES.get(cause.name, cause.name)) for cause in incident.causes]
+    yield from _shares(causes, "cause", "By cause")
     yield from _shares(incident.topics, "topic", "By topic")
     yield from _shares(incident.brokers, "broker", "By the broker that led before")
 
 
-def partition_row(each: Partition, moments: Moments) -> tuple[object, ...]:
-    """Returns a row below `PARTITION_HEADER`, with the longest outages."""
-    bars = sorted(each.bars, key=lambda bar: -bar.duration_ms)[:_BARS_LISTED]
-    when = [
-        f"{moments.clock(bar.begin)} ({bar.begin_kind}) to "
-        + ("the end of the logs" if bar.end is None else f"{moments.clock(bar.end)} ({bar.end_kind})")
-        for bar in sorted(bars, key=lambda bar: bar.begin)
-    ]
-    more = [f"and {each.outages - len(bars)} more"] if each.outages > len(bars) else []
-    causes = dict.fromkeys(bar.cause for bar in bars)
+def _partition_fields(moments: Moments) -> tuple[Field, ...]:
+    def when(partition: Partition) -> str:
+        bars = sorted(_longest(partition), key=lambda bar: bar.begin)
+        more = partition.outages - len(bars)
+        return "; ".join([_interval(bar, moments) for bar in bars] + ([f"and {more} more"] if more else []))
+
     return (
-        each.name,
-        each.outages,
-        duration(each.total_ms),
-        "; ".join(when + more),
-        ", ".join(causes),
-        ", ".join(dict.fromkeys("" if bar.broker is None else f"{bar.broker}" for bar in bars)) or None,
-        ", ".join(dict.fromkeys(_leader(bar.new_leader, bar.unclean) for bar in bars)),
+        ("partition", lambda partition: partition.name),
+        ("outages", lambda partition: partition.outages),
+        ("without a leader", lambda partition: duration(partition.total_ms)),
+        ("when", when),
+        ("why", lambda partition: _distinct(bar.cause for bar in _longest(partition))),
+        ("leader lost", lambda partition: _distinct(map(_lost_leader, _longest(partition)))),
+        ("leader then", lambda partition: _distinct(map(_leader, _longest(partition)))),
     )
 
 
-def _leader(leader: int | None, unclean: bool | None) -> str:
-    if leader is None:
+def _longest(partition: Partition) -> list[Bar]:
+    return sorted(partition.bars, key=lambda bar: -bar.duration_ms)[:_BARS_LISTED]
+
+
+def _distinct(texts: Iterable[str]) -> str | None:
+    return ", ".join(dict.fromkeys(texts)) or None
+
+
+def _interval(bar: Bar, moments: Moments) -> str:
+    end = "the end of the logs" if bar.end is None else f"{moments.clock(bar.end)} ({bar.end_kind})"
+    return f"{moments.clock(bar.begin)} ({bar.begin_kind}) to {end}"
+
+
+def _lost_leader(bar: Bar) -> str:
+    return "" if bar.broker is None else f"{bar.broker}"
+
+
+def _leader(bar: Bar) -> str:
+    if bar.new_leader is None:
         return "none"
-    return f"{leader} (unclean)" if unclean else f"{leader}"
+    return f"{bar.new_leader} (unclean)" if bar.unclean else f"{bar.new_leader}"
 
 
 def _times(sums: Sums, bands: tuple[Band, ...]) -> Iterator[Table]:
-    """Percentiles of the whole and of each part that any outage has."""
-    rows = [_times_row("all of it", "", sums.duration)]
-    rows += [
-        _times_row(name, what, getattr(sums, name))
-        for name, what in PARTS.items()
-        if name != "unknown" and getattr(sums, name).known
-    ]
-    yield from table(("time", "what", "known of", "half", "90 %", "99 %", "longest"), rows, "Where the time went")
-    if bands:
-        header = ("outages", "number", "mean", *PARTS)
-        yield from table(header, (_band(each) for each in bands), "Means of outages of about one length")
-
-
-def _times_row(name: str, what: str, times: Percentiles) -> tuple[object, ...]:
-    return (name, what, times.known, *(duration(each) for each in (times.p50, times.p90, times.p99, times.max)))
-
-
-def _band(band: Band) -> tuple[object, ...]:
-    means = [band.part_ms(name) for name in PARTS]
-    return (band.name, band.outages, duration(band.mean_ms), *(duration(each) if each else None for each in means))
-
-
-def _shares(found: tuple[Share, ...], what: str, caption: str) -> Iterator[Table]:
-    total = sum(each.total_ms for each in found)
-    rows = [
+    """Returns percentiles of the whole and of each part that any outage has, and the parts of each band."""
+    parts = {name: text for name, text in PARTS.items() if name != "unknown"}
+    times: list[tuple[str, str, Percentiles]] = [("all of it", "", sums.duration)]
+    times += [(name, text, getattr(sums, name)) for name, text in parts.items() if getattr(sums, name).known]
+    yield from field_table(
         (
-            CAUSES.get(each.name, each.name) if what == "cause" else each.name,
-            each.partitions,
-            each.outages,
-            duration(each.total_ms),
-            share(each.total_ms, total),
-            duration(each.longest_ms),
-        )
-        for each in found
-    ]
-    yield from table((what, "partitions", "outages", "added up", "share", "longest"), rows, caption)
+            ("time", lambda row: row[0]),
+            ("meaning", lambda row: row[1]),
+            ("known of", lambda row: row[2].known),
+            ("half", lambda row: duration(row[2].p50)),
+            ("90 %", lambda row: duration(row[2].p90)),
+            ("99 %", lambda row: duration(row[2].p99)),
+            ("longest", lambda row: duration(row[2].max)),
+        ),
+        times,
+        "Where the time went",
+    )
+    yield from field_table(
+        (
+            ("outages", lambda band: band.name),
+            ("number", lambda band: band.outages),
+            ("mean", lambda band: duration(band.mean_ms)),
+            *((name, partial(_part_mean, part=name)) for name in PARTS),
+        ),
+        bands,
+        "Means of outages of about one length",
+    )
+
+
+def _part_mean(band: Band, part: str) -> str | None:
+    return duration(band.part_ms(part)) if band.part_ms(part) else None
+
+
+def _shares(shares: Sequence[Share], name: str, caption: str) -> tuple[Table, ...]:
+    total_ms = sum(part.total_ms for part in shares)
+    return field_table(
+        (
+            (name, lambda part: part.name),
+            ("partitions", lambda part: part.partitions),
+            ("outages", lambda part: part.outages),
+            ("added up", lambda part: duration(part.total_ms)),
+            ("share", lambda part: share(part.total_ms, total_ms)),
+            ("longest", lambda part: duration(part.longest_ms)),
+        ),
+        shares,
+        caption,
+    )
 
 
 def unexplained_section(facts: Facts, moments: Moments) -> Iterator[Section]:
@@ -207,9 +223,5 @@ def unexplained_section(facts: Facts, moments: Moments) -> Iterator[Section]:
             f"{count(sums.partitions, 'partition')} had no leader: for {duration(sums.duration.max)} at the most, "
             f"{duration(sums.total_ms)} added up. They are in no incident.",
         ),
-        tables=table(
-            PARTITION_HEADER,
-            (partition_row(each, moments) for each in facts.moved),
-            "Partitions that were away for longest",
-        ),
+        tables=field_table(_partition_fields(moments), facts.moved, _UNAVAILABLE_LONGEST),
     )

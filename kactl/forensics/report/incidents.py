@@ -10,8 +10,9 @@ for a year of logs, however many partitions there are. Rows find their incident 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -32,10 +33,10 @@ class Interval(NamedTuple):
     buckets: tuple[int, ...]
 
 
-def merge(found: Iterable[tuple[int, int, int]]) -> list[Interval]:
+def merge(buckets: Iterable[tuple[int, int, int]]) -> list[Interval]:
     """Returns incidents in order of time, from (bucket, first begin, last end) of each bucket, in any order."""
     merged: list[Interval] = []
-    for bucket, begin, end in sorted(found):
+    for bucket, begin, end in sorted(buckets):
         if merged and begin - merged[-1].end < QUIET_US:
             last = merged[-1]
             merged[-1] = Interval(min(last.begin, begin), max(last.end, end), (*last.buckets, bucket))
@@ -44,7 +45,7 @@ def merge(found: Iterable[tuple[int, int, int]]) -> list[Interval]:
     return merged
 
 
-def bucket_of(time: Any) -> Any:
+def bucket_of(time: Value) -> Value:
     """Returns the bucket of a column of microseconds."""
     return f.floor(time / QUIET_US).cast("long")
 
@@ -56,17 +57,19 @@ def intervals(outages: DataFrame, points: Iterable[DataFrame]) -> list[Interval]
         outages: with `bucket`, `begin_us` and `end_us`.
         points: findings of one point in time each, with `bucket` and `at_us`.
     """
-    both = outages.select("bucket", "begin_us", "end_us")
-    for each in points:
-        both = both.unionByName(each.select("bucket", f.col("at_us").alias("begin_us"), f.col("at_us").alias("end_us")))
-    found = both.where("bucket is not null").groupBy("bucket").agg(f.min("begin_us"), f.max("end_us"))
-    return merge((row[0], row[1], row[2]) for row in found.collect())
+    events = outages.select("bucket", "begin_us", "end_us")
+    for table in points:
+        events = events.unionByName(table.selectExpr("bucket", "at_us AS begin_us", "at_us AS end_us"))
+    buckets = events.where("bucket is not null").groupBy("bucket").agg(f.min("begin_us"), f.max("end_us"))
+    return merge((row[0], row[1], row[2]) for row in buckets.collect())
 
 
 def numbered(spark: SparkSession, intervals: Mapping[int, Interval]) -> DataFrame:
     """Returns a small table of buckets with the incident of each, its beginning and the width of its slots."""
     rows = [
-        (bucket, number, each.begin, slot_us(each)) for number, each in intervals.items() for bucket in each.buckets
+        (bucket, number, interval.begin, slot_us(interval))
+        for number, interval in intervals.items()
+        for bucket in interval.buckets
     ]
     names = "bucket long, incident int, incident_begin_us long, slot_us long"
     return f.broadcast(spark.createDataFrame(rows, names))

@@ -10,7 +10,7 @@ import msgspec
 Time = datetime.datetime
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Requested scope of a report; null: no restriction.
 
     Attributes:

@@ -4,20 +4,18 @@ Names of topics and texts of logs are untrusted input: the templates escape ever
 """
 
 from functools import cache
-from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from .facts import Report
 from .incident_sections import incident_sections, unexplained_section
-from .loss_sections import loss_sections
-from .next_section import next_section
-from .objective_section import objective_section
-from .other_sections import other_sections
+from .losses import loss_section, unclean_section
+from .next_failures import next_section
+from .objectives import objective_section
+from .other_findings import other_sections
 from .section import Section
-from .source_section import source_section
+from .sources import source_section
 from .wording import Moments, count, duration
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 def page(report: Report, moments: Moments) -> str:
@@ -42,11 +40,12 @@ def sections(report: Report, moments: Moments) -> list[Section]:
     return [
         *incident_sections(facts, moments),
         *objective_section(facts, moments),
-        *loss_sections(facts, moments),
+        *loss_section(facts, moments),
+        *unclean_section(facts, moments),
         *unexplained_section(facts, moments),
         *other_sections(facts, moments),
         *next_section(report.next),
-        *source_section(facts, moments),
+        source_section(facts, moments),
     ]
 
 
@@ -54,39 +53,35 @@ def figures(report: Report) -> list[tuple[str, str, str]]:
     """Returns the key figures at the top: label, value, and whether it is bad."""
     facts = report.facts
     sums, lost = facts.forced, facts.lost
-    bad, good = "bad", "good"
-    found = [
-        ("partitions without a leader", f"{sums.partitions:,}", bad if sums.partitions else good),
-        ("longest outage", duration(sums.duration.max) if sums.outages else "none", bad if sums.outages else good),
-        ("added up over partitions", duration(sums.total_ms), bad if sums.total_ms else good),
-        (
-            "committed records lost",
-            f"{'≥ ' if lost.committed else ''}{lost.committed:,}",
-            bad if lost.committed else good,
-        ),
-        ("other records cut off", f"{lost.tail - lost.committed:,}", bad if lost.tail > lost.committed else good),
-        ("unclean elections", f"{facts.unclean_all:,}", bad if facts.unclean_all else good),
+    longest = duration(sums.duration.max) if sums.outages else "none"
+    committed = f"{'≥ ' if lost.committed else ''}{lost.committed:,}"
+    counts: list[tuple[str, str, float]] = [
+        ("partitions without a leader", f"{sums.partitions:,}", sums.partitions),
+        ("longest outage", longest, sums.outages),
+        ("added up over partitions", duration(sums.total_ms), sums.total_ms),
+        ("committed records lost", committed, lost.committed),
+        ("other records cut off", f"{lost.tail - lost.committed:,}", lost.tail - lost.committed),
+        ("unclean elections", f"{facts.unclean_all:,}", facts.unclean_all),
     ]
+    figures = [(name, text, "bad" if value > 0 else "good") for name, text, value in counts]
     if facts.unexplained.outages:
-        found.append(("unexplained changes of leaders", f"{facts.unexplained.outages:,}", "unknown"))
+        figures.append(("unexplained changes of leaders", f"{facts.unexplained.outages:,}", "unknown"))
     if not lost.tail and (lost.unsized or not facts.sources.with_log_end):
-        found[3:5] = [("records lost", "some, not counted" if lost.unsized else "not known", "unknown")]
+        figures[3:5] = [("records lost", "some, not counted" if lost.unsized else "not known", "unknown")]
     if not facts.sources.partitions and not sums.outages:
-        found[:3] = [("partitions without a leader", "not known", "unknown")]
-    return found
+        figures[:3] = [("partitions without a leader", "not known", "unknown")]
+    return figures
 
 
 def asked(report: Report, moments: Moments) -> str:
     """Returns the requested scope, if the report is restricted."""
-    given = report.facts.asked
-    said = []
-    if given.topic is not None:
-        said.append(f"topics {given.topic}")
-    if given.begin is not None:
-        said.append(f"from {moments.seconds(given.begin)}")
-    if given.end is not None:
-        said.append(f"to {moments.seconds(given.end)}")
-    return ", ".join(said)
+    scope = report.facts.asked
+    parts = (
+        None if scope.topic is None else f"topics {scope.topic}",
+        None if scope.begin is None else f"from {moments.seconds(scope.begin)}",
+        None if scope.end is None else f"to {moments.seconds(scope.end)}",
+    )
+    return ", ".join(part for part in parts if part)
 
 
 def _period(report: Report, moments: Moments) -> str:
@@ -98,9 +93,7 @@ def _period(report: Report, moments: Moments) -> str:
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
+def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("kactl.forensics.report"),
         autoescape=True,

@@ -1,9 +1,10 @@
 """Rows of a small result as values: times in microseconds and in UTC, whatever the zone of this machine."""
 
 import datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
+from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -13,7 +14,11 @@ _Value = TypeVar("_Value", bound=msgspec.Struct)
 
 def moment(micros: int | None) -> datetime.datetime | None:
     """Returns microseconds since 1970 as a time."""
-    return None if micros is None else _EPOCH + datetime.timedelta(microseconds=micros)
+    return None if micros is None else known_moment(micros)
+
+
+def known_moment(micros: int) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(microseconds=micros)
 
 
 def micros_of(time: datetime.datetime) -> int:
@@ -21,12 +26,12 @@ def micros_of(time: datetime.datetime) -> int:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def micros(name: str) -> Any:
+def micros(name: str) -> Value:
     """Returns a column of times as microseconds, under the same name."""
     return f.unix_micros(name).alias(name)
 
 
-def values(found: DataFrame, kind: type[_Value]) -> tuple[_Value, ...]:
+def values(rows: DataFrame, kind: type[_Value]) -> tuple[_Value, ...]:
     """Returns all rows of a small result as values of a class whose attributes are columns."""
-    table = found.select(*kind.__struct_fields__).toArrow()
+    table = rows.select(*kind.__struct_fields__).toArrow()
     return tuple(msgspec.convert(row, kind) for row in table.to_pylist())

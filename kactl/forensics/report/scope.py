@@ -4,12 +4,13 @@ A row that overlaps the requested time is included unchanged: an outage that beg
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from .model import Asked
+from .model import Scope
 
 # Columns with the begin and the end of a row; the first that is not null counts, and an end without any value is open.
 # Tables that are not named have no time of their own.
@@ -29,12 +30,12 @@ _WHEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 _LASTS_S: Final = {"churn": 3600}
 
 
-def cut(tables: Mapping[str, DataFrame], asked: Asked) -> dict[str, DataFrame]:
+def cut(tables: Mapping[str, DataFrame], asked: Scope) -> dict[str, DataFrame]:
     """Returns the restricted tables, under the same names."""
     return {name: _cut(name, table, asked) for name, table in tables.items()}
 
 
-def _cut(name: str, table: DataFrame, asked: Asked) -> DataFrame:
+def _cut(name: str, table: DataFrame, asked: Scope) -> DataFrame:
     if "topic" in table.columns and name in _WHEN:
         table = of_topics(table, asked)
     begins, ends = _WHEN.get(name, ((), ()))
@@ -49,10 +50,10 @@ def _cut(name: str, table: DataFrame, asked: Asked) -> DataFrame:
     return table
 
 
-def of_topics(table: DataFrame, asked: Asked) -> DataFrame:
+def of_topics(table: DataFrame, asked: Scope) -> DataFrame:
     """Returns the rows of the requested topics, whatever their time."""
     return table if asked.topic is None else table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
 
 
-def _first(names: tuple[str, ...]) -> Any:
+def _first(names: tuple[str, ...]) -> Value:
     return f.coalesce(*names) if len(names) > 1 else f.col(names[0])

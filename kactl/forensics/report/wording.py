@@ -11,11 +11,25 @@ from .model import Time
 NONE: Final = "–"
 # The metadata log and kactl's own log have a clock of their own, as in job `skew`.
 NAMELESS: Final = "logs that name no broker"
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
-def count(number: int, thing: str, many: str = "") -> str:
+def count(number: int, noun: str, many: str = "") -> str:
     """Text such as '1 partition', '1,204 partitions'."""
-    return f"{number:,} {thing if number == 1 else many or f'{thing}s'}"
+    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def was(number: int) -> str:
+    """The verb of a count: 'was' or 'were'."""
+    return "was" if number == 1 else "were"
+
+
+def count_was(number: int, noun: str) -> str:
+    """Text such as '1 election was', '1,204 elections were'."""
+    return f"{count(number, noun)} {was(number)}"
 
 
 def duration(ms: float | None) -> str:
@@ -69,7 +83,7 @@ def share(part: float, whole: float) -> str:
 
 def listed(names: Sequence[object], *, most: int = 5) -> str:
     """Text such as '1, 2 and 3', or 'a, b, c and 7 more'."""
-    shown = [str(each) for each in names[:most]]
+    shown = [str(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most:,} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
@@ -82,7 +96,7 @@ def brokers(ids: Sequence[int], *, most: int = 8) -> str:
 
 def writers(ids: Sequence[int | None]) -> str:
     """Owners of clocks: 'brokers 1 and 2', 'broker 1 and logs that name no broker'."""
-    named = [each for each in ids if each is not None]
+    named = [broker for broker in ids if broker is not None]
     nameless = [NAMELESS] if None in ids else []
     return " and ".join([*([brokers(named)] if named else []), *nameless])
 
@@ -117,8 +131,8 @@ class Moments:
         """'2024-05-01 12:00:00.123'."""
         if time is None:
             return NONE
-        at = self.local(time)
-        return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
+        local = self.local(time)
+        return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03}"
 
     def seconds(self, time: Time | None) -> str:
         """'2024-05-01 12:00:00'."""
@@ -130,8 +144,8 @@ class Moments:
 
     def day(self, time: Time) -> str:
         """'1 May 2024'."""
-        at = self.local(time)
-        return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
+        local = self.local(time)
+        return f"{local.day} {_MONTHS[local.month - 1]} {local.year}"
 
     def stretch(self, begin: Time, end: Time) -> str:
         """'from 03:12:04 to 03:19:44 on 1 May 2024', or with both days."""
@@ -142,19 +156,3 @@ class Moments:
 
     def offset(self, time: Time) -> datetime.timedelta:
         return self.local(time).utcoffset() or datetime.timedelta()
-
-
-_MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)

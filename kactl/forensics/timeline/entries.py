@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.report.model import Time
-from kactl.forensics.report.rows import micros, moment
+from kactl.forensics.report.rows import known_moment, micros, moment
 from kactl.forensics.report.wording import duration
 
 from .describe import describe, writer
@@ -154,10 +154,8 @@ def _line_entries(rows: Iterable[dict[str, Any]], paths: Mapping[int, str]) -> I
 
 
 def _line_entry(row: dict[str, Any], paths: Mapping[int, str]) -> Entry:
-    time = moment(row["at_us"])
-    assert time is not None
     return Entry(
-        at=time,
+        at=known_moment(row["at_us"]),
         error_ms=None if row["at_error_us"] is None else row["at_error_us"] / 1000,
         life=row["life"] or 0,
         what="line",

@@ -36,7 +36,7 @@ def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path
     assert done.exit_code == 0, done.output
     first, _, headline = done.stdout.splitlines()[:3]
     assert first == (
-        "Coverage: logs of 2 of 2 brokers, 3 of 3 files read to the end, 100 % of the lines that matter understood, "
+        "Coverage: logs of 2 of 2 brokers, 3 of 3 files read to the end, 100 % of the relevant lines parsed, "
         "2024-05-01 09:59:00 to 2024-05-01 10:00:11 (UTC); 1 partition known."
     )
     assert headline.startswith("1 partition of 1 topic had no leader for ")

@@ -1,8 +1,8 @@
-"""A bad night, as the jobs' tables tell it; what came of it is worked out beside each row.
+"""Tables of the jobs for one night with incidents; comments give the expected results of rows.
 
-At 10:00:00 broker 1 dies. Three partitions lose their leader; one gets one that was not in sync, and loses records. At
-10:05 somebody moves a leader on purpose, and at 10:20 one is moved and nobody says why. At 11:00 `orders-0` goes away
-and does not come back.
+At 10:00:00 broker 1 fails. Three partitions lose their leader; one elects a replica that was not in sync, and loses
+records. At 10:05 a leader is moved on request, and at 10:20 one is moved without a stated reason. At 11:00 `orders-0`
+becomes unavailable until the end of the logs.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from kactl.forensics.jobs.unclean import unclean
 from kactl.forensics.tables import Manifest
 from tests.forensics.jobs.tables import moment, table
 
-# As a topic cannot be called, and a log can claim.
+# Not a valid topic name, but a log may contain it.
 HOSTILE: Final = "<img src=x onerror=alert(1)>|`[a](b)*"
 HOSTILE_REASON: Final = "</td><script>alert('x')</script>\x1b[31m\nsecond line"
 
@@ -75,7 +75,7 @@ _FORCED: Final = {"planned": False, "controller": 2, "controller_epoch": 6, "att
 
 NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
     "outages": [
-        # 40 s, all of it seen: 10 until noticed, 5, 5, 10 and 10.
+        # 40 s, all observed: 10 until detected, then 5, 5, 10 and 10.
         _ORDERS_0
         | _FORCED
         | {
@@ -126,7 +126,7 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "led_at": moment(32),
             "detection_ms": 8_000,
         },
-        # A minute, known by the lines around it only.
+        # A minute, only bounded by the lines around it.
         _HOSTILE_7
         | _FORCED
         | {
@@ -147,7 +147,7 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "new_leader": 2,
             "led_at": moment(70),
         },
-        # Somebody wanted that.
+        # On request.
         {
             "topic": "orders",
             "partition": 2,
@@ -162,7 +162,7 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "duration_max_ms": 200,
             "cause": "preferred",
         },
-        # That one is not explained: it lived, and stepped down.
+        # Unexplained: the leader was alive, and was replaced.
         {
             "topic": "orders",
             "partition": 2,

@@ -1,4 +1,4 @@
-"""From the jobs' tables to facts: what is summed, what is worst, and that nothing is counted twice."""
+"""Facts from the jobs' tables: sums, order, and that nothing is counted twice."""
 
 import datetime
 
@@ -9,9 +9,9 @@ from kactl.forensics.jobs import leadership
 from kactl.forensics.jobs.outages import outages
 from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Facts
-from kactl.forensics.report.model import Asked, Incident, Lost
-from kactl.forensics.report.objective_facts import counted, known
-from kactl.forensics.report.source_facts import sources
+from kactl.forensics.report.model import Incident, Lost, Scope
+from kactl.forensics.report.objectives import budget_scope, count_partitions
+from kactl.forensics.report.sources import sources
 from tests.forensics.jobs.tables import moment, table
 
 from .night import HOSTILE, MANIFEST, NIGHT, tables
@@ -19,7 +19,7 @@ from .night import HOSTILE, MANIFEST, NIGHT, tables
 
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession) -> Facts:
-    return collect(spark, MANIFEST, tables(spark, NIGHT), Asked())
+    return collect(spark, MANIFEST, tables(spark, NIGHT), Scope())
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_unexplained_change_is_no_outage_and_not_planned(facts: Facts) -> None:
     assert not [each for each in facts.incidents if each.begin <= moment(1200) <= each.end]
 
 
-def test_budgets_are_those_of_all_partitions_that_the_logs_know_of(facts: Facts) -> None:
+def test_budgets_are_those_of_all_partitions_in_the_logs(facts: Facts) -> None:
     assert facts.objectives is not None
     all_, worst, other = facts.objectives.forced
 
@@ -60,14 +60,14 @@ def test_budgets_are_those_of_all_partitions_that_the_logs_know_of(facts: Facts)
     assert worst.budgets[0].used == pytest.approx(670 / 60 / (3 * 43.2))
 
 
-def test_partitions_that_were_never_away_have_their_share_of_the_budget(spark: SparkSession) -> None:
+def test_partitions_without_outages_have_a_share_of_the_budget(spark: SparkSession) -> None:
     def of(topic: str, partition: int, life: int = 0) -> dict[str, object]:
         return {"topic": topic, "partition": partition, "life": life}
 
     led = table(spark, leadership.COLUMNS, [of("a", 0), of("a", 1), of("a", 1, life=1), of("c", 0)])
     away = table(spark, outages.COLUMNS, [of("a", 0), of("a", 2), of("b", 0)])
 
-    found = known(counted(led, away))
+    found = budget_scope(count_partitions(led, away))
 
     # The second life of a-1 is the same place in the cluster.
     assert {row["topic"]: row["partitions"] for row in found.topics.collect()} == {"a": 3, "b": 1, "c": 1}
@@ -88,7 +88,7 @@ def test_incident_budget_uses_its_own_outages(first: Incident) -> None:
     assert [each.lost_minutes for each in first.spent] == [pytest.approx(each / 60) for each in (130, 60, 70)]
 
 
-def test_partitions_are_counted_once_and_bounds_are_added_up(facts: Facts) -> None:
+def test_partitions_are_counted_once_and_bounds_added_up(facts: Facts) -> None:
     sums = facts.forced
 
     assert (sums.partitions, sums.topics) == (3, 2)  # orders-0 twice
@@ -98,7 +98,7 @@ def test_partitions_are_counted_once_and_bounds_are_added_up(facts: Facts) -> No
     assert (sums.unclean, sums.attempts_failed) == (1, 2)
 
 
-def test_an_incident_has_its_own_sums(first: Incident) -> None:
+def test_incident_has_its_own_sums(first: Incident) -> None:
     assert first.sums is not None
     assert first.sums.total_ms == 130_000
     assert first.sums.most_ms == 40_000 + 52_000 + 180_000
@@ -107,7 +107,7 @@ def test_an_incident_has_its_own_sums(first: Incident) -> None:
     assert first.sums.apply.known == 1
 
 
-def test_the_worst_come_first(first: Incident) -> None:
+def test_worst_are_listed_first(first: Incident) -> None:
     assert [each.name for each in first.partitions] == [f"{HOSTILE}-7", "orders-0", "orders-1"]
     assert [(each.name, each.total_ms) for each in first.topics] == [("orders", 70_000), (HOSTILE, 60_000)]
     assert [(each.name, each.partitions) for each in first.brokers] == [("1", 2), ("unknown", 1)]
@@ -115,7 +115,7 @@ def test_the_worst_come_first(first: Incident) -> None:
 
 
 def test_clock_without_broker_is_listed_last(spark: SparkSession) -> None:
-    # What the metadata log's records were written by, which most others are tied to where it is there.
+    # The clock of the metadata log, to which most others are related if that log exists.
     nameless = {"offset_us": 0, "low_us": 0, "high_us": 0, "links": 9, "how": "reference"}
     tied = {"broker": 2, "offset_us": 4000, "high_us": 4000, "links": 9, "how": "one-sided"}
 
@@ -127,7 +127,7 @@ def test_clock_without_broker_is_listed_last(spark: SparkSession) -> None:
     ]
 
 
-def test_a_bar_has_its_bounds(first: Incident) -> None:
+def test_bar_has_its_bounds(first: Incident) -> None:
     (bar,) = first.partitions[2].bars
 
     assert (bar.begin_low, bar.begin, bar.begin_high) == (moment(-20), moment(2), moment(10))
@@ -153,7 +153,7 @@ def test_series_counts_outages_that_overlap_each_slot(first: Incident) -> None:
 def test_bands_add_up_to_total_time(first: Incident) -> None:
     short, long = first.bands
 
-    # The shorter half is 30 and 40 s: of 70 s 18 went by until noticed, 5, 5, 10, 10, and of 22 nobody knows.
+    # The shorter half is 30 and 40 s: of 70 s 18 are detection, then 5, 5, 10, 10, and 22 are unknown.
     assert (short.outages, short.mean_ms) == (2, 35_000)
     assert (short.detection_ms, short.queue_ms, short.apply_ms, short.unknown_ms) == (9_000, 2_500, 5_000, 11_000)
     assert (long.outages, long.mean_ms, long.unknown_ms) == (1, 60_000, 60_000)
@@ -191,7 +191,7 @@ def test_only_unfinished_operations_are_listed(facts: Facts) -> None:
     assert facts.reassignments[0].waiting_for == (3,)
 
 
-def test_a_rule_that_was_broken_has_its_first_line(facts: Facts) -> None:
+def test_violated_rule_has_its_first_line(facts: Facts) -> None:
     (found,) = facts.audit
 
     assert (found.count, found.at, found.offset) == (2, moment(40), 4711)
@@ -213,25 +213,23 @@ def test_sources_of_the_report(facts: Facts) -> None:
 @pytest.mark.parametrize(
     ("asked", "partitions", "budget_of"),
     [
-        (Asked(topic="ord.*"), 2, 3),
-        (Asked(topic="ord"), 0, None),  # the whole name
-        (Asked(begin=moment(50)), 2, 4),  # what was going on: the hostile one, and orders-0 an hour later
-        (Asked(end=moment(5)), 2, 4),
-        (Asked(begin=moment(75), end=moment(100)), 0, 4),
+        (Scope(topic="ord.*"), 2, 3),
+        (Scope(topic="ord"), 0, None),  # the whole name
+        (Scope(begin=moment(50)), 2, 4),  # in progress: the hostile one, and orders-0 an hour later
+        (Scope(end=moment(5)), 2, 4),
+        (Scope(begin=moment(75), end=moment(100)), 0, 4),
     ],
     ids=str,
 )
-def test_a_report_can_be_asked_for_a_part(
-    spark: SparkSession, asked: Asked, partitions: int, budget_of: int | None
-) -> None:
+def test_report_can_be_restricted(spark: SparkSession, asked: Scope, partitions: int, budget_of: int | None) -> None:
     found = collect(spark, MANIFEST, tables(spark, NIGHT), asked)
 
     assert found.forced.partitions == partitions
-    assert (found.objectives and found.objectives.partitions) == budget_of  # of the topics, at whatever time
+    assert (found.objectives and found.objectives.partitions) == budget_of  # of the topics, at any time
 
 
-def test_nothing_is_found_where_nothing_is(spark: SparkSession) -> None:
-    found = collect(spark, MANIFEST, tables(spark, {}), Asked())
+def test_empty_tables_have_no_findings(spark: SparkSession) -> None:
+    found = collect(spark, MANIFEST, tables(spark, {}), Scope())
 
     assert (found.incidents_all, found.incidents, found.forced.outages) == (0, (), 0)
     assert found.lost == Lost()
@@ -240,5 +238,5 @@ def test_nothing_is_found_where_nothing_is(spark: SparkSession) -> None:
     assert not found.sources.brokers
 
 
-def test_times_do_not_depend_on_where_one_is(facts: Facts) -> None:
+def test_times_are_in_utc(facts: Facts) -> None:
     assert facts.incidents[0].begin.utcoffset() == datetime.timedelta()

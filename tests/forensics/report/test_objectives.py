@@ -1,31 +1,30 @@
-"""What is said of objectives of availability, without Spark."""
+"""Sentences and tables about availability objectives, without Spark."""
 
 import msgspec
 import pytest
 
 from kactl.forensics.report.facts import Facts
 from kactl.forensics.report.incident_sections import incident_sections
-from kactl.forensics.report.model import Asked, Objectives
-from kactl.forensics.report.objective_facts import period_of
-from kactl.forensics.report.objective_section import objective_section
+from kactl.forensics.report.model import Objectives, Scope
+from kactl.forensics.report.objectives import objective_section, period_of
 from kactl.forensics.report.section import Section
+from kactl.forensics.report.summary import summary
 from kactl.forensics.report.wording import Moments, amount, percent, share
-from kactl.forensics.report.words import summary
 from tests.forensics.jobs.tables import moment
 
-from .made import QUIET, SOURCES, bar, incident, night, objectives, partition, spent
+from .builders import QUIET, SOURCES, bar, incident, night, objectives, partition, spent
 
 UTC = Moments("UTC")
 DAY = 86_400
 
 
 def section_of(facts: Facts) -> Section:
-    (made,) = objective_section(facts, UTC)
-    return made
+    (section,) = objective_section(facts, UTC)
+    return section
 
 
 def captions(section: Section) -> list[str]:
-    return [each.caption for each in section.tables]
+    return [table.caption for table in section.tables]
 
 
 def test_summary_states_used_budget() -> None:
@@ -40,7 +39,7 @@ def test_summary_states_used_budget() -> None:
     assert "used most of its own" not in text
 
 
-def test_a_topic_that_used_more_of_its_own_is_named() -> None:
+def test_topic_that_used_more_of_its_own_budget_is_named() -> None:
     orders = spent(216, topic="orders", partitions=5)
 
     text = " ".join(summary(night(objectives=objectives(spent(216), orders)), UTC))
@@ -72,7 +71,7 @@ def test_partitions_beyond_their_budget_are_counted() -> None:
     ],
     ids=["explained", "no outage", "all"],
 )
-def test_kinds_of_time_without_a_leader_are_not_added_up(given: Objectives, kinds: list[str]) -> None:
+def test_kinds_of_unavailable_time_are_not_added_up(given: Objectives, kinds: list[str]) -> None:
     (kind, *_) = section_of(night(objectives=given)).tables
 
     budget, *rows = kind.rows
@@ -91,8 +90,8 @@ def test_budget_by_incident_needs_several_incidents() -> None:
         ("1", "2024-05-01 10:00:00", "216"),
         ("2", "2024-05-01 10:00:00", "216"),
     ]
-    (_, told) = incident_sections(alone, UTC)
-    (table,) = [each for each in told.tables if "error budget" in each.caption]
+    (_, section) = incident_sections(alone, UTC)
+    (table,) = [table for table in section.tables if "error budget" in table.caption]
     assert table.rows == (
         ("all together", "50", "216", "10 %", "20 %", "100 %"),
         ("orders", "5", "216", "100 %", "200 %", "1,000 %"),
@@ -102,14 +101,14 @@ def test_budget_by_incident_needs_several_incidents() -> None:
 @pytest.mark.parametrize(
     ("days", "asked", "period"),
     [
-        (1, Asked(), 30),
-        (60, Asked(), 60),
-        (60, Asked(begin=moment(-40 * DAY)), 40),
-        (60, Asked(begin=moment(-40 * DAY), end=moment(-30 * DAY)), 30),
-        (60, Asked(begin=moment(-90 * DAY), end=moment(90 * DAY)), 60),  # nothing is known of more
+        (1, Scope(), 30),
+        (60, Scope(), 60),
+        (60, Scope(begin=moment(-40 * DAY)), 40),
+        (60, Scope(begin=moment(-40 * DAY), end=moment(-30 * DAY)), 30),
+        (60, Scope(begin=moment(-90 * DAY), end=moment(90 * DAY)), 60),  # beyond the logs nothing is known
     ],
 )
-def test_period_is_extended_to_logs_over_a_month(days: int, asked: Asked, period: int) -> None:
+def test_period_is_extended_to_logs_over_a_month(days: int, asked: Scope, period: int) -> None:
     sources = msgspec.structs.replace(SOURCES, begin=moment(-days * DAY), end=moment(0))
 
     assert period_of(sources, asked) == period * DAY * 1000
@@ -118,10 +117,10 @@ def test_period_is_extended_to_logs_over_a_month(days: int, asked: Asked, period
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (0.01, "under 0.1"), (0.26, "0.3"), (12.5, "12.5"), (99.97, "100"), (2160, "2,160")]
 )
-def test_minutes_are_as_fine_as_they_are_worth(number: float, text: str) -> None:
+def test_minutes_are_rounded_by_size(number: float, text: str) -> None:
     assert amount(number) == text
 
 
-def test_shares_beyond_all_say_so() -> None:
+def test_shares_over_100_percent_are_shown() -> None:
     assert [share(part, 1) for part in (1, 1.004, 1.4, 12)] == ["100 %", "over 100 %", "140 %", "1,200 %"]
     assert [percent(each) for each in (0.999, 0.9995, 0.9999)] == ["99.9 %", "99.95 %", "99.99 %"]

@@ -1,4 +1,4 @@
-"""The page and the Markdown: what they say, and that nothing from outside is markup."""
+"""HTML page and Markdown of a report: contents, and escaping of texts from logs."""
 
 import re
 from html.parser import HTMLParser
@@ -11,16 +11,16 @@ from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Report
 from kactl.forensics.report.make import describe
 from kactl.forensics.report.markdown import markdown, plain
-from kactl.forensics.report.model import Asked
+from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
 from kactl.forensics.report.wording import Moments
 from kactl.forensics.whatif.sweep import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 
-from .made import QUIET
+from .builders import QUIET
 from .night import HOSTILE, MANIFEST, NIGHT, tables
 
 BERLIN = Moments("Europe/Berlin")
-# What a page of ours is made of; HTML knows nothing else as a tag here.
+# Tags that a page may contain.
 TAGS = frozenset(
     {
         "html",
@@ -71,7 +71,7 @@ _EMPTY = frozenset({"meta", "br"})
 
 
 class Reader(HTMLParser):
-    """Tags, attributes and texts; raises if tags do not match."""
+    """Reads tags, attributes and texts. Raises AssertionError if tags do not match."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def night(spark: SparkSession) -> Report:
-    return describe(collect(spark, MANIFEST, tables(spark, NIGHT), Asked()), BERLIN)
+    return describe(collect(spark, MANIFEST, tables(spark, NIGHT), Scope()), BERLIN)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def html(night: Report) -> str:
     return page(night, BERLIN)
 
 
-def test_the_page_needs_nothing_from_outside_and_no_script(html: str) -> None:
+def test_page_has_no_scripts_and_no_external_resources(html: str) -> None:
     read = Reader(html)
 
     assert set(read.tags) <= TAGS
@@ -140,7 +140,7 @@ def test_page_contains_the_facts(html: str) -> None:
     assert "There is no log of broker 1" in text
     assert "1 away since 12:00:00.000 for 31.0 s; 2 not known to be away" in text
     assert "leader-epoch-back" in text
-    assert "held up by broker 1" in text
+    assert "blocked by broker 1" in text
     assert "replicas are dead" in text
     assert "these outages used 7 % of 2 h 53 min (at an objective of 99.9 %)" in text
     assert "1 time a leader was moved that was alive according to these logs" in text
@@ -152,7 +152,7 @@ def test_print_style_is_white(html: str) -> None:
     ]
 
 
-def test_in_print_every_part_and_every_incident_begins_a_page(html: str) -> None:
+def test_parts_and_incidents_begin_a_printed_page(html: str) -> None:
     parts = re.findall(r'<section id="([\w-]+)" class="(\w+)">', html)
 
     assert parts[:4] == [
@@ -164,7 +164,7 @@ def test_in_print_every_part_and_every_incident_begins_a_page(html: str) -> None
     assert re.search(r"@media print \{.*\.part, \.incident \{ break-before: page; \}", html, re.DOTALL)
 
 
-def test_every_link_leads_somewhere(html: str) -> None:
+def test_every_link_has_a_target(html: str) -> None:
     read = Reader(html)
     ids = [value for name, value in read.attributes if name == "id"]
 
@@ -172,7 +172,7 @@ def test_every_link_leads_somewhere(html: str) -> None:
     assert {(value or "")[1:] for name, value in read.attributes if name == "href"} <= set(ids)
 
 
-def outcome(*brokers: int, offline: int, said: str) -> Outcome:
+def outcome(*brokers: int, offline: int, explained: str) -> Outcome:
     return Outcome(
         scenario=Scenario(brokers=brokers, alone=brokers),
         offline=offline,
@@ -187,7 +187,7 @@ def outcome(*brokers: int, offline: int, said: str) -> Outcome:
         busiest=None,
         busiest_leads=0,
         busiest_led=0,
-        explained=said,
+        explained=explained,
     )
 
 
@@ -203,9 +203,9 @@ def test_next_failures_are_shown() -> None:
         away=(),
         racks={},
         min_isr=1,
-        outcome=outcome(offline=0, said="Every partition has a leader."),
+        outcome=outcome(offline=0, explained="Every partition has a leader."),
     )
-    worst = outcome(1, 2, offline=7, said="If 1 and 2 die, 7 partitions have no leader.")
+    worst = outcome(1, 2, offline=7, explained="If 1 and 2 die, 7 partitions have no leader.")
     pairs = Sweep(kind=Kind.PAIRS, scenarios=3, harmless=2, writable=2, worst=(worst,), seconds=0)
     cost = Cost(classes=1, scenarios=3, seconds=0, where="here")
     coverage = Coverage.of(known=40, unknown=3)
@@ -241,7 +241,7 @@ def test_markdown_has_the_same_content(night: Report) -> None:
     assert any("| 20 | 31 |" in line for line in rows)
 
 
-def test_nothing_in_markdown_from_outside_is_markup(night: Report) -> None:
+def test_markup_from_logs_is_escaped_in_markdown(night: Report) -> None:
     text = markdown(night, BERLIN)
 
     assert "<img" not in re.sub(r"\\<", "", text)

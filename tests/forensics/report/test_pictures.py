@@ -14,7 +14,7 @@ from kactl.forensics.report.svg import TimeScale, fitted, width
 from kactl.forensics.report.wording import Moments
 from tests.forensics.jobs.tables import moment
 
-from .made import absence, bar, controllership, incident, partition
+from .builders import absence, bar, controllership, incident, partition
 
 UTC = Moments("UTC")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

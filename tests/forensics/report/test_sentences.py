@@ -1,4 +1,4 @@
-"""What is said, and what is not: no sentence without a fact, no advice without a cause."""
+"""Headline, summary, limits and advice: no sentence without a fact, no advice without a cause."""
 
 from typing import Any
 
@@ -6,25 +6,25 @@ import msgspec
 import pytest
 
 from kactl.forensics.report.advice import advise
-from kactl.forensics.report.facts import Facts, Spoken
+from kactl.forensics.report.facts import Facts, LogDetail
 from kactl.forensics.report.findings import Clock, Deletion, Flapping, Unclean
 from kactl.forensics.report.limits import limits
-from kactl.forensics.report.model import Asked, Lost, Percentiles, Share
+from kactl.forensics.report.model import Band, Lost, Percentiles, Scope, Share
+from kactl.forensics.report.summary import headline, summary
 from kactl.forensics.report.wording import Moments, count, duration, listed, share
-from kactl.forensics.report.words import headline, summary
 from tests.forensics.jobs.tables import moment
 
-from .made import QUIET, SOURCES, absence, controllership, incident, night, partition, sums
+from .builders import QUIET, SOURCES, absence, controllership, incident, night, partition, sums
 
 UTC = Moments("UTC")
 
 
-def said(facts: Facts) -> str:
+def summary_of(facts: Facts) -> str:
     return " ".join(summary(facts, UTC))
 
 
 def rules(facts: Facts) -> set[str]:
-    return {each.rule for each in advise(facts)}
+    return {advice.rule for advice in advise(facts)}
 
 
 def with_sources(facts: Facts, **given: Any) -> Facts:
@@ -33,7 +33,7 @@ def with_sources(facts: Facts, **given: Any) -> Facts:
 
 def test_empty_result_is_stated_with_its_limits() -> None:
     assert headline(QUIET) == "No outage and no loss of records was found in these logs."
-    assert "know of 50 partitions of 5 topics" in said(QUIET)
+    assert "contain 50 partitions of 5 topics" in summary_of(QUIET)
     assert not advise(QUIET)
     assert not limits(QUIET)
 
@@ -41,12 +41,12 @@ def test_empty_result_is_stated_with_its_limits() -> None:
 def test_logs_without_leaders_are_reported_as_limit() -> None:
     blind = with_sources(QUIET, partitions=0, topics=0, led=0, with_log_end=0)
 
-    assert headline(blind) == "These logs cannot say whether anything was unavailable."
+    assert headline(blind) == "These logs cannot show whether anything was unavailable."
     assert "an empty report means nothing" in limits(blind)[0]
 
 
 def test_incident_summary_sentences() -> None:
-    text = said(night())
+    text = summary_of(night())
 
     assert headline(night()) == "1 partition of 1 topic had no leader for 1 min."
     assert "from 10:00:00 to 10:01:00 on 1 May 2024 (1 min in all), 1 partition of 1 topic (of 50" in text
@@ -57,7 +57,7 @@ def test_incident_summary_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({"least_ms": 40_000, "most_ms": 65_000}, "for 1 min (no less than 40.0 s, no more than 1 min 5 s)."),
         ({"least_ms": 40_000, "most_ms": None}, "for 1 min (no less than 40.0 s)."),
@@ -67,13 +67,13 @@ def test_incident_summary_sentences() -> None:
         ),
     ],
 )
-def test_the_headline_has_the_best_guess_with_its_bounds(given: dict[str, Any], said: str) -> None:
+def test_headline_has_the_best_estimate_with_its_bounds(given: dict[str, Any], text: str) -> None:
     forced = msgspec.structs.replace(night().forced, total_ms=60_000, **given)
 
-    assert headline(night(forced=forced)) == f"1 partition of 1 topic had no leader {said}"
+    assert headline(night(forced=forced)) == f"1 partition of 1 topic had no leader {text}"
 
 
-def test_an_assumed_session_timeout_is_named_with_its_brokers() -> None:
+def test_assumed_session_timeout_is_a_limit() -> None:
     away = msgspec.structs.replace(absence(1, planned=False), session_ms=18_000, session_by="default")
 
     text = " ".join(limits(night(absences=(away,))))
@@ -86,7 +86,7 @@ def test_an_assumed_session_timeout_is_named_with_its_brokers() -> None:
 def test_uncertain_results_state_bounds() -> None:
     doubt = sums(outages=3, observed=1, inferred=1, bounded=1, open=1, total_ms=90_000, least_ms=60_000, most_ms=None)
 
-    text = said(night(forced=doubt))
+    text = summary_of(night(forced=doubt))
 
     assert "that is 1 min 30 s; it was no less than 1 min." in text
     assert "1 was observed from beginning to end, 1 was inferred from other lines and 1 was only bounded" in text
@@ -96,7 +96,7 @@ def test_uncertain_results_state_bounds() -> None:
 def test_committed_and_other_records_are_separate() -> None:
     lost = Lost(partitions=2, committed=20, tail=35, committed_sure=20, tail_sure=31)
 
-    text = said(night(lost=lost))
+    text = summary_of(night(lost=lost))
 
     assert "At least 20 records were lost that had been committed" in text
     assert "A further 15 records were removed that were not known to be committed (11 of them for certain)" in text
@@ -106,27 +106,30 @@ def test_committed_and_other_records_are_separate() -> None:
 def test_truncations_of_unknown_size_are_stated() -> None:
     facts = night(lost=Lost(partitions=1, unsized=1))
 
-    assert headline(facts).endswith("and records were lost, and no line says how many.")
-    assert "1 time a replica's log was truncated, and no line states by how much" in said(facts)
-    assert "Nothing in these logs shows" not in said(facts)
+    assert headline(facts).endswith("and records were lost, and no line states how many.")
+    assert "1 time a replica's log was truncated, and no line states by how much" in summary_of(facts)
+    assert "Nothing in these logs shows" not in summary_of(facts)
 
 
 def test_invisible_losses_are_not_denied() -> None:
     facts = with_sources(night(), with_log_end=0)
 
-    assert "These logs cannot show whether records were lost" in said(facts)
-    assert "Nothing in these logs shows" not in said(facts)
+    assert "These logs cannot show whether records were lost" in summary_of(facts)
+    assert "Nothing in these logs shows" not in summary_of(facts)
     assert any("brokers log it from 2.6 on" in each for each in limits(facts))
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"levels": (Spoken(speaker=2, kind="state-change", trace_hours=0, hours=3),)}, "of broker 2 is at INFO"),
-        ({"levels": (Spoken(speaker=2, kind="state-change", trace_hours=1, hours=3),)}, "at TRACE in some hours only"),
+        ({"levels": (LogDetail(speaker=2, kind="state-change", trace_hours=0, hours=3),)}, "of broker 2 is at INFO"),
+        (
+            {"levels": (LogDetail(speaker=2, kind="state-change", trace_hours=1, hours=3),)},
+            "at TRACE in some hours only",
+        ),
         ({"silent": (1, 3)}, "There is no log of brokers 1 and 3, of 3 known"),
         ({"kinds": ("state-change",)}, "There is no controller.log"),
-        ({"unparsed": 10}, "10 lines of 1,000 (1 %) should have been understood"),
+        ({"unparsed": 10}, "10 lines of 1,000 (1 %) should have been parsed"),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -137,27 +140,27 @@ def test_missing_logs_are_listed_as_limits(given: dict[str, Any], words: str) ->
 @pytest.mark.parametrize(
     ("how", "low", "high", "words"),
     [
-        ("unknown", None, None, "Nothing ties the clock of broker 3"),
+        ("unknown", None, None, "No line relates the clock of broker 3"),
         ("contradictory", 0, 0, "The clock of broker 3 drifted or jumped"),
         ("one-sided", None, 0, "bounded from one side only"),
         ("bounds", -50_000, 50_000, "Clocks are known to within 50 ms"),
     ],
 )
-def test_clocks_that_are_not_known_are_named(how: str, low: int | None, high: int | None, words: str) -> None:
+def test_uncertain_clocks_are_limits(how: str, low: int | None, high: int | None, words: str) -> None:
     one = Clock(broker=2, reference=2, offset_us=0, low_us=0, high_us=0, how="reference")
     other = Clock(broker=3, reference=2, offset_us=0, low_us=low, high_us=high, how=how)
 
     assert any(words in each for each in limits(with_sources(QUIET, clocks=(one, other))))
 
 
-def test_a_clock_that_is_no_brokers_is_not_laid_to_one() -> None:
+def test_clock_without_broker_is_not_attributed_to_one() -> None:
     known = {"offset_us": 0, "low_us": -50_000, "high_us": 50_000}
     nameless = Clock(broker=None, reference=2, how="bounds", **known)
-    torn = tuple(Clock(broker=broker, reference=2, how="contradictory", **known) for broker in (3, 4, None))
+    jumped = tuple(Clock(broker=broker, reference=2, how="contradictory", **known) for broker in (3, 4, None))
     off = Clock(broker=None, reference=2, offset_us=9_000_000, low_us=9_000_000, high_us=None, how="one-sided")
 
     assert "each other (logs that name no broker least well)" in limits(with_sources(QUIET, clocks=(nameless,)))[0]
-    assert "of brokers 3 and 4 and logs that name no broker dri" in limits(with_sources(QUIET, clocks=torn))[0]
+    assert "of brokers 3 and 4 and logs that name no broker dri" in limits(with_sources(QUIET, clocks=jumped))[0]
     (advice,) = advise(with_sources(QUIET, clocks=(off,)))
     assert advice.because.startswith("The clock of logs that name no broker was 9.0 s off")
 
@@ -166,14 +169,14 @@ def test_unexplained_changes_are_not_called_outages() -> None:
     short = Percentiles(known=2, p50=1, p90=2, p99=2, max=2)
     facts = msgspec.structs.replace(QUIET, unexplained=sums(outages=2, duration=short))
 
-    assert headline(facts) == "No leader was lost as far as these logs tell; 2 changes of leaders stay unexplained."
-    assert "in none of them does a line show that a leader was lost." in said(facts)
-    assert "2 changes of leaders were unexplained" in said(facts)
-    assert "They took 2 ms at the most; they are not counted above." in said(facts)
+    assert headline(facts) == "No leader was lost according to these logs; 2 changes of leaders stay unexplained."
+    assert "no line shows the loss of a leader." in summary_of(facts)
+    assert "2 changes of leaders were unexplained" in summary_of(facts)
+    assert "They took 2 ms at the most; they are not counted above." in summary_of(facts)
 
 
 def test_restricted_report_states_it() -> None:
-    assert "This report is restricted" in limits(msgspec.structs.replace(QUIET, asked=Asked(topic="a")))[-1]
+    assert "This report is restricted" in limits(msgspec.structs.replace(QUIET, asked=Scope(topic="a")))[-1]
 
 
 # -- advice ------------------------------------------------------------------------------------------------------------
@@ -217,7 +220,9 @@ STUCK = Deletion(
 NO_REPLICA = incident(
     partition(0), causes=(Share(name="no-live-replica", outages=1, partitions=1, total_ms=60_000, longest_ms=60_000),)
 )
-INFO_ONLY = msgspec.structs.replace(SOURCES, levels=(Spoken(speaker=2, kind="state-change", trace_hours=0, hours=3),))
+INFO_ONLY = msgspec.structs.replace(
+    SOURCES, levels=(LogDetail(speaker=2, kind="state-change", trace_hours=0, hours=3),)
+)
 OFF = Clock(broker=3, reference=2, offset_us=-900_000, low_us=None, high_us=-900_000, how="one-sided")
 
 
@@ -241,28 +246,26 @@ OFF = Clock(broker=3, reference=2, offset_us=-900_000, low_us=None, high_us=-900
         ("clocks", {"sources": msgspec.structs.replace(SOURCES, clocks=(OFF,))}),
     ],
 )
-def test_a_rule_advises_where_the_facts_say_so(rule: str, given: dict[str, Any]) -> None:
+def test_rule_advises_only_with_evidence(rule: str, given: dict[str, Any]) -> None:
     assert rule not in rules(night())
     assert rule in rules(night(**given))
 
 
-def test_brokers_that_were_shut_down_in_order_do_not_flap() -> None:
+def test_controlled_shutdowns_are_not_flapping() -> None:
     assert "broker-flaps" not in rules(night(absences=(absence(3, planned=True),) * 5))
 
 
 def test_estimated_clock_offset_gives_no_advice() -> None:
-    guessed = msgspec.structs.replace(OFF, offset_us=-1_000_000, low_us=-1_000_000, high_us=None)
+    estimated = msgspec.structs.replace(OFF, offset_us=-1_000_000, low_us=-1_000_000, high_us=None)
 
-    assert "clocks" not in rules(night(sources=msgspec.structs.replace(SOURCES, clocks=(guessed,))))
+    assert "clocks" not in rules(night(sources=msgspec.structs.replace(SOURCES, clocks=(estimated,))))
 
 
-def test_logs_at_info_that_hid_nothing_are_no_reason_for_advice() -> None:
+def test_logs_at_info_without_uncertain_outages_give_no_advice() -> None:
     assert "trace" not in rules(night(sources=INFO_ONLY))
 
 
-def test_the_part_that_took_most_of_the_time_is_named() -> None:
-    from kactl.forensics.report.model import Band
-
+def test_part_that_took_most_of_the_time_is_advised_on() -> None:
     band = Band(
         name="all",
         outages=1,
@@ -277,11 +280,11 @@ def test_the_part_that_took_most_of_the_time_is_named() -> None:
     )
     slow = Percentiles(known=1, p50=45_000, p90=45_000, p99=45_000, max=45_000)
 
-    found = advise(night(incidents=(incident(partition(0), bands=(band,)),), forced=sums(detection=slow)))
+    advice = advise(night(incidents=(incident(partition(0), bands=(band,)),), forced=sums(detection=slow)))
 
-    assert [each.rule for each in found] == ["slow-detection"]
-    assert "75 % of the time" in found[0].because
-    assert "session.timeout" in found[0].do
+    assert [each.rule for each in advice] == ["slow-detection"]
+    assert "75 % of the time" in advice[0].because
+    assert "session.timeout" in advice[0].do
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -307,17 +310,17 @@ def test_durations_are_formatted(ms: float | None, text: str) -> None:
     assert duration(ms) == text
 
 
-def test_shares_never_claim_all_or_nothing() -> None:
+def test_partial_shares_are_never_0_or_100_percent() -> None:
     assert [share(part, 1000) for part in (0, 1, 500, 999, 1000)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
 
 
-def test_lists_are_cut_and_say_so() -> None:
+def test_long_lists_are_truncated_with_a_count() -> None:
     assert listed([1]) == "1"
     assert listed([1, 2, 3]) == "1, 2 and 3"
     assert listed(range(9), most=2) == "0, 1 and 7 more"
     assert count(1204, "partition") == "1,204 partitions"
 
 
-def test_a_stretch_over_midnight_names_both_days() -> None:
+def test_interval_over_midnight_has_both_days() -> None:
     assert Moments("UTC").stretch(moment(0), moment(86_400)) == "from 10:00:00 on 1 May 2024 to 10:00:00 on 2 May 2024"
     assert Moments("Europe/Berlin").clock(moment(0)) == "12:00:00.000"

@@ -1,14 +1,13 @@
-"""Facts by hand, for what needs no Spark."""
+"""Builders of facts, for tests without Spark."""
 
 from typing import Any, Final
 
 import msgspec
 
-from kactl.forensics.report.facts import Facts, Sources, Spoken
+from kactl.forensics.report.facts import Facts, LogDetail, Sources
 from kactl.forensics.report.findings import Absence, Controllership
 from kactl.forensics.report.incidents import SLOTS
 from kactl.forensics.report.model import (
-    Asked,
     Bar,
     Budget,
     Incident,
@@ -16,13 +15,14 @@ from kactl.forensics.report.model import (
     Objectives,
     Partition,
     Percentiles,
+    Scope,
     Series,
     Share,
     Spent,
     Sums,
 )
-from kactl.forensics.report.objective_facts import OBJECTIVES, PERIOD_MS
-from kactl.forensics.report.outage_facts import NO_SUMS
+from kactl.forensics.report.objectives import OBJECTIVES, PERIOD_MS
+from kactl.forensics.report.outages import NO_SUMS
 from tests.forensics.jobs.tables import moment
 
 SOURCES: Final = Sources(
@@ -36,7 +36,7 @@ SOURCES: Final = Sources(
     unreadable=0,
     broken=0,
     listed=(),
-    levels=(Spoken(speaker=1, kind="state-change", trace_hours=2, hours=2),),
+    levels=(LogDetail(speaker=1, kind="state-change", trace_hours=2, hours=2),),
     clocks=(),
     partitions=50,
     topics=5,
@@ -48,7 +48,7 @@ SOURCES: Final = Sources(
 )
 QUIET: Final = Facts(
     made_by="0.1.0",
-    asked=Asked(),
+    asked=Scope(),
     sources=SOURCES,
     forced=NO_SUMS,
     planned=NO_SUMS,
@@ -80,7 +80,7 @@ QUIET: Final = Facts(
 
 
 def sums(**given: Any) -> Sums:
-    """One outage of a minute, observed, if nothing else is said."""
+    """Returns sums of one observed outage of a minute, unless given otherwise."""
     minute = Percentiles(known=1, p50=60_000, p90=60_000, p99=60_000, max=60_000)
     one = {"outages": 1, "partitions": 1, "topics": 1, "observed": 1, "duration": minute}
     times = {"total_ms": 60_000, "least_ms": 60_000, "most_ms": 60_000}
@@ -88,7 +88,7 @@ def sums(**given: Any) -> Sums:
 
 
 def bar(begin: float, end: float | None, **given: Any) -> Bar:
-    """An outage, observed if nothing else is said."""
+    """Returns an outage, observed unless given otherwise."""
     plain: dict[str, Any] = {
         "begin": moment(begin),
         "begin_low": moment(begin),
@@ -108,12 +108,12 @@ def bar(begin: float, end: float | None, **given: Any) -> Bar:
 
 
 def partition(number: int, *bars: Bar, topic: str = "orders") -> Partition:
-    total = sum(each.duration_ms for each in bars)
+    total = sum(bar.duration_ms for bar in bars)
     return Partition(topic=topic, partition=number, life=0, outages=len(bars), total_ms=total, bars=bars)
 
 
 def spent(lost_minutes: float, *, topic: str | None = None, partitions: int = 50, over: int = 0) -> Spent:
-    """In 30 days; so many partitions are over at the strictest objective, and none at the others."""
+    """Returns consumption in 30 days; `over` partitions exceed the strictest objective, none the others."""
     minutes = [(1 - objective) * PERIOD_MS / 60_000 * partitions for objective in OBJECTIVES]
     budgets = [
         Budget(objective=objective, minutes=allowed, used=lost_minutes / allowed, partitions_over=0)
@@ -128,7 +128,7 @@ def objectives(*forced: Spent, **given: Any) -> Objectives:
 
 
 def incident(*partitions: Partition, begin: float = 0, end: float = 100, **given: Any) -> Incident:
-    """One from ten o'clock on; its course has one outage in every slot."""
+    """Returns an incident from ten o'clock on, with one outage in every slot."""
     none = (0,) * SLOTS
     series = Series(
         begin=moment(begin),
@@ -155,7 +155,7 @@ def incident(*partitions: Partition, begin: float = 0, end: float = 100, **given
 
 
 def night(**given: Any) -> Facts:
-    """One incident of one minute."""
+    """Returns facts with one incident of one minute."""
     one = incident(partition(0, bar(0, 60)), end=60)
     return msgspec.structs.replace(QUIET, **{"incidents": (one,), "incidents_all": 1, "forced": sums()} | given)
 

@@ -1,0 +1,190 @@
+"""Queries on the table of outages: sums, percentiles, the worst of each incident, and its course.
+
+`jobs/outages/totals.py` defines how outages add up.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as f
+
+from kactl.forensics.jobs.outages.totals import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
+
+from .incidents import bucket_of
+from .model import Band, Bar, Partition, Percentiles, Share, Sums
+from .rows import micros, moment
+
+PARTITIONS_SHOWN: Final = 20
+SHARES_SHOWN: Final = 10
+# Of a partition with more outages in one incident the longest are drawn.
+BARS_SHOWN: Final = 40
+_BANDS: Final = ("shortest half", "next 40 %", "next 9 %", "longest 1 %")
+NO_SUMS: Final = Sums(
+    **{name: Percentiles(known=0) if name in MEASURES else 0 for name in Sums.__struct_fields__}  # type: ignore[arg-type]
+)
+
+
+def prepared(outages: DataFrame, logs_end_us: int | None) -> DataFrame:
+    """Returns outages with the columns that all queries need: times as microseconds, bucket, kind, and certainty.
+
+    An open outage lasts to the end of the logs.
+    """
+    begin = f.unix_micros(f.coalesce("begin", "begin_high", "end"))
+    open_end = f.least(begin + f.col("duration_ms") * 1000, f.lit(logs_end_us).cast("long"))
+    end = f.greatest(f.coalesce(f.unix_micros("end"), open_end, begin), begin)
+    return outages.withColumns(
+        {
+            "begin_us": begin,
+            "end_us": end,
+            "bucket": bucket_of(begin),
+            "kind": kind_of(),
+            "known": how_known(),
+            "duration_ms": f.coalesce("duration_ms", f.floor((end - begin) / 1000).cast("long")),
+        }
+    )
+
+
+def as_sums(row: Row) -> Sums:
+    """Returns a row of `totals` with its times."""
+    sums = row.asDict(recursive=True)
+    sums |= {name: _percentiles(sums[name]) for name in MEASURES} | {"total_ms": sums["unavailable_ms"]}
+    return Sums(**{name: sums[name] for name in Sums.__struct_fields__})
+
+
+def _percentiles(times: dict[str, int | None]) -> Percentiles:
+    return Percentiles(
+        known=times["known"] or 0, **{name: times[f"{name}_ms"] for name in ("p50", "p90", "p99", "max")}
+    )
+
+
+# -- of each incident --------------------------------------------------------------------------------------------------
+
+
+def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
+    """Returns, for each incident, the topics, brokers and causes with the most lost time."""
+    keys = [
+        f.struct(f.lit(column).alias("by"), f.col(column).cast("string").alias("name"))
+        for column in ("topic", "broker", "cause")
+    ]
+    parts = outages.withColumn("part", f.explode(f.array(*keys))).withColumns(
+        {"by": f.col("part.by"), "name": f.coalesce("part.name", f.lit("unknown"))}
+    )
+    sums = totals(parts, "incident", "by", "name").withColumnRenamed("unavailable_ms", "total_ms")
+    worst = Window.partitionBy("incident", "by").orderBy(f.desc("total_ms"), "name")
+    ranked = sums.withColumn("rank", f.row_number().over(worst)).where(f.col("rank") <= SHARES_SHOWN)
+    shares_of: dict[tuple[int, str], tuple[Share, ...]] = {}
+    for row in sorted(ranked.collect(), key=lambda row: row["rank"]):
+        key = (row["incident"], row["by"])
+        shares_of[key] = (*shares_of.get(key, ()), Share(**{name: row[name] for name in Share.__struct_fields__}))
+    return shares_of
+
+
+_KEYS: Final = ("incident", "topic", "partition", "life")
+_KEY_TYPES: Final = "incident int, topic string, partition int, life int"
+
+
+def partitions(outages: DataFrame) -> dict[int, tuple[Partition, ...]]:
+    """Returns, for each incident, the partitions that were unavailable for longest, with their outages in order of
+    time.
+
+    Only the first rows of each incident leave a task: Spark applies the rank limit before it shuffles.
+    """
+    sums = totals(outages, *_KEYS).select(*_KEYS, "outages", f.col("unavailable_ms").alias("total_ms"))
+    worst = Window.partitionBy("incident").orderBy(f.desc("total_ms"), "topic", "partition", "life")
+    ranked = sums.withColumn("rank", f.row_number().over(worst)).where(f.col("rank") <= PARTITIONS_SHOWN)
+    rows = sorted((row.asDict() for row in ranked.collect()), key=lambda row: row["rank"])
+    bars = _bars(outages, [_key(row) for row in rows]) if rows else {}
+    by_incident: dict[int, tuple[Partition, ...]] = {}
+    for row in rows:
+        partition = Partition(
+            bars=tuple(sorted(bars.get(_key(row), ()), key=lambda bar: bar.begin)),
+            **{name: row[name] for name in ("topic", "partition", "life", "outages", "total_ms")},
+        )
+        by_incident[row["incident"]] = (*by_incident.get(row["incident"], ()), partition)
+    return by_incident
+
+
+_Key = tuple[Any, ...]
+
+
+def _key(row: dict[str, Any]) -> _Key:
+    return tuple(row[key] for key in _KEYS)
+
+
+_BAR_TIMES: Final = ("begin", "begin_low", "begin_high", "end", "end_low", "end_high")
+
+
+def _bars(outages: DataFrame, keys: list[_Key]) -> dict[_Key, list[Bar]]:
+    """Returns the longest outages of each key."""
+    wanted = f.broadcast(outages.sparkSession.createDataFrame(keys, _KEY_TYPES))
+    longest = Window.partitionBy(*_KEYS).orderBy(f.desc("duration_ms"), "begin_us")
+    ranked = outages.join(wanted, list(_KEYS)).withColumn("rank", f.row_number().over(longest))
+    times = [f.col("begin_us").alias("begin"), *(micros(name) for name in _BAR_TIMES[1:])]
+    others = [name for name in Bar.__struct_fields__ if name not in _BAR_TIMES]
+    rows = ranked.where(f.col("rank") <= BARS_SHOWN).select(*_KEYS, f.struct(*times, *others).alias("bar")).collect()
+    bars: dict[_Key, list[Bar]] = {}
+    for row in rows:
+        bar = row["bar"].asDict()
+        bars.setdefault(_key(row.asDict()), []).append(Bar(**bar | {name: moment(bar[name]) for name in _BAR_TIMES}))
+    return bars
+
+
+# -- over time ---------------------------------------------------------------------------------------------------------
+
+BEGINS: Final = "begins"
+ENDS: Final = "ends"
+ELECTIONS: Final = "elections"
+
+
+def slot_of(time: Value) -> Value:
+    """Returns the slot of microseconds within their incident, of a table joined with `incidents.numbered`."""
+    return f.floor((time - f.col("incident_begin_us")) / f.col("slot_us")).cast("int").alias("slot")
+
+
+def slots(outages: DataFrame) -> DataFrame:
+    """Returns the number of outages that begin and end in each slot of their incident, and of elections.
+
+    Columns: incident, event, observed, slot, number.
+    """
+    elected = f.unix_micros(f.coalesce("led_at", "elected_at"))
+    times = {BEGINS: f.col("begin_us"), ENDS: f.col("end_us"), ELECTIONS: elected}
+    events = f.array(*(f.struct(f.lit(event).alias("event"), slot_of(time)) for event, time in times.items()))
+    observed = (f.col("known") == OBSERVED).alias("observed")
+    changes = outages.select("incident", observed, f.explode(events).alias("change"))
+    grouped = changes.where("change.slot is not null").groupBy("incident", "change.event", "observed", "change.slot")
+    return grouped.agg(f.count("*").alias("number"))
+
+
+def bands(outages: DataFrame, sums: dict[int, Sums]) -> dict[int, tuple[Band, ...]]:
+    """Returns, for each incident, its outages by length, and the mean of each part of their time.
+
+    If all outages are of one length there is one band with all of them.
+    """
+    limits = [
+        (number, each.duration.p50, each.duration.p90, each.duration.p99)
+        for number, each in sums.items()
+        if each.duration.known
+    ]
+    if not limits:
+        return {}
+    ends = outages.sparkSession.createDataFrame(limits, "incident int, p50 long, p90 long, p99 long")
+    length = f.col("duration_ms")
+    band = f.when(length <= f.col("p50"), 0).when(length <= f.col("p90"), 1).when(length <= f.col("p99"), 2)
+    means = outages.join(f.broadcast(ends), "incident").groupBy("incident", band.otherwise(3).alias("band"))
+    parts = [f.avg(f.coalesce(f"{name}_ms", f.lit(0))).alias(f"{name}_ms") for name in PARTS]
+    rows = means.agg(f.count("*").alias("outages"), f.avg("duration_ms").alias("mean_ms"), *parts).collect()
+    by_incident: dict[int, list[Band]] = {}
+    for row in sorted(rows, key=lambda row: row["band"]):
+        by_incident.setdefault(row["incident"], []).append(_band(row.asDict()))
+    for bands_ in by_incident.values():
+        if len(bands_) == 1:
+            bands_[0] = msgspec.structs.replace(bands_[0], name="all")
+    return {number: tuple(bands_) for number, bands_ in by_incident.items()}
+
+
+def _band(row: dict[str, Any]) -> Band:
+    parts = {f"{name}_ms": row[f"{name}_ms"] for name in PARTS}
+    rest = max(0.0, row["mean_ms"] - sum(parts.values()))
+    return Band(name=_BANDS[row["band"]], outages=row["outages"], mean_ms=row["mean_ms"], unknown_ms=rest, **parts)
