@@ -1,17 +1,24 @@
 """`kactl controller`: run the controller of a cluster of real brokers, or inspect a running one."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from .common_options import Settings, with_options
+from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignation, Resigned, TermInfo, TermList
+
+from . import output
+from .api_client import confirm
+from .common_options import Settings, options, reason_option, with_options
 from .config import FILE_DEFAULT
-from .controllership import history, queue, resign
 from .exits import Exit, Failure
+from .output import GOOD, NONE, PLAIN, WARN, Cell
 from .up import LOG_LEVELS
 
 if TYPE_CHECKING:
     from .setup import Stop
+
+_TERMS: Final = ("EPOCH", "CONTROLLER", "FROM", "TO", "CAUSE")
+_KINDS: Final = ("EVENT", "HANDLED", "FAILED", "PREEMPTED", "WAIT P50", "WAIT P99", "TAKES P50", "TAKES P99", "MAX")
 
 
 @click.group(invoke_without_command=True, short_help="Run the controller of real Kafka brokers, or inspect one.")
@@ -53,5 +60,100 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
     setup.run(serve, uvloop=uvloop)
 
 
-for command in (history, queue, resign):
-    controller.add_command(command)
+@controller.command()
+@options
+def history(settings: Settings) -> None:
+    """Show the controllers that the server has observed, oldest first."""
+    form = settings.form()
+    response = settings.api.get("/v1/controller/history", TermList)
+    if form == "json":
+        output.print_json(response)
+    elif form == "jsonl":
+        output.print_jsonl(response.items)
+    else:
+        output.print_lines(output.table(_TERMS, [_term(term) for term in response.items]))
+
+
+@controller.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    help="Maximum number of waiting events shown.",
+)
+@options
+def queue(settings: Settings, *, limit: int) -> None:
+    """Show the controller's event queue: waiting events, current event, durations by kind of event."""
+    form = settings.form()
+    response = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
+    if form == "json":
+        output.print_json(response)
+        return
+    if form == "jsonl":
+        output.print_jsonl([response])
+        return
+    current = NONE
+    if response.current is not None:
+        between = f", in between {response.current.between}" if response.current.between else ""
+        current = f"{response.current.label}, for {_ms(response.current.for_ms)}{between}"
+    values: list[tuple[str, Cell]] = [
+        ("in hand", current),
+        ("waiting", (str(response.depth), WARN if response.depth else PLAIN)),
+        ("oldest", _ms(response.oldest_ms)),
+        ("refused", (str(response.refused), WARN if response.refused else PLAIN)),
+    ]
+    output.print_lines(output.pairs(values))
+    for index, event in enumerate(response.next):
+        output.print_lines(
+            [f"  {index + 1}. {event.label}, for {_ms(event.waited_ms)}{' (asked)' if event.asked else ''}"]
+        )
+    output.print_lines(["", *output.table(_KINDS, [_kind(event) for event in response.kinds])])
+
+
+@controller.command()
+@click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@reason_option
+@options
+def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
+    """Resign as controller; another instance, or the same, is elected with a higher epoch."""
+    form = settings.form()
+    info = settings.api.get("/v1/controller", ControllerInfo)
+    if not info.is_active:
+        raise Failure(f"{settings.server} is not the controller; {info.active_id} is", Exit.PRECONDITION)
+    if not yes:
+        confirm(f"Resign controller {info.node_id} from epoch {info.epoch}?")
+    request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, reason=reason)
+    answer = settings.api.post("/v1/controller/resign", request, Resigned)
+    if form == "json":
+        output.print_json(answer)
+    elif form == "jsonl":
+        output.print_jsonl([answer])
+    else:
+        settings.note(f"Controller {info.node_id} has resigned from epoch {answer.epoch}.")
+
+
+def _term(term: TermInfo) -> tuple[Cell, ...]:
+    name = f"{term.controller_id}{'*' if term.ours else ''}"
+    until = output.moment(term.ended_ms) if term.ended_ms is not None else ("now", GOOD)
+    return term.epoch, name, output.moment(term.began_ms), until, term.cause
+
+
+def _kind(event: EventTally) -> tuple[Cell, ...]:
+    failed: Cell = (str(event.failed), WARN) if event.failed else "0"
+    return (
+        event.label,
+        event.handled,
+        failed,
+        event.preempted,
+        _ms(event.wait.p50_ms),
+        _ms(event.wait.p99_ms),
+        _ms(event.process.p50_ms),
+        _ms(event.process.p99_ms),
+        _ms(event.process.max_ms),
+    )
+
+
+def _ms(duration_ms: float) -> str:
+    return f"{duration_ms:,.1f}ms"
