@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kactl.admin.event_views import event_view
+from kactl.admin.routes.events import event_view
 from kactl.messages.log import (
     KINDS,
     AnyEvent,

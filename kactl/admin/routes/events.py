@@ -1,9 +1,24 @@
 """Events, page by page. The event stream is in `kactl.admin.event_stream`."""
 
-from kactl.admin.event_views import event_view
+from collections.abc import Callable
+from typing import Final
+
+from kactl.admin import schema
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import EventPage, EventQuery, NoData
 from kactl.admin.service import Service
+from kactl.messages import log
+
+# The types of the API have the same fields as those of the log.
+_API_TYPES: Final[dict[type[log.AnyEvent], Callable[..., schema.AnyEvent]]] = {
+    log.ControllerEvent: schema.ControllerEvent,
+    log.BrokerEvent: schema.BrokerEvent,
+    log.TopicEvent: schema.TopicEvent,
+    log.PartitionEvent: schema.PartitionEvent,
+    log.ReplicaEvent: schema.ReplicaEvent,
+    log.RequestEvent: schema.RequestEvent,
+    log.Reset: schema.ResetEvent,
+}
 
 
 async def events(service: Service, request: ApiRequest[NoData, EventQuery, NoData]) -> EventPage:
@@ -12,3 +27,8 @@ async def events(service: Service, request: ApiRequest[NoData, EventQuery, NoDat
     after = history.oldest - 1 if request.query.after is None else request.query.after
     log_events, next_after = history.read(after, limit=request.query.limit, kinds=request.query.kinds)
     return EventPage(items=tuple(map(event_view, log_events)), next_after=next_after, as_of=service.as_of())
+
+
+def event_view(event: log.AnyEvent) -> schema.AnyEvent:
+    """Returns an event of the log as the type that the API documents."""
+    return _API_TYPES[type(event)](**log.to_fields(event))
