@@ -183,7 +183,7 @@ def test_walkthrough_ends_without_an_error(checkout: Checkout, terminals: list[T
     output = execute(checkout, walk, terminals)
 
     # Each step shows something, rather than an empty plan or a halted deletion.
-    assert "would move" in output.partition("kactl topic grow")[0]
+    assert "would move" in output.partition("kactl topic add-partitions")[0]
     plan = json.loads((checkout.folder / "plan.json").read_text())
     assert plan["partitions"], "the plan of the walkthrough is empty"
     assert "halted" not in output
