@@ -31,7 +31,7 @@ class Collector:
     """See the module.
 
     Args:
-        busy: whether an event is in hand, or waits.
+        busy: whether an event is being handled, or waits.
         epoch: changes with each takeover; what is there when it does is put aside as soon as there is time.
     """
 

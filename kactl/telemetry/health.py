@@ -298,7 +298,7 @@ def _event_queue_oldest(facts: Facts, limits: Limits) -> Check:
         result = "warn"
     if max(oldest_ms, facts.in_hand_ms) > limits.event_queue_stuck_ms:
         result = "fail"
-    in_hand = f", {facts.in_hand} in hand for {facts.in_hand_ms:.0f} ms" if facts.in_hand else ""
+    in_hand = f", {facts.in_hand} handled for {facts.in_hand_ms:.0f} ms" if facts.in_hand else ""
     detail = f"depth {facts.queue_depth}{in_hand}"
     return Check(
         name="event-queue-oldest", result=result, value=oldest_ms, limit=limits.event_queue_oldest_ms, unit="ms",
