@@ -22,7 +22,7 @@ def config() -> None:
 @_file
 @with_options((), server=False)
 def validate(settings: Settings, *, file: str) -> None:
-    """Check FILE and the overrides of the environment.  [kactl.toml]"""
+    """Validate FILE and the overrides of the environment. The default of FILE is kactl.toml."""
     from .setup import read_config
 
     read_config(file)
@@ -31,10 +31,10 @@ def validate(settings: Settings, *, file: str) -> None:
 
 @config.command()
 @_file
-@click.option("--up", "for_up", is_flag=True, help="With the defaults of `kactl up`.")
+@click.option("--up", "for_up", is_flag=True, help="Use the defaults of `kactl up`.")
 @local_options
 def show(settings: Settings, *, file: str, for_up: bool) -> None:
-    """Show all effective values, in TOML.  [kactl.toml]"""
+    """Show all effective values, in TOML. The default of FILE is kactl.toml."""
     from . import up
     from .setup import read_config
 

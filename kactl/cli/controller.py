@@ -53,7 +53,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
         async with over_zookeeper(config) as server:
             stop.started = True
             settings.note(f"controller {config.node_id} serves its API at {server.address.url}; Ctrl-C stops it")
-            await stop.asked()
+            await stop.wait()
             settings.note("stopping: resigning as controller ...")
 
     setup.check_listen(config.api.address)
@@ -98,15 +98,15 @@ def queue(settings: Settings, *, limit: int) -> None:
         between = f", in between {response.current.between}" if response.current.between else ""
         current = f"{response.current.label}, for {_ms(response.current.for_ms)}{between}"
     values: list[tuple[str, Cell]] = [
-        ("in hand", current),
+        ("current", current),
         ("waiting", (str(response.depth), WARN if response.depth else PLAIN)),
         ("oldest", _ms(response.oldest_ms)),
-        ("refused", (str(response.refused), WARN if response.refused else PLAIN)),
+        ("rejected", (str(response.refused), WARN if response.refused else PLAIN)),
     ]
     output.print_lines(output.pairs(values))
     for index, event in enumerate(response.next):
         output.print_lines(
-            [f"  {index + 1}. {event.label}, for {_ms(event.waited_ms)}{' (asked)' if event.asked else ''}"]
+            [f"  {index + 1}. {event.label}, for {_ms(event.waited_ms)}{' (requested)' if event.asked else ''}"]
         )
     output.print_lines(["", *output.table(_KINDS, [_kind(event) for event in response.kinds])])
 

@@ -49,7 +49,7 @@ async def run_demo(server: Server, stop: Stop, *, session_timeout_ms: int) -> No
     async with Background("the demo") as tasks:
         tasks.start_soon(printer.follow)
         tasks.start_soon(_run_steps, server, printer, session_timeout_ms)
-        await stop.asked()
+        await stop.wait()
 
 
 async def _run_steps(server: Server, printer: "DemoPrinter", session_timeout_ms: int) -> None:

@@ -96,7 +96,7 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
         file = (folder / LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         raise Failure(
-            f"--data-dir: {folder} cannot be used ({error.strerror}): name another folder with --data-dir"
+            f"--data-dir: {folder} cannot be used ({error.strerror}): choose another folder with --data-dir"
         ) from None
     with file:
         try:
@@ -105,7 +105,7 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
             file.seek(0)
             holder = file.read().strip() or "another process"
             raise Failure(
-                f"--data-dir: {folder} is in use by {holder}: stop it, or name another folder with --data-dir"
+                f"--data-dir: {folder} is in use by {holder}: stop it, or choose another folder with --data-dir"
             ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()}, which serves {url}\n")
@@ -124,17 +124,17 @@ class Stop:
 
     def __init__(self) -> None:
         self.started = False
-        self._asked = anyio.Event()
+        self._requested = anyio.Event()
 
-    async def asked(self) -> None:
+    async def wait(self) -> None:
         """Wait for the signal."""
-        await self._asked.wait()
+        await self._requested.wait()
 
-    def ask(self) -> bool:
+    def request(self) -> bool:
         """Send the signal. Returns False if the server has not started or has received it before."""
-        if not self.started or self._asked.is_set():
+        if not self.started or self._requested.is_set():
             return False
-        self._asked.set()
+        self._requested.set()
         return True
 
 
@@ -142,25 +142,25 @@ def run(serve: Callable[[Stop], Awaitable[None]], *, uvloop: bool) -> None:
     """Run a server until SIGINT or SIGTERM; a second signal cancels what takes too long to end.
 
     Raises:
-        Failure: what the server failed over, if it was foreseen.
+        Failure: the server failed with an error that explains itself.
     """
     use_uvloop = uvloop and importlib.util.find_spec("uvloop") is not None
     try:
-        anyio.run(_until_told, serve, backend_options={"use_uvloop": use_uvloop})
+        anyio.run(_run_until_signal, serve, backend_options={"use_uvloop": use_uvloop})
     except BaseException as error:
-        reason = _foreseen(error)
+        reason = _explained(error)
         if reason is None:
             raise
         raise Failure(str(reason)) if isinstance(reason, KactlError) else reason from error
 
 
-async def _until_told(serve: Callable[[Stop], Awaitable[None]]) -> None:
+async def _run_until_signal(serve: Callable[[Stop], Awaitable[None]]) -> None:
     stop = Stop()
 
     async def listen() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                if not stop.ask():
+                if not stop.request():
                     tasks.cancel_scope.cancel()
 
     async with Background("signal handling") as tasks:
@@ -168,8 +168,8 @@ async def _until_told(serve: Callable[[Stop], Awaitable[None]]) -> None:
         await serve(stop)
 
 
-def _foreseen(error: BaseException) -> KactlError | Failure | None:
-    """The one error behind a group of errors, if it is one that explains itself."""
+def _explained(error: BaseException) -> KactlError | Failure | None:
+    """Returns the only error in a group of errors, if its message is meant for users."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, KactlError | Failure) else None

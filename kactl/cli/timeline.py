@@ -64,8 +64,8 @@ def timeline(
 ) -> None:
     """Show the history of a partition in order of time: lines of all logs, and findings of the jobs.
 
-    Times are on one clock: offsets between the clocks of brokers are corrected, and ± is the remaining uncertainty. The
-    name of a topic lists its partitions.
+    Times are on one clock: offsets between the clocks of brokers are corrected, and ± is the remaining uncertainty. For
+    the name of a topic, its partitions are listed.
     """
     from kactl.errors import NotFound
 

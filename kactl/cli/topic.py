@@ -41,7 +41,7 @@ def topic() -> None:
     "assigned",
     multiple=True,
     metavar="P:ID,ID",
-    help="Instead: the replicas of one partition, preferred leader first; repeat for each partition.",
+    help="Alternative: replicas of one partition, preferred leader first; repeat for each partition.",
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Configuration override; may be repeated."

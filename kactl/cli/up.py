@@ -67,8 +67,8 @@ def up(
     config = read_config(file, overrides)
     if config.store.kind != "sqlite":
         raise Failure(
-            f"{file}: store.kind: `kactl up` keeps its cluster in SQLite, not in {config.store.kind}: "
-            'write kind = "sqlite", or run `kactl controller` for brokers of their own',
+            f"{file}: store.kind: `kactl up` stores its cluster in SQLite, not in {config.store.kind}: "
+            'write kind = "sqlite", or run `kactl controller` for real brokers',
             Exit.USAGE,
         )
     if 1 <= config.node_id <= config.participants.count:
@@ -88,18 +88,18 @@ def up(
             if demo:
                 await run_demo(server, stop, session_timeout_ms=config.store.session_timeout)
             else:
-                await stop.asked()
+                await stop.wait()
             click.echo("Stopping: the controller resigns, then the brokers stop ...")
 
     store = Path(config.store.path)
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
         setup.check_listen(config.api.address)
         setup.run(serve, uvloop=uvloop)
-    click.echo(f"Stopped. The cluster is kept in {store}.")
+    click.echo(f"Stopped. The cluster is stored in {store}.")
 
 
 def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
-    """The configuration as `kactl up` uses it: with its own defaults, whether there is a file or not.
+    """Returns the configuration of `kactl up`: its own defaults, overridden by the file if there is one.
 
     Raises:
         Failure: USAGE; see `kactl.cli.setup.read_config`.
@@ -138,9 +138,9 @@ def _introduce(config: "Config", server: "Server") -> None:
     first = members.ids[0] if members.ids else 1
     lines = [
         f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
-        f"  kept in  {config.store.path}  ({state})",
-        f"  history  {config.log.folder or 'of this run only: log.folder is empty'}",
-        f"  timeout  {config.store.session_timeout / 1000:g} s until a broker that was killed counts as dead",
+        f"  store    {config.store.path}  ({state})",
+        f"  history  {config.log.folder or 'this run only, because log.folder is empty'}",
+        f"  timeout  {config.store.session_timeout / 1000:g} s until a killed broker counts as dead",
         f"  API at   {url}  (description: /openapi.json, metrics: /metrics)",
         "",
         "From another terminal:",
@@ -151,6 +151,6 @@ def _introduce(config: "Config", server: "Server") -> None:
         f"  curl -s {url}/v1/controller",
         f"  curl -N {url}/v1/events/stream",
         "",
-        "Ctrl-C stops it, and the cluster is kept.",
+        "Ctrl-C stops it; the cluster is preserved.",
     ]
     click.echo("\n".join(lines))

@@ -43,7 +43,7 @@ def test_stopped_cluster_continues_after_restart(own_up: Up) -> None:
     own_up.start("--participants", "3")
 
     assert code == 0
-    assert f"Stopped. The cluster is kept in {own_up.data_dir / 'kactl.db'}." in text
+    assert f"Stopped. The cluster is stored in {own_up.data_dir / 'kactl.db'}." in text
     assert "Traceback" not in text
     assert own_up.epoch() == epoch + 1
     own_up.until(lambda: not own_up.partitions("--urp"), "broker 1 is in sync again")
@@ -121,7 +121,7 @@ def test_folder_or_port_in_use_is_rejected(up: Up, tmp_path: Path) -> None:
 
     assert (same_folder.code, same_port.code) == (1, 1)
     holder = f"{up.data_dir} is in use by process {up.process.pid}, which serves {up.url}"
-    assert f"error: --data-dir: {holder}: stop it, or name another folder with --data-dir" in same_folder.err
+    assert f"error: --data-dir: {holder}: stop it, or choose another folder with --data-dir" in same_folder.err
     assert f"error: --listen: 127.0.0.1:{up.port} cannot be listened on (Address already in use)" in same_port.err
     assert not (tmp_path / "new" / "kactl.db").exists()
 

@@ -62,7 +62,7 @@ def test_effective_values_are_printed_at_start(tmp_path: Path) -> None:
     Path("kactl.toml").write_text("[participants]\ncount = 1\n")
     server = Up(tmp_path, "--config", "kactl.toml", env={})
     try:
-        server.process.wait_for_line("timeout  4 s until a broker that was killed counts as dead", START_S)
+        server.process.wait_for_line("timeout  4 s until a killed broker counts as dead", START_S)
         server.process.wait_for_line(f"history  {server.data_dir / 'log'}", START_S)
     finally:
         server.close()
