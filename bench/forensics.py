@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.simulation import Settings
 from tests.support.kafka_logs.truth import Truth, read
-from tests.support.kafka_logs.world import Settings
 
 from .figures import Found
 from .machine import machine

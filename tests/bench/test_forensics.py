@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka_logs.cluster import Log, agree
+from tests.support.kafka_logs.cluster import Log, agreement
 from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.simulation import Settings
 from tests.support.kafka_logs.truth import read
-from tests.support.kafka_logs.world import Settings
 
 KINDS = ("zookeeper", "kraft", "kactl")
 
@@ -31,7 +31,7 @@ def log(end: int, *epochs: tuple[int, int]) -> Log:
     ],
 )
 def test_logs_agree_up_to_the_end_of_common_epochs(one: Log, other: Log, same: int) -> None:
-    assert agree(one, other) == agree(other, one) == same
+    assert agreement(one, other) == agreement(other, one) == same
 
 
 @pytest.mark.parametrize("kind", KINDS)

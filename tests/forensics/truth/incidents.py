@@ -13,8 +13,8 @@ from kactl.forensics.jobs.running import run_jobs
 from tests.forensics.jobs.tables import rows
 from tests.support.kafka_logs.check import Clock
 from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.simulation import Settings
 from tests.support.kafka_logs.truth import Truth
-from tests.support.kafka_logs.world import Settings
 
 Row = dict[str, Any]
 

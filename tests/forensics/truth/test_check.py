@@ -15,7 +15,7 @@ OUTAGE = Outage(
 )  # fmt: skip
 LOSS = Loss(
     topic="t", partition=0, life=0, replica=1, after_epoch=5, log_end=100, replica_log_end=120, committed=7,
-    at=BEGIN + 9100,
+    time_ms=BEGIN + 9100,
 )  # fmt: skip
 TRUTH = Truth(
     seed=0,
@@ -24,7 +24,7 @@ TRUTH = Truth(
     drifts_ppm={1: 0.0, 2: 0.0, 3: 0.0},
     outages=[OUTAGE],
     losses=[LOSS],
-    unclean=[Unclean(topic="t", partition=0, life=0, leader_epoch=6, leader=2, at=BEGIN + 8990)],
+    unclean=[Unclean(topic="t", partition=0, life=0, leader_epoch=6, leader=2, time_ms=BEGIN + 8990)],
     moves=[Moves(topic="t", partition=0, life=0, elections=1, shrinks=2, expands=2)],
     led=[Led(topic="t", partition=0, life=0, leader_epoch=7, leader=3)],
 )

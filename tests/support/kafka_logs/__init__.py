@@ -1,11 +1,11 @@
 """Synthetic logs of a cluster whose complete history is known; `bench.forensics` measures with them too.
 
-    incidents ─▶ control ─▶ brokers ─▶ cluster: who holds which records
-                    │           │          │
-                    └───────────┴─ lines ─▶ journals: the logs        truth: what really happened
+    incidents ─▶ controller ─▶ brokers ─▶ cluster: the records of each replica
+                    │             │          │
+                    └─────────────┴─ lines ─▶ journals: the logs        truth: the history
 
-`cluster.py` is the cluster as it is, records and all; `zookeeper.py` (on top of `topics.py`, `leaderships.py` and
-`requests.py`) and `quorum.py` are its controllers, and `brokers.py` does what they say. All of them have it written by
-`journal.py` as a process of its version would, on that machine's clock. `incidents.py` lets things go wrong;
-`generate.py` is the door.
+`cluster.py` is the state of the cluster, including its records. `zookeeper.py` (on top of `topics.py`, `leaderships.py`
+and `requests.py`) and `quorum.py` are its controllers, and `brokers.py` follows their requests. `journal.py` writes the
+lines of each process in the format of its version, with the times of its machine's clock. `incidents.py` causes
+failures, and `generate.py` is the entry point.
 """

@@ -31,8 +31,8 @@ class Clock:
         self._truth = truth
         self.reference = min((row["reference"] for row in skew if row["reference"] is not None), default=truth.dump)
 
-    def shows(self, at: float) -> float:
-        return at if self.reference is None else self._truth.logged(self.reference, at)
+    def shows(self, time_ms: float) -> float:
+        return time_ms if self.reference is None else self._truth.logged(self.reference, time_ms)
 
 
 def skew(truth: Truth, rows: Rows) -> list[str]:
@@ -232,8 +232,8 @@ def _key(row: Mapping[str, Any]) -> _Key:
     return (row["topic"], row["partition"], row["life"])
 
 
-def _ms(at: datetime.datetime | None) -> float | None:
-    return None if at is None else at.replace(tzinfo=at.tzinfo or datetime.UTC).timestamp() * 1000
+def _ms(time_ms: datetime.datetime | None) -> float | None:
+    return None if time_ms is None else time_ms.replace(tzinfo=time_ms.tzinfo or datetime.UTC).timestamp() * 1000
 
 
 def _outage(real: Outage) -> str:

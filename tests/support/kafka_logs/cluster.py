@@ -1,9 +1,9 @@
-"""The cluster as it is: partitions, who leads them and is in sync, and which records each replica holds.
+"""State of the cluster: partitions with their leaders and ISRs, and the records of each replica.
 
-A record is told from others by its offset and the epoch of the leader that took it, so that two logs agree as far as
-both have the same epochs from the same offsets on. What a replica holds beyond that is cut when it begins to follow,
-and that is how records are lost. Time is milliseconds since 1970, true time, and records flow whenever somebody leads:
-a partition is brought up to a time before anything else happens to it.
+A record is identified by its offset and the epoch of the leader that appended it. Two logs therefore agree as far as
+both have the same epochs at the same offsets. Records beyond that are truncated when the replica becomes follower,
+which is how records are lost. Time is true time in milliseconds since 1970. Records are produced whenever a partition
+has a leader: `Cluster.advance` brings a partition up to a time before anything else happens to it.
 """
 
 import random
@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-NOBODY: Final = -1
-# Followers are behind by up to so many milliseconds' records.
+NO_BROKER: Final = -1
+# Maximum lag of followers, in milliseconds' worth of records.
 LAG_MS: Final = 40.0
 
 
 class Log:
-    """What one replica holds: the offsets at which epochs began, where it ends, and what it knows to be committed."""
+    """Log of one replica: the epochs with their start offsets, the log end, and the known high watermark."""
 
     __slots__ = ("end", "epochs", "high_watermark")
 
@@ -27,29 +27,29 @@ class Log:
         self.epochs: list[tuple[int, int]] = []
 
     def begin(self, epoch: int) -> None:
-        """A leader of that epoch takes records from here on."""
+        """Begins an epoch at the log end, for a new leader."""
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
         self.epochs.append((epoch, self.end))
 
     def copy(self, leader: "Log", end: int) -> None:
-        """Hold what the leader holds, up to an offset."""
+        """Copies the leader's log up to an offset."""
         self.end = end
-        self.epochs = [each for each in leader.epochs if each[1] < end]
+        self.epochs = [entry for entry in leader.epochs if entry[1] < end]
 
     def cut(self, end: int) -> None:
         self.end = end
-        self.epochs = [each for each in self.epochs if each[1] < end]
+        self.epochs = [entry for entry in self.epochs if entry[1] < end]
         self.high_watermark = min(self.high_watermark, end)
 
 
-def agree(one: Log, other: Log) -> int:
-    """Up to which offset two logs hold the same records."""
+def agreement(one: Log, other: Log) -> int:
+    """Returns the offset up to which two logs have the same records."""
     same = 0
-    for at in range(min(len(one.epochs), len(other.epochs))):
-        if one.epochs[at] != other.epochs[at]:
+    for index in range(min(len(one.epochs), len(other.epochs))):
+        if one.epochs[index] != other.epochs[index]:
             break
-        ends = [log.epochs[at + 1][1] if at + 1 < len(log.epochs) else log.end for log in (one, other)]
+        ends = [log.epochs[index + 1][1] if index + 1 < len(log.epochs) else log.end for log in (one, other)]
         same = min(ends)
         if ends[0] != ends[1]:
             break
@@ -57,26 +57,25 @@ def agree(one: Log, other: Log) -> int:
 
 
 class Partition:
-    """One of them.
+    """A partition.
 
     Attributes:
-        leader, isr, leader_epoch, partition_epoch, replicas: as the controller has stored them.
-        serving: who takes records now, whatever the controller believes; None if nobody does.
-        served_epoch: in which leader epoch.
+        leader, isr, leader_epoch, partition_epoch, replicas: as stored by the controller.
+        serving: the broker that acts as leader, which may differ from the stored one; None for none.
+        served_epoch: the leader epoch of `serving`.
         fetching: replicas that copy from `serving`.
-        waiting: replicas that follow a leader which has not begun yet.
-        slow: replicas that copy nothing for now.
+        waiting: replicas whose leader has not begun yet.
+        slow: replicas that currently copy nothing.
         committed: the true high watermark.
-        starts: epoch, its leader's log end, and what had been committed, for each that began.
+        epoch_starts: for each epoch that began, the epoch, its leader's log end, and `committed` at that time.
         took_part: the last epoch in which each replica led or copied.
-        down: since when nobody serves, whether that was wanted, and who served last; None if somebody serves, or
-            nobody ever did.
+        down: begin of an outage, whether it was planned, and the last leader; None if there is no outage.
     """
 
     __slots__ = (
-        "adding", "advanced_at", "committed", "down", "fetching", "isr", "leader", "leader_epoch", "life", "logs",
-        "name", "number", "online", "partition_epoch", "rate", "recovering", "removing", "replicas", "served_epoch",
-        "serving", "slow", "starts", "took_part", "topic", "unclean", "waiting",
+        "adding", "advanced_at", "committed", "down", "epoch_starts", "fetching", "isr", "leader", "leader_epoch",
+        "life", "logs", "name", "number", "online", "partition_epoch", "rate", "recovering", "removing", "replicas",
+        "served_epoch", "serving", "slow", "took_part", "topic", "unclean", "waiting",
     )  # fmt: skip
 
     def __init__(self, topic: "Topic", number: int, replicas: tuple[int, ...], rate: float) -> None:
@@ -89,7 +88,7 @@ class Partition:
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.leader = NOBODY
+        self.leader = NO_BROKER
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.recovering = False
@@ -103,13 +102,13 @@ class Partition:
         self.slow: set[int] = set()
         self.committed = 0
         self.advanced_at = 0.0
-        self.starts: list[tuple[int, int, int]] = []
+        self.epoch_starts: list[tuple[int, int, int]] = []
         self.took_part: dict[int, int] = {}
         self.down: tuple[float, bool, int] | None = None
 
 
 class Topic:
-    """A topic; `life` counts those of the same name before it."""
+    """A topic; `life` is the number of earlier topics of the same name."""
 
     __slots__ = ("deleting", "id", "life", "name", "partitions", "unclean")
 
@@ -123,29 +122,29 @@ class Topic:
 
 
 class Cluster:
-    """All of it."""
+    """All topics, and the partitions of each broker."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.topics: dict[str, Topic] = {}
-        self.held: dict[int, dict[Partition, None]] = defaultdict(dict)
+        self.hosted: dict[int, dict[Partition, None]] = defaultdict(dict)
         self.offline: dict[Partition, None] = {}
 
     def add(self, topic: Topic, assigned: Iterable[tuple[int, ...]], rate: float) -> None:
-        """A new topic; none of its partitions has a leader yet."""
+        """Adds a topic whose partitions have no leader yet."""
         self.topics[topic.name] = topic
         for number, replicas in enumerate(assigned):
             partition = Partition(topic, number, replicas, rate * self.chance.uniform(0.5, 1.5))
             topic.partitions.append(partition)
-            self.hold(partition)
+            self.assign(partition)
 
-    def hold(self, partition: Partition) -> None:
-        """Let brokers hold what is assigned to them, and nobody else."""
-        for broker, held in self.held.items():
+    def assign(self, partition: Partition) -> None:
+        """Updates the partitions of brokers after a change of a partition's replicas."""
+        for broker, hosted in self.hosted.items():
             if broker not in partition.replicas:
-                held.pop(partition, None)
+                hosted.pop(partition, None)
         for broker in partition.replicas:
-            self.held[broker][partition] = None
+            self.hosted[broker][partition] = None
 
     def remove(self, topic: Topic) -> None:
         del self.topics[topic.name]
@@ -153,11 +152,11 @@ class Cluster:
             self.offline.pop(partition, None)
             partition.serving = None
             for broker in partition.replicas:
-                self.held[broker].pop(partition, None)
+                self.hosted[broker].pop(partition, None)
 
-    def advance(self, p: Partition, at: float) -> None:
-        """Let records flow up to a time: taken by whoever serves, copied by those who fetch, committed by the ISR."""
-        passed, p.advanced_at = at - p.advanced_at, max(at, p.advanced_at)
+    def advance(self, p: Partition, time_ms: float) -> None:
+        """Produces, copies and commits the records of a partition up to a time."""
+        passed, p.advanced_at = time_ms - p.advanced_at, max(time_ms, p.advanced_at)
         if p.serving is None or passed <= 0:
             return
         log, copies = p.logs[p.serving], [p.logs[broker] for broker in p.fetching if broker not in p.slow]
@@ -172,12 +171,12 @@ class Cluster:
             copy.high_watermark = max(copy.high_watermark, min(copy.end, log.high_watermark - self._lag(p)))
 
     def _lag(self, p: Partition) -> int:
-        """By how many records a follower is behind just now."""
+        """Returns a random lag of a follower, in records."""
         return int(self.chance.random() * LAG_MS * p.rate)
 
-    def propose(self, p: Partition, at: float, isr: tuple[int, ...]) -> tuple[int, ...]:
-        """Its leader changes the ISR, to which nobody comes who lacks what is committed; the one before."""
-        self.advance(p, at)
+    def propose(self, p: Partition, time_ms: float, isr: tuple[int, ...]) -> tuple[int, ...]:
+        """Changes the ISR as its leader does; added replicas have all committed records. Returns the previous ISR."""
+        self.advance(p, time_ms)
         assert p.serving is not None
         log, before = p.logs[p.serving], p.isr
         for broker in isr:

@@ -1,4 +1,4 @@
-"""What a controller of each version of Kafka writes, to state-change.log and controller.log."""
+"""Lines of Kafka's ZooKeeper controller in state-change.log and controller.log, by version."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -21,37 +21,37 @@ _STRATEGIES: Final = {
 
 
 class Lines(Protocol):
-    """What a controller says, in whatever form; `epoch` is its own."""
+    """Writer of a controller's lines in some format; `epoch` is the controller epoch."""
 
     epoch: int
 
-    def became(self, at: float, p: Partition) -> None: ...
-    def online(self, at: float, before: str, state: State) -> None: ...
-    def moved(self, at: float, p: Partition, before: str, after: str) -> None: ...
-    def failed(self, at: float, p: Partition, before: str, strategy: str) -> None: ...
-    def replica(self, at: float, p: Partition, broker: int, before: str, after: str) -> None: ...
-    def cut(self, at: float, state: State, broker: int) -> None: ...
-    def sending(self, at: float, broker: int, states: Sequence[State]) -> None: ...
-    def metadata(self, at: float, brokers: Sequence[int], states: Sequence[State]) -> None: ...
-    def stopping(self, at: float, broker: int, partitions: Sequence[Partition], delete: bool) -> None: ...
-    def answered(self, at: float, request: str, broker: int, correlation: int) -> None: ...
-    def isr(self, at: float, state: State) -> None: ...
-    def elected(self, at: float, live: Sequence[int]) -> None: ...
-    def ready(self, at: float) -> None: ...
-    def started(self, at: float) -> None: ...
-    def resigned(self, at: float) -> None: ...
-    def brokers(self, at: float, added: Sequence[int], removed: Sequence[int], live: Sequence[int]) -> None: ...
-    def broker_stopping(self, at: float, broker: int) -> None: ...
-    def broker_stopped(self, at: float, broker: int) -> None: ...
-    def election(self, at: float, kind: str, partitions: Sequence[Partition], trigger: str) -> None: ...
-    def imbalance(self, at: float, broker: int, ratio: float) -> None: ...
-    def topic_created(self, at: float, topic: Topic) -> None: ...
-    def deletion(self, at: float, topic: Topic, step: str, dead: Sequence[tuple[Partition, int]] = ()) -> None: ...
-    def reassignment(self, at: float, p: Partition, step: str, target: tuple[int, ...]) -> None: ...
+    def became(self, time_ms: float, p: Partition) -> None: ...
+    def online(self, time_ms: float, before: str, state: State) -> None: ...
+    def moved(self, time_ms: float, p: Partition, before: str, after: str) -> None: ...
+    def failed(self, time_ms: float, p: Partition, before: str, strategy: str) -> None: ...
+    def replica(self, time_ms: float, p: Partition, broker: int, before: str, after: str) -> None: ...
+    def cut(self, time_ms: float, state: State, broker: int) -> None: ...
+    def sending(self, time_ms: float, broker: int, states: Sequence[State]) -> None: ...
+    def metadata(self, time_ms: float, brokers: Sequence[int], states: Sequence[State]) -> None: ...
+    def stopping(self, time_ms: float, broker: int, partitions: Sequence[Partition], delete: bool) -> None: ...
+    def answered(self, time_ms: float, request: str, broker: int, correlation: int) -> None: ...
+    def isr(self, time_ms: float, state: State) -> None: ...
+    def elected(self, time_ms: float, live: Sequence[int]) -> None: ...
+    def ready(self, time_ms: float) -> None: ...
+    def started(self, time_ms: float) -> None: ...
+    def resigned(self, time_ms: float) -> None: ...
+    def brokers(self, time_ms: float, added: Sequence[int], removed: Sequence[int], live: Sequence[int]) -> None: ...
+    def broker_stopping(self, time_ms: float, broker: int) -> None: ...
+    def broker_stopped(self, time_ms: float, broker: int) -> None: ...
+    def election(self, time_ms: float, kind: str, partitions: Sequence[Partition], trigger: str) -> None: ...
+    def imbalance(self, time_ms: float, broker: int, ratio: float) -> None: ...
+    def topic_created(self, time_ms: float, topic: Topic) -> None: ...
+    def deletion(self, time_ms: float, topic: Topic, step: str, dead: Sequence[tuple[Partition, int]] = ()) -> None: ...
+    def reassignment(self, time_ms: float, p: Partition, step: str, target: tuple[int, ...]) -> None: ...
 
 
 class KafkaLines:
-    """Those of one broker while it is the controller."""
+    """Writer of one broker's lines while it is the controller."""
 
     def __init__(self, broker: int, version: Version, *, trace: bool, state: Journal, log: Journal) -> None:
         self.epoch = 0
@@ -65,27 +65,29 @@ class KafkaLines:
         self._log = log.lines
 
     @property
-    def _who(self) -> str:
+    def _prefix(self) -> str:
         return f"[Controller id={self._broker} epoch={self.epoch}] "
 
     # -- partitions and replicas ---------------------------------------------------------------------------------------
 
-    def became(self, at: float, p: Partition) -> None:
+    def became(self, time_ms: float, p: Partition) -> None:
         if self._tells:
             text = f"Changed partition {p.name} state from {NONE} to {NEW} with assigned replicas {ids(p.replicas)}"
-            self._state.append((at, f"{self._level} {self._who}{text}{_STATE}"))
+            self._state.append((time_ms, f"{self._level} {self._prefix}{text}{_STATE}"))
 
-    def online(self, at: float, before: str, state: State) -> None:
+    def online(self, time_ms: float, before: str, state: State) -> None:
         if self._tells:
             text = f"Changed partition {state.partition.name} from {before} to {ONLINE} with state "
-            self._state.append((at, f"{self._level} {self._who}{text}{in_zookeeper(state, self._version)}{_STATE}"))
+            self._state.append(
+                (time_ms, f"{self._level} {self._prefix}{text}{in_zookeeper(state, self._version)}{_STATE}")
+            )
 
-    def moved(self, at: float, p: Partition, before: str, after: str) -> None:
+    def moved(self, time_ms: float, p: Partition, before: str, after: str) -> None:
         if self._trace:
             text = f"Changed partition {p.name} state from {before} to {after}"
-            self._state.append((at, f"TRACE {self._who}{text}{_STATE}"))
+            self._state.append((time_ms, f"TRACE {self._prefix}{text}{_STATE}"))
 
-    def failed(self, at: float, p: Partition, before: str, strategy: str) -> None:
+    def failed(self, time_ms: float, p: Partition, before: str, strategy: str) -> None:
         name = _STRATEGIES[strategy]
         if strategy == "offline" and self._version >= (2, 4):
             name += "(false)"
@@ -95,18 +97,18 @@ class KafkaLines:
         reason = f"Failed to elect leader for partition {p.name} under strategy {name}"
         self._state.append(
             (
-                at,
-                f"ERROR {self._who}{text}to {ONLINE}{_STATE}\nkafka.common.StateChangeFailedException: {reason}\n"
+                time_ms,
+                f"ERROR {self._prefix}{text}to {ONLINE}{_STATE}\nkafka.common.StateChangeFailedException: {reason}\n"
                 "\tat kafka.controller.ZkPartitionStateMachine.doElectLeaderForPartitions(PartitionStateMachine.scala)",
             )
         )
 
-    def replica(self, at: float, p: Partition, broker: int, before: str, after: str) -> None:
+    def replica(self, time_ms: float, p: Partition, broker: int, before: str, after: str) -> None:
         if self._trace:
             text = f"Changed state of replica {broker} for partition {p.name} from {before} to {after}"
-            self._state.append((at, f"TRACE {self._who}{text}{_STATE}"))
+            self._state.append((time_ms, f"TRACE {self._prefix}{text}{_STATE}"))
 
-    def cut(self, at: float, state: State, broker: int) -> None:
+    def cut(self, time_ms: float, state: State, broker: int) -> None:
         if not self._info:
             return
         recovery = f"LeaderRecoveryState:{state.recovery}," if self._version >= RECOVERY else ""
@@ -115,40 +117,40 @@ class KafkaLines:
             f"LeaderEpoch:{state.leader_epoch},ZkVersion:{state.partition_epoch},ControllerEpoch:{self.epoch}) after "
             f"removing replica {broker} from the ISR as part of transition to OfflineReplica"
         )
-        self._state.append((at, f"INFO {self._who}{text}{_STATE}"))
+        self._state.append((time_ms, f"INFO {self._prefix}{text}{_STATE}"))
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def sending(self, at: float, broker: int, states: Sequence[State]) -> None:
-        add, who = self._state.append, self._who
+    def sending(self, time_ms: float, broker: int, states: Sequence[State]) -> None:
+        add, prefix = self._state.append, self._prefix
         if self._trace:
             for state in states:
                 role = "leader" if state.leader == broker else "follower"
                 body = in_request(state, self._version)
                 text = f"Sending become-{role} LeaderAndIsr request {body} to broker {broker} for partition "
-                add((at, f"TRACE {who}{text}{state.partition.name}{_STATE}"))
+                add((time_ms, f"TRACE {prefix}{text}{state.partition.name}{_STATE}"))
         if self._info:
             leads = sum(state.leader == broker for state in states)
             text = f"Sending LeaderAndIsr request to broker {broker} with {leads} become-leader "
-            add((at, f"INFO {who}{text}and {len(states) - leads} become-follower partitions{_STATE}"))
+            add((time_ms, f"INFO {prefix}{text}and {len(states) - leads} become-follower partitions{_STATE}"))
 
-    def metadata(self, at: float, brokers: Sequence[int], states: Sequence[State]) -> None:
+    def metadata(self, time_ms: float, brokers: Sequence[int], states: Sequence[State]) -> None:
         listed = f"brokers {'HashSet' if self._info else 'Set'}({', '.join(map(str, brokers))})"
         if self._info:
             text = f"Sending UpdateMetadata request to {listed} for {len(states)} partitions"
-            self._state.append((at, f"INFO {self._who}{text}{_STATE}"))
+            self._state.append((time_ms, f"INFO {self._prefix}{text}{_STATE}"))
         elif self._trace:
             for state in states:
                 text = f"Sending UpdateMetadata request {in_metadata(state, self._version)} to {listed} for partition "
-                self._state.append((at, f"TRACE {self._who}{text}{state.partition.name}{_STATE}"))
+                self._state.append((time_ms, f"TRACE {self._prefix}{text}{state.partition.name}{_STATE}"))
 
-    def stopping(self, at: float, broker: int, partitions: Sequence[Partition], delete: bool) -> None:
+    def stopping(self, time_ms: float, broker: int, partitions: Sequence[Partition], delete: bool) -> None:
         deletes = "true" if delete else "false"
         if not self._info:
-            what = ",".join(f"[Topic={p.topic.name},Partition={p.number},Replica={broker}]" for p in partitions)
-            text = f"The stop replica request (delete = {deletes}) sent to broker {broker} is {what}"
-            who = f"[Channel manager on controller {self._broker}]: "
-            self._log.append((at, f"DEBUG {who}{text} (kafka.controller.ControllerBrokerRequestBatch)"))
+            listed = ",".join(f"[Topic={p.topic.name},Partition={p.number},Replica={broker}]" for p in partitions)
+            text = f"The stop replica request (delete = {deletes}) sent to broker {broker} is {listed}"
+            prefix = f"[Channel manager on controller {self._broker}]: "
+            self._log.append((time_ms, f"DEBUG {prefix}{text} (kafka.controller.ControllerBrokerRequestBatch)"))
             return
         if self._trace:
             for p in partitions:
@@ -157,103 +159,109 @@ class KafkaLines:
                     f"Sending StopReplica request StopReplicaPartitionState(partitionIndex={p.number}, "
                     f"leaderEpoch={epoch}, deletePartition={deletes}) to broker {broker} for partition {p.name}"
                 )
-                self._state.append((at, f"TRACE {self._who}{text}{_STATE}"))
+                self._state.append((time_ms, f"TRACE {self._prefix}{text}{_STATE}"))
         text = f"Sending StopReplica request for {len(partitions)} replicas to broker {broker}"
-        self._state.append((at, f"INFO {self._who}{text}{_STATE}"))
+        self._state.append((time_ms, f"INFO {self._prefix}{text}{_STATE}"))
 
-    def answered(self, at: float, request: str, broker: int, correlation: int) -> None:
+    def answered(self, time_ms: float, request: str, broker: int, correlation: int) -> None:
         if self._trace:
             body = "{error_code=0,partitions=[]}" if self._version < (2, 4) else "ResponseData(errorCode=0)"
             text = f"Received response {body} for request {request} with correlation id {correlation} sent to broker "
-            self._state.append((at, f"TRACE {self._who}{text}host-{broker}:9092 (id: {broker} rack: null){_STATE}"))
+            self._state.append(
+                (time_ms, f"TRACE {self._prefix}{text}host-{broker}:9092 (id: {broker} rack: null){_STATE}")
+            )
 
     # -- controller.log ------------------------------------------------------------------------------------------------
 
-    def isr(self, at: float, state: State) -> None:
-        """A leader's proposal was stored; from 2.7 on, leaders have the controller do that."""
+    def isr(self, time_ms: float, state: State) -> None:
+        """Writes that a leader's ISR was stored; from 2.7 on, the controller stores it."""
         if self._version >= (2, 7):
             text = f"ISR for partition {state.partition.name} updated to {in_zookeeper(state, self._version)}."
-            self._say(at, "DEBUG", text)
+            self._append(time_ms, "DEBUG", text)
 
-    def elected(self, at: float, live: Sequence[int]) -> None:
+    def elected(self, time_ms: float, live: Sequence[int]) -> None:
         text = f"{self._broker} successfully elected as the controller. Epoch incremented to {self.epoch} "
-        self._say(at, "INFO", f"{text}and epoch zk version is now {self.epoch}")
-        self._say(at + 1, "INFO", "Registering handlers")
-        self._say(at + 8, "INFO", f"Currently active brokers in the cluster: Set({', '.join(map(str, live))})")
-        self._say(at + 8, "INFO", "Currently shutting brokers in the cluster: Set()")
+        self._append(time_ms, "INFO", f"{text}and epoch zk version is now {self.epoch}")
+        self._append(time_ms + 1, "INFO", "Registering handlers")
+        self._append(time_ms + 8, "INFO", f"Currently active brokers in the cluster: Set({', '.join(map(str, live))})")
+        self._append(time_ms + 8, "INFO", "Currently shutting brokers in the cluster: Set()")
 
-    def ready(self, at: float) -> None:
-        self._say(at, "INFO", f"Ready to serve as the new controller with epoch {self.epoch}")
+    def ready(self, time_ms: float) -> None:
+        self._append(time_ms, "INFO", f"Ready to serve as the new controller with epoch {self.epoch}")
 
-    def started(self, at: float) -> None:
-        self._say(at, "INFO", "Starting the controller scheduler")
+    def started(self, time_ms: float) -> None:
+        self._append(time_ms, "INFO", "Starting the controller scheduler")
 
-    def resigned(self, at: float) -> None:
-        self._say(at, "DEBUG", "Resigned")
+    def resigned(self, time_ms: float) -> None:
+        self._append(time_ms, "DEBUG", "Resigned")
 
-    def brokers(self, at: float, added: Sequence[int], removed: Sequence[int], live: Sequence[int]) -> None:
+    def brokers(self, time_ms: float, added: Sequence[int], removed: Sequence[int], live: Sequence[int]) -> None:
         text = f"Newly added brokers: {_list(added)}, deleted brokers: {_list(removed)}, bounced brokers: , "
-        self._say(at, "INFO", f"{text}all live brokers: {_list(live)}")
+        self._append(time_ms, "INFO", f"{text}all live brokers: {_list(live)}")
         if added:
-            self._say(at + 0.5, "INFO", f"New broker startup callback for {_list(added)}")
+            self._append(time_ms + 0.5, "INFO", f"New broker startup callback for {_list(added)}")
         if removed:
-            self._say(at + 0.5, "INFO", f"Broker failure callback for {_list(removed)}")
+            self._append(time_ms + 0.5, "INFO", f"Broker failure callback for {_list(removed)}")
 
-    def broker_stopping(self, at: float, broker: int) -> None:
-        self._say(at, "INFO", f"Shutting down broker {broker}")
+    def broker_stopping(self, time_ms: float, broker: int) -> None:
+        self._append(time_ms, "INFO", f"Shutting down broker {broker}")
 
-    def broker_stopped(self, at: float, broker: int) -> None:
-        self._say(at, "INFO", f"Removed ArrayBuffer({broker}) from list of shutting down brokers.")
+    def broker_stopped(self, time_ms: float, broker: int) -> None:
+        self._append(time_ms, "INFO", f"Removed ArrayBuffer({broker}) from list of shutting down brokers.")
 
-    def election(self, at: float, kind: str, partitions: Sequence[Partition], trigger: str) -> None:
+    def election(self, time_ms: float, kind: str, partitions: Sequence[Partition], trigger: str) -> None:
         listed = ",".join(p.name for p in partitions)
         if self._version < (2, 4):
-            self._say(at, "INFO", f"Starting preferred replica leader election for partitions {listed}")
+            self._append(time_ms, "INFO", f"Starting preferred replica leader election for partitions {listed}")
         else:
             text = f"Starting replica leader election ({kind}) for partitions {listed} triggered by {trigger}"
-            self._say(at, "INFO", text)
+            self._append(time_ms, "INFO", text)
 
-    def imbalance(self, at: float, broker: int, ratio: float) -> None:
-        self._say(at, "TRACE", f"Leader imbalance ratio for broker {broker} is {ratio}")
+    def imbalance(self, time_ms: float, broker: int, ratio: float) -> None:
+        self._append(time_ms, "TRACE", f"Leader imbalance ratio for broker {broker} is {ratio}")
 
-    def topic_created(self, at: float, topic: Topic) -> None:
+    def topic_created(self, time_ms: float, topic: Topic) -> None:
         assigned = ", ".join(f"{p.name} -> Vector({spaced(p.replicas)})" for p in topic.partitions)
         text = f"New topics: [Set({topic.name})], deleted topics: [Set()], new partition replica assignment "
-        self._say(at, "INFO", f"{text}[Map({assigned})]")
+        self._append(time_ms, "INFO", f"{text}[Map({assigned})]")
         names = ",".join(p.name for p in topic.partitions)
-        self._say(at + 0.5, "INFO", f"New partition creation callback for {names}")
+        self._append(time_ms + 0.5, "INFO", f"New partition creation callback for {names}")
 
-    def deletion(self, at: float, topic: Topic, step: str, dead: Sequence[tuple[Partition, int]] = ()) -> None:
-        who = f"[Topic Deletion Manager {self._broker}] "
+    def deletion(self, time_ms: float, topic: Topic, step: str, dead: Sequence[tuple[Partition, int]] = ()) -> None:
+        prefix = f"[Topic Deletion Manager {self._broker}] "
         if step == "asked":
-            self._say(at, "DEBUG", f"Starting topic deletion for topics {topic.name}")
-            self._log.append((at + 0.3, f"INFO {who}Handling deletion for topics {topic.name}{_DELETION}"))
+            self._append(time_ms, "DEBUG", f"Starting topic deletion for topics {topic.name}")
+            self._log.append((time_ms + 0.3, f"INFO {prefix}Handling deletion for topics {topic.name}{_DELETION}"))
         elif step == "started":
-            self._log.append((at, f"INFO {who}Deletion of topic {topic.name} (re)started{_DELETION}"))
+            self._log.append((time_ms, f"INFO {prefix}Deletion of topic {topic.name} (re)started{_DELETION}"))
         elif step == "dead":
             listed = ",".join(f"[Topic={topic.name},Partition={p.number},Replica={broker}]" for p, broker in dead)
-            self._log.append((at, f"DEBUG {who}Dead Replicas ({listed}) found for topic {topic.name}{_DELETION}"))
+            self._log.append(
+                (time_ms, f"DEBUG {prefix}Dead Replicas ({listed}) found for topic {topic.name}{_DELETION}")
+            )
         elif step == "halted":
             reason = " due to dead replicas" if self._version >= (2, 3) else ""
-            self._log.append((at, f"INFO {who}Halted deletion of topics {topic.name}{reason}{_DELETION}"))
+            self._log.append((time_ms, f"INFO {prefix}Halted deletion of topics {topic.name}{reason}{_DELETION}"))
         else:
-            self._log.append((at, f"INFO {who}Deletion of topic {topic.name} successfully completed{_DELETION}"))
+            self._log.append(
+                (time_ms, f"INFO {prefix}Deletion of topic {topic.name} successfully completed{_DELETION}")
+            )
 
-    def reassignment(self, at: float, p: Partition, step: str, target: tuple[int, ...]) -> None:
+    def reassignment(self, time_ms: float, p: Partition, step: str, target: tuple[int, ...]) -> None:
         listed = f"List({spaced(target)})"
         if step == "started":
-            self._say(at, "INFO", f"Handling reassignment of partition {p.name} to new replicas {listed}")
+            self._append(time_ms, "INFO", f"Handling reassignment of partition {p.name} to new replicas {listed}")
         elif step == "epoch":
-            self._say(at, "INFO", f"Updated leader epoch for partition {p.name} to {p.leader_epoch}")
+            self._append(time_ms, "INFO", f"Updated leader epoch for partition {p.name} to {p.leader_epoch}")
         elif step == "waits":
             text = f"0/{len(target)} replicas have caught up with the leader for partition {p.name} being reassigned."
-            self._say(at, "INFO", f"{text} Replica(s) {ids(target)} still need to catch up")
+            self._append(time_ms, "INFO", f"{text} Replica(s) {ids(target)} still need to catch up")
         else:
             text = f"Target replicas {listed} have all caught up with the leader for reassigning partition {p.name}"
-            self._say(at, "INFO", text)
+            self._append(time_ms, "INFO", text)
 
-    def _say(self, at: float, level: str, text: str) -> None:
-        self._log.append((at, f"{level} [Controller id={self._broker}] {text}{_LOG}"))
+    def _append(self, time_ms: float, level: str, text: str) -> None:
+        self._log.append((time_ms, f"{level} [Controller id={self._broker}] {text}{_LOG}"))
 
 
 def _list(brokers: Iterable[int]) -> str:

@@ -1,175 +1,175 @@
-"""What goes wrong, and what is asked for: each leaves the cluster whole again, unless it says otherwise.
+"""Incidents: failures and administrative operations. Each leaves the cluster healthy unless documented otherwise.
 
-Each is a function of the world that returns whether it could happen; with three brokers, some cannot.
+An incident is a function of the simulation that returns whether it was possible; some need more than three brokers.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from .cluster import Partition
-from .world import KACTL_IDS, QUORUM_IDS, World
+from .simulation import KACTL_IDS, QUORUM_IDS, Simulation
 
-# At most so many partitions have trouble of their own at once.
+# Maximum number of partitions that are affected individually at once.
 _MANY: Final = 5
 
 
-def leader_dies(world: World) -> bool:
-    """A broker that is not the controller dies, and comes back."""
-    number = _not_controller(world)
-    world.kill(number)
-    world.back(number, world.chance.uniform(5_000, 60_000))
+def leader_dies(simulation: Simulation) -> bool:
+    """Stops and restarts a broker that is not the controller."""
+    number = _not_controller(simulation)
+    simulation.kill(number)
+    simulation.restart(number, simulation.chance.uniform(5_000, 60_000))
     return True
 
 
-def controller_dies(world: World) -> bool:
-    """The controller dies; if it is a broker, its leaders die with it."""
-    if world.settings.kind != "zookeeper":
-        return _moves(world)
-    number = world.control.now
-    world.kill(number)
-    world.back(number, world.chance.uniform(5_000, 60_000))
+def controller_dies(simulation: Simulation) -> bool:
+    """Stops and restarts the controller, which in ZooKeeper mode is also a broker with leaders."""
+    if simulation.settings.kind != "zookeeper":
+        return _moves(simulation)
+    number = simulation.control.active
+    simulation.kill(number)
+    simulation.restart(number, simulation.chance.uniform(5_000, 60_000))
     return True
 
 
-def controller_moves(world: World) -> bool:
-    """The controller's session ends while it is alive, and another one takes over."""
-    return _moves(world)
+def controller_moves(simulation: Simulation) -> bool:
+    """Ends the controller's session while it runs; another controller takes over."""
+    return _moves(simulation)
 
 
-def two_die(world: World) -> bool:
-    """Two brokers die at once, so that one may be elected that is dead already."""
-    if len(world.brokers.by_id) < 5:
+def two_die(simulation: Simulation) -> bool:
+    """Stops two brokers at once, so that the second may be elected although it is stopped."""
+    if len(simulation.brokers.by_id) < 5:
         return False
-    numbers = world.chance.sample([each for each in world.brokers.alive() if each != world.control.now], 2)
-    world.kill(*numbers)
+    numbers = simulation.chance.sample([id for id in simulation.brokers.alive() if id != simulation.control.active], 2)
+    simulation.kill(*numbers)
     for number in numbers:
-        world.back(number, world.chance.uniform(3_000, 20_000))
+        simulation.restart(number, simulation.chance.uniform(3_000, 20_000))
     return True
 
 
-def rolling_restart(world: World) -> bool:
-    """All brokers in turn, by controlled shutdown; then the preferred leaders lead again."""
-    for number in sorted(world.brokers.by_id):
-        if number == world.control.now:
+def rolling_restart(simulation: Simulation) -> bool:
+    """Restarts all brokers in turn by controlled shutdown, then elects preferred leaders."""
+    for number in sorted(simulation.brokers.by_id):
+        if number == simulation.control.active:
             continue
-        world.stop(number)
-        world.back(number, world.chance.uniform(2_000, 8_000))
-    return preferred(world)
+        simulation.stop(number)
+        simulation.restart(number, simulation.chance.uniform(2_000, 8_000))
+    return preferred(simulation)
 
 
-def preferred(world: World) -> bool:
-    """The balance is checked, and preferred leaders take over."""
-    every = [p for topic in world.cluster.topics.values() for p in topic.partitions]
-    world.until(world.control.prefer(world.now, every))
-    world.wait(3_000)
+def preferred(simulation: Simulation) -> bool:
+    """Elects preferred leaders."""
+    partitions = [p for topic in simulation.cluster.topics.values() for p in topic.partitions]
+    simulation.advance_to(simulation.control.prefer(simulation.now, partitions))
+    simulation.wait(3_000)
     return True
 
 
-def followers_flap(world: World) -> bool:
-    """Followers fall out of the ISR and come back, again and again."""
-    chosen = _some(world, world.partitions())
-    for _ in range(world.chance.randint(3, 5)):
+def followers_flap(simulation: Simulation) -> bool:
+    """Lets followers leave and rejoin the ISR repeatedly."""
+    chosen = _some(simulation, simulation.partitions())
+    for _ in range(simulation.chance.randint(3, 5)):
         for p in chosen:
-            follower = world.chance.choice([broker for broker in p.replicas if broker != p.leader])
-            if world.fall_behind(p, [follower]):
-                world.catch_up(p)
+            follower = simulation.chance.choice([broker for broker in p.replicas if broker != p.leader])
+            if simulation.fall_behind(p, [follower]):
+                simulation.catch_up(p)
     return bool(chosen)
 
 
-def slow_follower_dies(world: World) -> bool:
-    """A follower is out of the ISR when its broker dies, so that nothing is elected, and comes back as it was."""
-    p = _one(world, [p for p in world.partitions() if world.control.now not in p.replicas[1:]])
+def slow_follower_dies(simulation: Simulation) -> bool:
+    """Stops a broker whose replica is not in the ISR, so that no election takes place, and restarts it."""
+    p = _one(simulation, [p for p in simulation.partitions() if simulation.control.active not in p.replicas[1:]])
     if p is None:
         return False
-    followers = [broker for broker in p.replicas if broker not in (p.leader, world.control.now)]
+    followers = [broker for broker in p.replicas if broker not in (p.leader, simulation.control.active)]
     if not followers:
         return False
-    follower = world.chance.choice(followers)
-    if not world.fall_behind(p, [follower]):
+    follower = simulation.chance.choice(followers)
+    if not simulation.fall_behind(p, [follower]):
         return False
-    world.kill(follower)
+    simulation.kill(follower)
     p.slow.clear()
-    world.back(follower, world.chance.uniform(2_000, 9_000))
+    simulation.restart(follower, simulation.chance.uniform(2_000, 9_000))
     return True
 
 
-def lone_leader_dies(world: World) -> bool:
-    """The only one in sync dies: nobody leads until it is back."""
-    return _lone(world, unclean=False)
+def lone_leader_dies(simulation: Simulation) -> bool:
+    """Stops the only in-sync replica: the partition has no leader until it returns."""
+    return _lone(simulation, unclean=False)
 
 
-def unclean_election(world: World) -> bool:
-    """The only one in sync dies, and somebody leads who is not: what the others do not have is lost."""
-    return _lone(world, unclean=True)
+def unclean_election(simulation: Simulation) -> bool:
+    """Stops the only in-sync replica: another one is elected, and records that it lacks are lost."""
+    return _lone(simulation, unclean=True)
 
 
-def last_one_standing(world: World) -> bool:
-    """The replicas of a partition die one after the other; those who come back first may not lead."""
-    usable = [p for p in world.partitions(unclean=False) if world.control.now not in p.replicas]
-    p = _one(world, usable)
+def last_one_standing(simulation: Simulation) -> bool:
+    """Stops the replicas of a partition one by one; those that return first may not lead."""
+    usable = [p for p in simulation.partitions(unclean=False) if simulation.control.active not in p.replicas]
+    p = _one(simulation, usable)
     if p is None:
         return False
     first, second = [broker for broker in p.replicas if broker != p.leader]
     leader = p.leader
     for number in (first, second, leader):
-        world.kill(number)
-        world.wait(2_000)
+        simulation.kill(number)
+        simulation.wait(2_000)
     for number in (first, leader, second):
-        world.back(number, world.chance.uniform(2_000, 8_000))
+        simulation.restart(number, simulation.chance.uniform(2_000, 8_000))
     return True
 
 
-def topic_comes_and_goes(world: World) -> bool:
-    """A topic is created, deleted, and created again under its name."""
-    name = f"passing-{world.chance.randrange(1000)}"
-    if name in world.cluster.topics:
+def topic_comes_and_goes(simulation: Simulation) -> bool:
+    """Creates a topic, deletes it, and creates it again."""
+    name = f"passing-{simulation.chance.randrange(1000)}"
+    if name in simulation.cluster.topics:
         return False
-    topic = world.topic(name, world.chance.randint(1, 4))
-    world.until(world.control.create(world.now, topic))
-    world.wait(20_000)
-    world.until(world.control.delete(world.now, topic))
-    world.wait(15_000)
-    world.until(world.control.create(world.now, world.topic(name, len(topic.partitions))))
-    world.wait(5_000)
+    topic = simulation.topic(name, simulation.chance.randint(1, 4))
+    simulation.advance_to(simulation.control.create(simulation.now, topic))
+    simulation.wait(20_000)
+    simulation.advance_to(simulation.control.delete(simulation.now, topic))
+    simulation.wait(15_000)
+    simulation.advance_to(simulation.control.create(simulation.now, simulation.topic(name, len(topic.partitions))))
+    simulation.wait(5_000)
     return True
 
 
-def deletion_waits(world: World) -> bool:
-    """A topic is deleted while a broker is away that holds replicas of it."""
-    name = f"waiting-{world.chance.randrange(1000)}"
-    if name in world.cluster.topics:
+def deletion_waits(simulation: Simulation) -> bool:
+    """Deletes a topic while a broker with replicas of it is stopped."""
+    name = f"waiting-{simulation.chance.randrange(1000)}"
+    if name in simulation.cluster.topics:
         return False
-    topic = world.topic(name, 2)
-    world.until(world.control.create(world.now, topic))
-    world.wait(8_000)
-    away = [broker for broker in topic.partitions[0].replicas if broker != world.control.now]
-    world.kill(away[0])
-    world.wait(3_000)
-    world.until(world.control.delete(world.now, topic))
-    world.back(away[0], 12_000)
-    world.wait(5_000)
+    topic = simulation.topic(name, 2)
+    simulation.advance_to(simulation.control.create(simulation.now, topic))
+    simulation.wait(8_000)
+    away = [broker for broker in topic.partitions[0].replicas if broker != simulation.control.active]
+    simulation.kill(away[0])
+    simulation.wait(3_000)
+    simulation.advance_to(simulation.control.delete(simulation.now, topic))
+    simulation.restart(away[0], 12_000)
+    simulation.wait(5_000)
     return True
 
 
-def reassignment(world: World) -> bool:
-    """A partition moves to other brokers, leader and all."""
-    p = _one(world, world.partitions())
-    others = [] if p is None else [broker for broker in world.brokers.alive() if broker not in p.replicas]
+def reassignment(simulation: Simulation) -> bool:
+    """Reassigns a partition, including its leader, to other brokers."""
+    p = _one(simulation, simulation.partitions())
+    others = [] if p is None else [broker for broker in simulation.brokers.alive() if broker not in p.replicas]
     if p is None or not others:
         return False
-    kept = world.chance.sample(p.replicas, len(p.replicas) - 1)
-    target = (world.chance.choice(others), *kept)
-    begin = world.now
-    world.until(world.control.reassign(world.now, p, target))
-    world.wait(world.chance.uniform(3_000, 10_000))
-    world.recover([p])
-    world.until(world.control.reassigned(world.now, p))
-    world.truth.reassignments.append((p.topic.name, p.number, begin, world.now))
-    world.wait(3_000)
+    remaining = simulation.chance.sample(p.replicas, len(p.replicas) - 1)
+    target = (simulation.chance.choice(others), *remaining)
+    begin = simulation.now
+    simulation.advance_to(simulation.control.reassign(simulation.now, p, target))
+    simulation.wait(simulation.chance.uniform(3_000, 10_000))
+    simulation.recover([p])
+    simulation.advance_to(simulation.control.reassigned(simulation.now, p))
+    simulation.truth.reassignments.append((p.topic.name, p.number, begin, simulation.now))
+    simulation.wait(3_000)
     return True
 
 
-INCIDENTS: Final[tuple[Callable[[World], bool], ...]] = (
+INCIDENTS: Final[tuple[Callable[[Simulation], bool], ...]] = (
     leader_dies,
     controller_dies,
     controller_moves,
@@ -187,41 +187,43 @@ INCIDENTS: Final[tuple[Callable[[World], bool], ...]] = (
 )
 
 
-def _moves(world: World) -> bool:
-    kind, now = world.settings.kind, world.control.now
-    others = {"kraft": QUORUM_IDS, "kactl": KACTL_IDS}.get(kind, tuple(world.brokers.alive()))
-    world.control.resign(world.now)
-    world.wait(world.chance.uniform(20, 300))
-    choice = world.chance.choice([each for each in others if each != now])
-    world.until(world.control.take_over(world.now, choice))
-    world.wait(3_000)
+def _moves(simulation: Simulation) -> bool:
+    kind, active = simulation.settings.kind, simulation.control.active
+    others = {"kraft": QUORUM_IDS, "kactl": KACTL_IDS}.get(kind, tuple(simulation.brokers.alive()))
+    simulation.control.resign(simulation.now)
+    simulation.wait(simulation.chance.uniform(20, 300))
+    choice = simulation.chance.choice([id for id in others if id != active])
+    simulation.advance_to(simulation.control.take_over(simulation.now, choice))
+    simulation.wait(3_000)
     return True
 
 
-def _lone(world: World, *, unclean: bool) -> bool:
-    usable = [p for p in world.partitions(unclean=unclean) if p.leader != world.control.now]
-    p = _one(world, usable)
+def _lone(simulation: Simulation, *, unclean: bool) -> bool:
+    usable = [p for p in simulation.partitions(unclean=unclean) if p.leader != simulation.control.active]
+    p = _one(simulation, usable)
     if p is None:
         return False
     leader = p.leader
-    for each in _some(world, [other for other in usable if other.leader == leader]):
-        world.fall_behind(each, [broker for broker in each.replicas if broker != leader])
-    world.kill(leader)
-    for topic in world.cluster.topics.values():
-        for each in topic.partitions:
-            each.slow.clear()
-    world.back(leader, world.chance.uniform(3_000, 15_000))
-    world.recover(list(world.cluster.held[leader]))
+    for partition in _some(simulation, [other for other in usable if other.leader == leader]):
+        simulation.fall_behind(partition, [broker for broker in partition.replicas if broker != leader])
+    simulation.kill(leader)
+    for topic in simulation.cluster.topics.values():
+        for partition in topic.partitions:
+            partition.slow.clear()
+    simulation.restart(leader, simulation.chance.uniform(3_000, 15_000))
+    simulation.recover(list(simulation.cluster.hosted[leader]))
     return True
 
 
-def _not_controller(world: World) -> int:
-    return world.chance.choice([number for number in world.brokers.alive() if number != world.control.now])
+def _not_controller(simulation: Simulation) -> int:
+    return simulation.chance.choice(
+        [number for number in simulation.brokers.alive() if number != simulation.control.active]
+    )
 
 
-def _one(world: World, partitions: list[Partition]) -> Partition | None:
-    return world.chance.choice(partitions) if partitions else None
+def _one(simulation: Simulation, partitions: list[Partition]) -> Partition | None:
+    return simulation.chance.choice(partitions) if partitions else None
 
 
-def _some(world: World, partitions: list[Partition]) -> list[Partition]:
-    return world.chance.sample(partitions, min(len(partitions), world.chance.randint(1, _MANY)))
+def _some(simulation: Simulation, partitions: list[Partition]) -> list[Partition]:
+    return simulation.chance.sample(partitions, min(len(partitions), simulation.chance.randint(1, _MANY)))

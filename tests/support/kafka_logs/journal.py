@@ -1,7 +1,7 @@
-"""What processes write: lines by true time in, files by the machine's clock out.
+"""Log files of processes: lines are added with true times and written with the times of the machine's clock.
 
-Lines may be given in any order between two flushes; threads of a process are that far apart, and no further. A file is
-named as log4j names it, rotated by the hour, and may be packed, or stand behind a container's name.
+Lines may be added in any order between two flushes, like those of a process's threads. Files have the names that log4j
+gives them and are rotated hourly. They may be compressed or have a container's name before each line.
 """
 
 import gzip
@@ -19,8 +19,8 @@ class Clock:
     """A machine's clock.
 
     Args:
-        begin: the true time at which it is `offset_ms` ahead.
-        drift_ppm: how much further it gets ahead, microseconds in a second.
+        begin: true time at which the clock is `offset_ms` ahead.
+        drift_ppm: drift in microseconds per second.
     """
 
     def __init__(self, begin: float, offset_ms: int = 0, drift_ppm: float = 0.0) -> None:
@@ -29,11 +29,11 @@ class Clock:
         self.drift_ppm = drift_ppm
         self._seconds: dict[int, str] = {}
 
-    def shows(self, at: float) -> float:
-        return at + self.offset_ms + (at - self.begin) * self.drift_ppm / 1e6
+    def shows(self, time_ms: float) -> float:
+        return time_ms + self.offset_ms + (time_ms - self.begin) * self.drift_ppm / 1e6
 
     def stamp(self, shown: float) -> str:
-        """`[2024-05-01 10:00:00,123] `, of a time that it shows."""
+        """Returns text such as `[2024-05-01 10:00:00,123] ` for a time of this clock."""
         second, ms = divmod(int(shown), 1000)
         text = self._seconds.get(second)
         if text is None:
@@ -44,16 +44,16 @@ class Clock:
 
 
 class Journal:
-    """One log of one process.
+    """A log of a process.
 
     Args:
-        path: of the newest file; rotated ones have the hour behind it.
-        container: put before every line, as `docker-compose logs` does; empty for none.
-        packed: whether rotated files are gzip.
-        bare: whether lines have no time of ours, as JSON has not; such files are not rotated.
+        path: path of the newest file; rotated files have the hour appended.
+        container: name before every line, as in `docker-compose logs`; empty for none.
+        packed: whether rotated files are compressed with gzip.
+        bare: whether lines are written without a time, as for JSON. Such files are not rotated.
 
     Attributes:
-        lines: true time and text, without a newline at its end; whoever writes appends here.
+        lines: true time and text without a final newline; processes append to it.
         written: physical lines in files so far.
     """
 
@@ -72,19 +72,19 @@ class Journal:
         self._last: Path | None = None
 
     def flush(self, before: float) -> None:
-        """Write what happened before a time."""
+        """Writes the lines before a time."""
         if not self.lines:
             return
         self.lines.sort(key=_FIRST)
         if self.lines[-1][0] < before:
             due, self.lines[:] = self.lines.copy(), []
         else:
-            keep = next(at for at, line in enumerate(self.lines) if line[0] >= before)
+            keep = next(index for index, line in enumerate(self.lines) if line[0] >= before)
             due, self.lines[:] = self.lines[:keep], self.lines[keep:]
         texts: list[str] = []
         stamp, shows, prefix = self.clock.stamp, self.clock.shows, self._container
-        for at, text in due:
-            shown = shows(at)
+        for time_ms, text in due:
+            shown = shows(time_ms)
             hour = 0 if self._bare else int(shown) // (_HOUR_S * 1000)
             if hour != self._hour:
                 self._write(texts)
@@ -95,7 +95,7 @@ class Journal:
         self._write(texts)
 
     def close(self) -> None:
-        """The last file gets the plain name."""
+        """Closes the last file, which gets the name without an hour."""
         if self._file is not None:
             self._file.close()
             assert self._last is not None
@@ -119,6 +119,6 @@ class Journal:
         name = time.strftime(f"{self.path.name}.%Y-%m-%d-%H", time.gmtime(hour * _HOUR_S))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._last = self.path.with_name(name)
-        # A clock that is set back does not begin an hour anew.
+        # If the clock is set back, lines are appended to the existing file of the hour.
         self._file = self._last.open("ab")
         self._hour = hour

@@ -1,7 +1,7 @@
-"""KRaft: a quorum of controllers, whose metadata log is the whole truth, and brokers that read it.
+"""KRaft: a quorum of controllers with a metadata log, and brokers that read the log.
 
-Three processes write a controller.log, at INFO; the one in charge writes the metadata log, which is printed by the dump
-tool into one file. Brokers take their roles when they read the records, some milliseconds later.
+Three processes write a controller.log at INFO. The active one writes the metadata log, which is a file of the dump
+tool's output. Brokers apply their roles when they read the records, some milliseconds later.
 """
 
 import json
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from .brokers import Brokers, Change
-from .cluster import NOBODY, Cluster, Partition, Topic
+from .cluster import NO_BROKER, Cluster, Partition, Topic
 from .journal import Journal
 from .states import State, ids, state_of
-from .truth import Controllership, Watch
+from .truth import Controllership, Recorder
 
 _LOGGER: Final = " (org.apache.kafka.controller.QuorumController)"
 _HEARTBEATS: Final = " (org.apache.kafka.controller.BrokerHeartbeatManager)"
@@ -22,15 +22,15 @@ _READS_MS: Final = 4.0
 
 
 class QuorumControl:
-    """The quorum's controllers, of which one is in charge."""
+    """The controllers of a quorum, one of which is active."""
 
     def __init__(
-        self, cluster: Cluster, brokers: Brokers, watch: Watch, logs: dict[int, Journal], dump: Journal
+        self, cluster: Cluster, brokers: Brokers, recorder: Recorder, logs: dict[int, Journal], dump: Journal
     ) -> None:
         self.cluster = cluster
         self.brokers = brokers
-        self.watch = watch
-        self.now = NOBODY
+        self.recorder = recorder
+        self.active = NO_BROKER
         self.epoch = 0
         self.live: set[int] = set()
         self.stopping: set[int] = set()
@@ -40,190 +40,193 @@ class QuorumControl:
         self._waits: list[Change] = []
         dump.lines.append((0.0, "Dumping 00000000000000000000.log"))
 
-    # -- who is in charge ----------------------------------------------------------------------------------------------
+    # -- controllers ---------------------------------------------------------------------------------------------------
 
-    def take_over(self, at: float, who: int) -> float:
-        """Another one is elected by the quorum; nothing that it has to tell anybody."""
-        self.now = who
+    def take_over(self, time_ms: float, controller: int) -> float:
+        """Elects a controller. It sends no requests."""
+        self.active = controller
         self.epoch += 1
-        self.watch.truth.controllers.append(Controllership(controller=who, epoch=self.epoch, at=at))
-        for controller in self._logs:
-            text = f"In the new epoch {self.epoch}, the leader is {who}."
-            self._say(at - 1, text, by=controller)
-        self._say(at, f"Becoming the active controller at epoch {self.epoch}, next write offset {self._offset}.")
-        return at + 5
+        self.recorder.truth.controllers.append(Controllership(controller=controller, epoch=self.epoch, time_ms=time_ms))
+        for id in self._logs:
+            self._append(time_ms - 1, f"In the new epoch {self.epoch}, the leader is {controller}.", by=id)
+        self._append(
+            time_ms, f"Becoming the active controller at epoch {self.epoch}, next write offset {self._offset}."
+        )
+        return time_ms + 5
 
-    def resign(self, at: float) -> None:
-        self._say(at, "Renouncing the leadership due to a metadata log event.", level="WARN")
+    def resign(self, time_ms: float) -> None:
+        self._append(time_ms, "Renouncing the leadership due to a metadata log event.", level="WARN")
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
-    def failed(self, at: float, dead: int) -> float:
-        """A broker is silent for too long."""
+    def failed(self, time_ms: float, dead: int) -> float:
+        """Fences a broker whose session has expired."""
         if dead not in self.live:
-            return at
+            return time_ms
         was_asked = dead in self.stopping
         self.live.discard(dead)
         self.stopping.discard(dead)
         if not was_asked:
-            self._say(at, f"Fencing broker {dead} because its session has timed out.", logger=_REPLICATION)
-        self._record(at, "BROKER_REGISTRATION_CHANGE", brokerId=dead, brokerEpoch=1000 + dead, fenced=1)
-        return self._leaves(at, dead)
+            self._append(time_ms, f"Fencing broker {dead} because its session has timed out.", logger=_REPLICATION)
+        self._record(time_ms, "BROKER_REGISTRATION_CHANGE", brokerId=dead, brokerEpoch=1000 + dead, fenced=1)
+        return self._leaves(time_ms, dead)
 
-    def started(self, at: float, broker: int) -> float:
-        """A broker has registered and caught up."""
+    def started(self, time_ms: float, broker: int) -> float:
+        """Unfences a broker that has registered and caught up."""
         text = (
             f"The request from broker {broker} to unfence has been granted because it has caught up with the offset of "
             f"its register broker record {self._offset}."
         )
-        self._record(at, "REGISTER_BROKER", brokerId=broker, brokerEpoch=1000 + broker, fenced=True)
-        at += 20
+        self._record(time_ms, "REGISTER_BROKER", brokerId=broker, brokerEpoch=1000 + broker, fenced=True)
+        time_ms += 20
         self.live.add(broker)
-        self._say(at, text, logger=_HEARTBEATS)
-        self._record(at, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, fenced=-1)
-        # What it held it reads from the beginning.
-        for p in self.cluster.held[broker]:
+        self._append(time_ms, text, logger=_HEARTBEATS)
+        self._record(time_ms, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, fenced=-1)
+        # The broker reads the metadata log from the beginning.
+        for p in self.cluster.hosted[broker]:
             if p.leader_epoch >= 0:
-                self._read(at, p, only=broker)
+                self._read(time_ms, p, only=broker)
         for p in list(self.cluster.offline):
             if broker in p.isr:
-                at = self._change(at, p, leader=broker)
-        return self._settle(at)
+                time_ms = self._change(time_ms, p, leader=broker)
+        return self._settle(time_ms)
 
-    def stop(self, at: float, broker: int) -> float:
-        """A broker asks to be let go."""
+    def stop(self, time_ms: float, broker: int) -> float:
+        """Grants a controlled shutdown."""
         self.stopping.add(broker)
         text = f"Unfenced broker {broker} has requested and been granted a controlled shutdown."
-        self._say(at, text, logger=_HEARTBEATS)
+        self._append(time_ms, text, logger=_HEARTBEATS)
         self._record(
-            at, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, inControlledShutdown=1
+            time_ms, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, inControlledShutdown=1
         )
-        return self._leaves(at, broker)
+        return self._leaves(time_ms, broker)
 
-    def _leaves(self, at: float, broker: int) -> float:
-        """It leaves all ISRs that it is not the last of, and others lead what it led, or nobody."""
+    def _leaves(self, time_ms: float, broker: int) -> float:
+        """Removes a broker from all ISRs of which it is not the last member, and elects other leaders if possible."""
         usable = self.live - self.stopping
-        for p in list(self.cluster.held[broker]):
+        for p in list(self.cluster.hosted[broker]):
             if broker not in p.isr:
                 continue
-            rest = tuple(each for each in p.isr if each != broker)
+            rest = tuple(id for id in p.isr if id != broker)
             if p.leader != broker:
                 if rest:
-                    at = self._change(at, p, isr=rest)
+                    time_ms = self._change(time_ms, p, isr=rest)
                 continue
-            leader = next((each for each in p.replicas if each in rest and each in usable), None)
-            at = self._lose(at, p, usable) if leader is None else self._change(at, p, leader=leader, isr=rest)
-        return self._settle(at)
+            leader = next((id for id in p.replicas if id in rest and id in usable), None)
+            time_ms = (
+                self._lose(time_ms, p, usable) if leader is None else self._change(time_ms, p, leader=leader, isr=rest)
+            )
+        return self._settle(time_ms)
 
-    def _lose(self, at: float, p: Partition, usable: set[int]) -> float:
-        """Nobody in sync is there."""
+    def _lose(self, time_ms: float, p: Partition, usable: set[int]) -> float:
+        """Handles a partition without a live in-sync replica: offline, or an unclean election."""
         alive = [broker for broker in p.replicas if broker in usable]
         if not (p.unclean and alive):
             p.online = False
             self.cluster.offline[p] = None
-            return self._change(at, p, leader=NOBODY)
+            return self._change(time_ms, p, leader=NO_BROKER)
         before = (p.isr, p.leader, p.leader_epoch, p.partition_epoch)
         p.recovering = True
-        at = self._change(at, p, leader=alive[0], isr=(alive[0],), recovery=1)
-        self.watch.unclean(p, at, p.leader, p.leader_epoch)
+        time_ms = self._change(time_ms, p, leader=alive[0], isr=(alive[0],), recovery=1)
+        self.recorder.unclean(p, time_ms, p.leader, p.leader_epoch)
         text = (
             f"UNCLEAN partition change for {p.name} with topic ID {p.topic.id}: isr: [{ids(before[0])}] -> "
             f"[{p.leader}], leader: {before[1]} -> {p.leader}, leaderRecoveryState: RECOVERED -> RECOVERING, "
             f"leaderEpoch: {before[2]} -> {p.leader_epoch}, partitionEpoch: {before[3]} -> {p.partition_epoch}"
         )
-        self._say(at, text, logger=_REPLICATION)
-        return at
+        self._append(time_ms, text, logger=_REPLICATION)
+        return time_ms
 
     # -- what is asked of it -------------------------------------------------------------------------------------------
 
-    def prefer(self, at: float, partitions: Sequence[Partition], trigger: str = "AutoTriggered") -> float:
+    def prefer(self, time_ms: float, partitions: Sequence[Partition], trigger: str = "AutoTriggered") -> float:
         """The first of the assignment is to lead again, where it is in sync."""
         for p in partitions:
             first = p.replicas[0]
-            if p.leader not in (NOBODY, first) and first in p.isr and first in self.live - self.stopping:
-                at = self._change(at, p, leader=first)
-        return self._settle(at)
+            if p.leader not in (NO_BROKER, first) and first in p.isr and first in self.live - self.stopping:
+                time_ms = self._change(time_ms, p, leader=first)
+        return self._settle(time_ms)
 
-    def proposed(self, at: float, p: Partition, isr: tuple[int, ...]) -> float:
-        """A leader has changed its ISR."""
-        before = self.cluster.propose(p, at, isr)
-        self.watch.isr(p, len(before), len(isr))
+    def proposed(self, time_ms: float, p: Partition, isr: tuple[int, ...]) -> float:
+        """Stores a leader's change of its ISR."""
+        before = self.cluster.propose(p, time_ms, isr)
+        self.recorder.isr(p, len(before), len(isr))
         data: dict[str, Any] = {"isr": isr}
         if p.recovering:
             p.recovering, data["leaderRecoveryState"] = False, 0
         assert p.serving is not None
-        self.brokers[p.serving].lines.isr(at, p, before, p.logs[p.serving])
-        self._record(at + 1, "PARTITION_CHANGE", partitionId=p.number, topicId=p.topic.id, **data)
-        return at + 2
+        self.brokers[p.serving].lines.isr(time_ms, p, before, p.logs[p.serving])
+        self._record(time_ms + 1, "PARTITION_CHANGE", partitionId=p.number, topicId=p.topic.id, **data)
+        return time_ms + 2
 
-    def propagate(self, at: float, partitions: Iterable[Partition]) -> float:
-        """Everybody reads the metadata log anyway."""
-        return at
+    def propagate(self, time_ms: float, partitions: Iterable[Partition]) -> float:
+        """Does nothing, because all brokers read the metadata log."""
+        return time_ms
 
-    def create(self, at: float, topic: Topic) -> float:
-        """A new topic."""
-        self._record(at, "TOPIC", name=topic.name, topicId=topic.id)
+    def create(self, time_ms: float, topic: Topic) -> float:
+        """Creates a topic."""
+        self._record(time_ms, "TOPIC", name=topic.name, topicId=topic.id)
         for p in topic.partitions:
             p.isr = tuple(broker for broker in p.replicas if broker in self.live)
             p.leader, p.leader_epoch, p.partition_epoch, p.online = p.isr[0], 0, 0, True
             self._record(
-                at, "PARTITION", partitionId=p.number, topicId=topic.id, replicas=p.replicas, isr=p.isr,
+                time_ms, "PARTITION", partitionId=p.number, topicId=topic.id, replicas=p.replicas, isr=p.isr,
                 removingReplicas=(), addingReplicas=(), leader=p.leader, leaderEpoch=0, partitionEpoch=0,
             )  # fmt: skip
-            self._read(at, p)
-            at += _TURN_MS
-        return self._settle(at)
+            self._read(time_ms, p)
+            time_ms += _TURN_MS
+        return self._settle(time_ms)
 
-    def delete(self, at: float, topic: Topic) -> float:
-        """A topic is gone at once, whoever is away."""
+    def delete(self, time_ms: float, topic: Topic) -> float:
+        """Deletes a topic at once, even if brokers are down."""
         topic.deleting = True
-        self._record(at, "REMOVE_TOPIC", topicId=topic.id)
-        self.watch.truth.deletions.append((topic.name, at, None))
+        self._record(time_ms, "REMOVE_TOPIC", topicId=topic.id)
+        self.recorder.truth.deletions.append((topic.name, time_ms, None))
         for p in topic.partitions:
-            self.watch.gone(p)
-        self.watch.deleted(topic, at)
+            self.recorder.gone(p)
+        self.recorder.deleted(topic, time_ms)
         self.cluster.remove(topic)
-        return at + 1
+        return time_ms + 1
 
-    def reassign(self, at: float, p: Partition, target: tuple[int, ...]) -> float:
-        """Begin to move a partition: replicas are added."""
+    def reassign(self, time_ms: float, p: Partition, target: tuple[int, ...]) -> float:
+        """Begins a reassignment by adding replicas."""
         origin = p.replicas
         p.adding = tuple(broker for broker in target if broker not in origin)
         p.removing = tuple(broker for broker in origin if broker not in target)
         p.replicas = (*target, *p.removing)
-        self.cluster.hold(p)
-        at = self._change(at, p, replicas=p.replicas, addingReplicas=p.adding, removingReplicas=p.removing)
+        self.cluster.assign(p)
+        time_ms = self._change(time_ms, p, replicas=p.replicas, addingReplicas=p.adding, removingReplicas=p.removing)
         for broker in p.adding:
-            self._read(at, p, only=broker)
-        return self._settle(at)
+            self._read(time_ms, p, only=broker)
+        return self._settle(time_ms)
 
-    def reassigned(self, at: float, p: Partition) -> float:
-        """All of the target are in sync: the rest goes."""
+    def reassigned(self, time_ms: float, p: Partition) -> float:
+        """Completes a reassignment by removing replicas; all target replicas are in sync."""
         target = p.replicas[: len(p.replicas) - len(p.removing)]
         leaving, p.replicas, p.adding, p.removing = p.removing, target, (), ()
         isr = tuple(broker for broker in p.isr if broker in target)
-        # Where replicas go, the record names the leader also if it stays, for the epoch's sake.
+        # A record that removes replicas names the leader even if it stays, to raise the leader epoch.
         stays = p.leader in target
         leader = p.leader if stays else next(broker for broker in target if broker in isr)
         also = () if stays else leaving
-        self.cluster.hold(p)
-        at = self._change(
-            at, p, leader=leader, isr=isr, replicas=target, addingReplicas=(), removingReplicas=(), also=also
+        self.cluster.assign(p)
+        time_ms = self._change(
+            time_ms, p, leader=leader, isr=isr, replicas=target, addingReplicas=(), removingReplicas=(), also=also
         )
-        at = self._settle(at)
+        time_ms = self._settle(time_ms)
         for broker in leaving:
             p.fetching.discard(broker)
             p.waiting.discard(broker)
             p.logs.pop(broker, None)
             p.took_part.pop(broker, None)
             self.brokers[broker].roles.pop(p, None)
-        return at
+        return time_ms
 
     # -- deciding and writing ------------------------------------------------------------------------------------------
 
     def _change(
         self,
-        at: float,
+        time_ms: float,
         p: Partition,
         *,
         leader: int | None = None,
@@ -232,47 +235,49 @@ class QuorumControl:
         also: tuple[int, ...] = (),
         **more: Any,
     ) -> float:
-        """One record: what is None stays as it is. A leader in it raises the leader epoch."""
+        """Writes one record; None leaves a value unchanged. A leader in the record raises the leader epoch."""
         data: dict[str, Any] = {"partitionId": p.number, "topicId": p.topic.id}
         if isr is not None:
             data["isr"] = p.isr = isr
         if leader is not None:
             data["leader"] = p.leader = leader
             p.leader_epoch += 1
-            p.online = leader != NOBODY
+            p.online = leader != NO_BROKER
             if p.online:
                 self.cluster.offline.pop(p, None)
         if recovery is not None:
             data["leaderRecoveryState"] = recovery
         p.partition_epoch += 1
-        self._record(at, "PARTITION_CHANGE", **data, **more)
+        self._record(time_ms, "PARTITION_CHANGE", **data, **more)
         if leader is not None:
-            self._read(at, p, also=also)
-        return at + _TURN_MS
+            self._read(time_ms, p, also=also)
+        return time_ms + _TURN_MS
 
-    def _read(self, at: float, p: Partition, *, only: int | None = None, also: tuple[int, ...] = ()) -> None:
-        """Let brokers read of it, somewhat later; at the next `_settle`."""
+    def _read(self, time_ms: float, p: Partition, *, only: int | None = None, also: tuple[int, ...] = ()) -> None:
+        """Schedules that brokers read the partition's state some milliseconds later, at the next `_settle`."""
         state: State = state_of(p, self.epoch)
         for broker in (*p.replicas, *also):
             if (only is None or broker == only) and self.brokers[broker].alive:
-                later = at + _READS_MS + self.cluster.chance.random() * _READS_MS
+                later = time_ms + _READS_MS + self.cluster.chance.random() * _READS_MS
                 self._waits.append((later, self.brokers[broker], state, None))
 
-    def _settle(self, at: float) -> float:
+    def _settle(self, time_ms: float) -> float:
         changes, self._waits = self._waits, []
         self.brokers.change(changes)
-        return max([at, *(change[0] for change in changes)])
+        return max([time_ms, *(change[0] for change in changes)])
 
-    def _record(self, at: float, kind: str, **data: Any) -> None:
-        shown = int(self._dump.clock.shows(at))
+    def _record(self, time_ms: float, kind: str, **data: Any) -> None:
+        shown = int(self._dump.clock.shows(time_ms))
         payload = json.dumps({"type": f"{kind}_RECORD", "version": 0, "data": data}, separators=(",", ":"))
         text = (
             f"| offset: {self._offset} CreateTime: {shown} keySize: -1 valueSize: {len(payload)} sequence: -1 "
             f"headerKeys: [] payload: {payload}"
         )
-        self._dump.lines.append((at, text))
+        self._dump.lines.append((time_ms, text))
         self._offset += 1
 
-    def _say(self, at: float, text: str, *, level: str = "INFO", by: int | None = None, logger: str = _LOGGER) -> None:
-        who = self.now if by is None else by
-        self._logs[who].lines.append((at, f"{level} [QuorumController id={who}] {text}{logger}"))
+    def _append(
+        self, time_ms: float, text: str, *, level: str = "INFO", by: int | None = None, logger: str = _LOGGER
+    ) -> None:
+        controller = self.active if by is None else by
+        self._logs[controller].lines.append((time_ms, f"{level} [QuorumController id={controller}] {text}{logger}"))

@@ -1,11 +1,11 @@
-"""A partition's state as a controller has stored it, and as requests of each version print it."""
+"""A partition's stored state, and its text in lines of each version."""
 
 from typing import Final, NamedTuple
 
 from .cluster import Partition
 
 Version = tuple[int, int]
-# The versions between which lines differ.
+# Versions that changed the lines.
 MASKS_INFO: Final[Version] = (2, 6)
 RECOVERY: Final[Version] = (3, 2)
 EPOCH_NAMED: Final[Version] = (3, 3)
@@ -13,7 +13,7 @@ BROKER_EPOCHS: Final[Version] = (3, 5)
 
 
 class State(NamedTuple):
-    """Of one partition, at one time."""
+    """State of one partition at one time."""
 
     partition: Partition
     leader: int
@@ -48,7 +48,7 @@ def spaced(brokers: tuple[int, ...]) -> str:
 
 
 def in_zookeeper(state: State, version: Version) -> str:
-    """As a controller says that a partition has a leader: `LeaderAndIsr(...)`."""
+    """Returns the text of a controller's line about a leader: `LeaderAndIsr(...)`."""
     head = f"LeaderAndIsr(leader={state.leader}, leaderEpoch={state.leader_epoch}, "
     if version >= BROKER_EPOCHS:
         isr = ", ".join(f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in state.isr)
@@ -61,7 +61,7 @@ def in_zookeeper(state: State, version: Version) -> str:
 
 
 def in_request(state: State, version: Version) -> str:
-    """As it stands in a LeaderAndIsr request."""
+    """Returns the text in a LeaderAndIsr request."""
     if version < (2, 4):
         return (
             f"PartitionState(controllerEpoch={state.controller_epoch}, leader={state.leader}, "
@@ -79,7 +79,7 @@ def in_request(state: State, version: Version) -> str:
 
 
 def in_metadata(state: State, version: Version) -> str:
-    """As it stands in an UpdateMetadata request."""
+    """Returns the text in an UpdateMetadata request."""
     if version < (2, 4):
         return (
             f"PartitionState(controllerEpoch={state.controller_epoch}, leader={state.leader}, "

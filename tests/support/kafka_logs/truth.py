@@ -1,4 +1,4 @@
-"""What really happened, to see whether the logs were read right. Times are true ones, in ms since 1970."""
+"""History of a generated cluster, for comparison with results. Times are true times in ms since 1970."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,7 @@ TRUTH: Final = "truth.json"
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which nobody served a partition that had been served. `end` None: to the end, or of the topic."""
+    """An interval without a leader. `end` None: until the end of the logs or the deletion of the topic."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records that a replica had and cut, `committed` of them. `seen` False: it never came back to cut them."""
+    """Records that a replica truncated, `committed` of them. `seen` False: the replica never returned to do so."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     log_end: int
     replica_log_end: int
     committed: int
-    at: float
+    time_ms: float
     seen: bool = True
 
     @property
@@ -46,26 +46,26 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unclean(msgspec.Struct, frozen=True, kw_only=True):
-    """An election of somebody who was not in sync."""
+    """An election of a replica that was not in sync."""
 
     topic: str
     partition: int
     life: int
     leader_epoch: int
     leader: int
-    at: float
+    time_ms: float
 
 
 class Controllership(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was the controller, in which epoch, from when on."""
+    """A controller, its epoch, and the time of its election."""
 
     controller: int
     epoch: int
-    at: float
+    time_ms: float
 
 
 class Led(msgspec.Struct, frozen=True, array_like=True):
-    """A leader epoch in which somebody took over from somebody else."""
+    """A leader epoch with another leader than before."""
 
     topic: str
     partition: int
@@ -75,7 +75,7 @@ class Led(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a partition's leader changed to another broker, and how often its leader changed the ISR."""
+    """Number of a partition's changes of leader, and of ISR changes by its leaders."""
 
     topic: str
     partition: int
@@ -86,14 +86,14 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Truth(msgspec.Struct, kw_only=True):
-    """All of it.
+    """The complete history.
 
     Attributes:
-        offsets_ms: of each broker's clock, at the beginning; what it shows minus what is.
-        dump: the controller whose clock the metadata log has; None if there is none.
-        drifts_ppm: by how much each clock goes wrong, microseconds in a second.
-        absences: broker, when it died, and when it was back (None: it was not), and whether it was asked to go.
-        deletions: topic, when it was asked for, and when it was gone, if it was.
+        offsets_ms: initial offset of each broker's clock from true time.
+        dump: the controller whose clock the metadata log has; None without KRaft.
+        drifts_ppm: drift of each clock in microseconds per second.
+        absences: broker, begin, end (None: it did not return), and whether the absence was a controlled shutdown.
+        deletions: topic, time of the request, and time of the end (None: not deleted).
         reassignments: topic, partition, begin and end.
     """
 
@@ -115,21 +115,21 @@ class Truth(msgspec.Struct, kw_only=True):
     deletions: list[tuple[str, float, float | None]] = msgspec.field(default_factory=list)
     reassignments: list[tuple[str, int, float, float]] = msgspec.field(default_factory=list)
 
-    def logged(self, broker: int, at: float) -> float:
-        """What a broker's clock shows at a time."""
-        return at + self.offsets_ms[broker] + (at - self.begin) * self.drifts_ppm[broker] / 1e6
+    def logged(self, broker: int, time_ms: float) -> float:
+        """Returns the time that a broker's clock shows at a true time."""
+        return time_ms + self.offsets_ms[broker] + (time_ms - self.begin) * self.drifts_ppm[broker] / 1e6
 
     def write(self, folder: Path) -> None:
         (folder / TRUTH).write_bytes(msgspec.json.encode(self))
 
 
 def read(folder: Path) -> Truth:
-    """What `Truth.write` wrote."""
+    """Reads a file of `Truth.write`."""
     return msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth)
 
 
-class Watch:
-    """Takes note of everything while it happens."""
+class Recorder:
+    """Recorder of the history."""
 
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
@@ -138,19 +138,19 @@ class Watch:
         self._expands: Counter[Partition] = Counter()
         self._last: dict[Partition, int] = {}
 
-    def down(self, p: Partition, at: float, *, planned: bool) -> None:
-        """Nobody serves a partition any more."""
+    def down(self, p: Partition, time_ms: float, *, planned: bool) -> None:
+        """Records that a partition lost its leader."""
         if p.serving is not None:
-            p.down = (at, planned, p.serving)
+            p.down = (time_ms, planned, p.serving)
             p.serving = None
 
-    def leads(self, p: Partition, at: float, leader: int, epoch: int, start: int) -> None:
-        """Somebody began to serve it."""
+    def leads(self, p: Partition, time_ms: float, leader: int, epoch: int, start: int) -> None:
+        """Records that a broker began to lead a partition."""
         if p.down is not None:
             begin, planned, lost = p.down
             self.truth.outages.append(
                 Outage(
-                    topic=p.topic.name, partition=p.number, life=p.life, begin=begin, end=at, planned=planned,
+                    topic=p.topic.name, partition=p.number, life=p.life, begin=begin, end=time_ms, planned=planned,
                     broker=lost, new_leader=leader, leader_epoch=epoch,
                 )
             )  # fmt: skip
@@ -159,48 +159,50 @@ class Watch:
             self._elections[p] += 1
             self._last[p] = leader
             self.truth.led.append(Led(p.topic.name, p.number, p.life, epoch, leader))
-        p.starts.append((epoch, start, p.committed))
+        p.epoch_starts.append((epoch, start, p.committed))
         p.committed = min(p.committed, start)
 
-    def cut(self, p: Partition, at: float, replica: int, end: int, same: int, *, seen: bool = True) -> None:
-        """A replica cuts what its leader does not have; `seen` False if it never got to do so."""
+    def cut(self, p: Partition, time_ms: float, replica: int, end: int, same: int, *, seen: bool = True) -> None:
+        """Records a truncation; `seen` is False if the replica never returned to perform it."""
         after = p.took_part.get(replica, -1)
-        committed = next((before for epoch, _, before in p.starts if epoch > after), p.committed)
+        committed = next((before for epoch, _, before in p.epoch_starts if epoch > after), p.committed)
         self.truth.losses.append(
             Loss(
                 topic=p.topic.name, partition=p.number, life=p.life, replica=replica, after_epoch=after, log_end=same,
-                replica_log_end=end, committed=max(0, min(end, committed) - same), at=at, seen=seen,
+                replica_log_end=end, committed=max(0, min(end, committed) - same), time_ms=time_ms, seen=seen,
             )
         )  # fmt: skip
 
     def isr(self, p: Partition, before: int, after: int) -> None:
-        """Its leader changed the ISR."""
+        """Records that a leader changed the ISR."""
         if after < before:
             self._shrinks[p] += 1
         elif after > before:
             self._expands[p] += 1
 
-    def unclean(self, p: Partition, at: float, leader: int, epoch: int) -> None:
-        """Somebody was elected who was not in sync."""
+    def unclean(self, p: Partition, time_ms: float, leader: int, epoch: int) -> None:
+        """Records an unclean election."""
         self.truth.unclean.append(
-            Unclean(topic=p.topic.name, partition=p.number, life=p.life, leader_epoch=epoch, leader=leader, at=at)
+            Unclean(
+                topic=p.topic.name, partition=p.number, life=p.life, leader_epoch=epoch, leader=leader, time_ms=time_ms
+            )
         )
 
-    def deleted(self, topic: Topic, at: float) -> None:
-        """The last of a topic is gone."""
-        asked = max(began for name, began, _ in self.truth.deletions if name == topic.name)
+    def deleted(self, topic: Topic, time_ms: float) -> None:
+        """Records the end of a deletion."""
+        latest = max(began for name, began, _ in self.truth.deletions if name == topic.name)
         self.truth.deletions = [
-            (name, began, at if (name, began) == (topic.name, asked) else done)
+            (name, began, time_ms if (name, began) == (topic.name, latest) else done)
             for name, began, done in self.truth.deletions
         ]
 
     def gone(self, p: Partition) -> None:
-        """Its topic is deleted; an outage that there was ends without an end."""
+        """Records that a partition's topic is deleted; its outage, if any, has no end."""
         self._open(p, deleted=True)
         p.serving = None
 
-    def close(self, partitions: list[Partition], at: float) -> None:
-        """The logs end here."""
+    def close(self, partitions: list[Partition], time_ms: float) -> None:
+        """Records the end of the logs."""
         for p in partitions:
             self._open(p, deleted=False)
         counted = sorted({*self._elections, *self._shrinks, *self._expands}, key=lambda p: (p.name, p.life))
@@ -211,7 +213,7 @@ class Watch:
             )
             for p in counted
         ]  # fmt: skip
-        self.truth.end = at
+        self.truth.end = time_ms
 
     def _open(self, p: Partition, *, deleted: bool) -> None:
         if p.down is not None:

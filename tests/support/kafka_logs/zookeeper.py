@@ -1,7 +1,7 @@
-"""A controller over ZooKeeper: what it does about each thing that happens, and in which order.
+"""ZooKeeper controller: reactions to events, in the order of the classic controller.
 
-It follows the classic controller: elections first, then the replicas that are gone are taken out of ISRs, and requests
-behind each. Whether its lines are Kafka's or kactl's is not its business.
+Elections come first, then stopped replicas are removed from ISRs; each step is followed by its requests. The format of
+the lines, Kafka's or kactl's, is decided by the writer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,147 +13,147 @@ from .controller_lines import OFFLINE, ONLINE, Lines
 from .leaderships import TURN_MS
 from .states import State, state_of
 from .topics import Topics
-from .truth import Watch
+from .truth import Recorder
 
-# Whoever takes over reads everything first.
+# Time to read the state from ZooKeeper after a takeover.
 _READ_MS: Final = 25.0
 
 
 class ZooKeeperControl(Topics):
-    """The controllers of a cluster, of which one is in charge; see `Leaderships` for arguments and attributes."""
+    """The controllers of a cluster, one of which is active; arguments and attributes as in `Leaderships`."""
 
-    def __init__(self, cluster: Cluster, brokers: Brokers, watch: Watch, lines: dict[int, Lines]) -> None:
-        super().__init__(cluster, brokers, watch, lines)
-        # What brokers had let go of before they went.
+    def __init__(self, cluster: Cluster, brokers: Brokers, recorder: Recorder, lines: dict[int, Lines]) -> None:
+        super().__init__(cluster, brokers, recorder, lines)
+        # Replicas that were taken offline by a broker's controlled shutdown.
         self._left: dict[int, frozenset[Partition]] = {}
 
-    # -- who is in charge ----------------------------------------------------------------------------------------------
+    # -- controllers ---------------------------------------------------------------------------------------------------
 
-    def take_over(self, at: float, who: int) -> float:
-        """Another one, or the same anew, is elected. All that follow return when they are done."""
-        self._begin(at, who)
-        says = self.says
-        says.elected(at, sorted(self.live))
-        at += _READ_MS
-        everything = [p for topic in self.cluster.topics.values() for p in topic.partitions if not topic.deleting]
-        at = self._requests.metadata(at, [state_of(p, self.epoch) for p in everything if p.leader_epoch >= 0])
+    def take_over(self, time_ms: float, controller: int) -> float:
+        """Elects a controller; like all operations, returns the time of its end."""
+        self._begin(time_ms, controller)
+        writer = self.writer
+        writer.elected(time_ms, sorted(self.live))
+        time_ms += _READ_MS
+        partitions = [p for topic in self.cluster.topics.values() for p in topic.partitions if not topic.deleting]
+        time_ms = self._requests.metadata(time_ms, [state_of(p, self.epoch) for p in partitions if p.leader_epoch >= 0])
         states: list[State] = []
-        for p in everything:
+        for p in partitions:
             for broker in p.replicas:
                 if broker in self.live:
-                    says.replica(at, p, broker, "OnlineReplica", "OnlineReplica")
-                    at += TURN_MS
+                    writer.replica(time_ms, p, broker, "OnlineReplica", "OnlineReplica")
+                    time_ms += TURN_MS
             states.append(state_of(p, self.epoch))
-        at = self._requests.tell(at, states)
-        dead = [broker for broker in sorted(self.cluster.held) if broker not in self.live]
+        time_ms = self._requests.send_leaderships(time_ms, states)
+        dead = [broker for broker in sorted(self.cluster.hosted) if broker not in self.live]
         for broker in dead:
-            at = self._offline(at, broker, "ReplicaDeletionIneligible")
-        for p in everything:
+            time_ms = self._offline(time_ms, broker, "ReplicaDeletionIneligible")
+        for p in partitions:
             p.online = p.leader in self.live
             if not p.online:
                 self.cluster.offline[p] = None
-        at = self._elect_offline(at)
-        says.ready(at)
+        time_ms = self._elect_offline(time_ms)
+        writer.ready(time_ms)
         for topic in list(self._waiting.values()):
-            at = self._delete(at + 1, topic)
-        says.started(at + 2)
-        return at + 2
+            time_ms = self._delete(time_ms + 1, topic)
+        writer.started(time_ms + 2)
+        return time_ms + 2
 
-    def resign(self, at: float) -> None:
-        """It finds out that its session is over."""
-        self.says.resigned(at)
+    def resign(self, time_ms: float) -> None:
+        """Resigns after the end of the controller's session."""
+        self.writer.resigned(time_ms)
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
-    def failed(self, at: float, dead: int) -> float:
-        """A broker's session has ended."""
+    def failed(self, time_ms: float, dead: int) -> float:
+        """Handles the end of a broker's session."""
         if dead not in self.live:
-            return at
+            return time_ms
         self.live.discard(dead)
-        says = self.says
-        says.brokers(at, [], [dead], sorted(self.live))
-        at += 1
+        writer = self.writer
+        writer.brokers(time_ms, [], [dead], sorted(self.live))
+        time_ms += 1
         if dead in self.stopping:
-            says.broker_stopped(at, dead)
+            writer.broker_stopped(time_ms, dead)
             self.stopping.discard(dead)
         self._requests.disconnect(dead)
-        for p in self.cluster.held[dead]:
+        for p in self.cluster.hosted[dead]:
             if p.leader == dead and p.online:
-                says.moved(at, p, ONLINE, OFFLINE)
+                writer.moved(time_ms, p, ONLINE, OFFLINE)
                 p.online = False
                 self.cluster.offline[p] = None
-                at += TURN_MS
-        at = self._elect_offline(at)
-        at = self._offline(at, dead, "OnlineReplica", left=self._left.pop(dead, frozenset()))
-        return self._requests.metadata(at, [])
+                time_ms += TURN_MS
+        time_ms = self._elect_offline(time_ms)
+        time_ms = self._offline(time_ms, dead, "OnlineReplica", left=self._left.pop(dead, frozenset()))
+        return self._requests.metadata(time_ms, [])
 
-    def started(self, at: float, broker: int) -> float:
-        """A broker has registered."""
+    def started(self, time_ms: float, broker: int) -> float:
+        """Handles a broker's registration."""
         self.live.add(broker)
-        says = self.says
-        says.brokers(at, [broker], [], sorted(self.live))
-        at += 1
-        held = [p for p in self.cluster.held[broker] if not p.topic.deleting]
-        for p in self.cluster.held[broker]:
+        writer = self.writer
+        writer.brokers(time_ms, [broker], [], sorted(self.live))
+        time_ms += 1
+        hosted = [p for p in self.cluster.hosted[broker] if not p.topic.deleting]
+        for p in self.cluster.hosted[broker]:
             if p.topic.deleting:
-                says.replica(at, p, broker, "ReplicaDeletionIneligible", "OnlineReplica")
-        at = self._requests.metadata(at, [])
-        for p in held:
-            says.replica(at, p, broker, "OfflineReplica", "OnlineReplica")
-            at += TURN_MS
-        at = self._requests.tell(at, [state_of(p, self.epoch) for p in held], only={broker})
-        at = self._elect_offline(at)
+                writer.replica(time_ms, p, broker, "ReplicaDeletionIneligible", "OnlineReplica")
+        time_ms = self._requests.metadata(time_ms, [])
+        for p in hosted:
+            writer.replica(time_ms, p, broker, "OfflineReplica", "OnlineReplica")
+            time_ms += TURN_MS
+        time_ms = self._requests.send_leaderships(time_ms, [state_of(p, self.epoch) for p in hosted], only={broker})
+        time_ms = self._elect_offline(time_ms)
         for topic in list(self._waiting.values()):
-            at = self._delete(at, topic)
-        return at
+            time_ms = self._delete(time_ms, topic)
+        return time_ms
 
-    def stop(self, at: float, broker: int) -> float:
-        """A broker asks to be let go: others take over from it, and it leaves all ISRs."""
+    def stop(self, time_ms: float, broker: int) -> float:
+        """Grants a controlled shutdown: leaderships move to other brokers, and the broker leaves all ISRs."""
         self.stopping.add(broker)
-        says = self.says
-        says.broker_stopping(at, broker)
-        at += 1
+        writer = self.writer
+        writer.broker_stopping(time_ms, broker)
+        time_ms += 1
         states = []
-        for p in [each for each in self.cluster.held[broker] if each.leader == broker and not each.topic.deleting]:
-            isr = tuple(each for each in p.isr if each in self.live and each not in self.stopping)
-            leader = next((each for each in p.replicas if each in isr), None)
+        for p in [p for p in self.cluster.hosted[broker] if p.leader == broker and not p.topic.deleting]:
+            isr = tuple(id for id in p.isr if id in self.live and id not in self.stopping)
+            leader = next((id for id in p.replicas if id in isr), None)
             if leader is None:
                 if len(p.replicas) > 1:
-                    says.failed(at, p, ONLINE, "controlled-shutdown")
+                    writer.failed(time_ms, p, ONLINE, "controlled-shutdown")
                 continue
             states.append(self._stored(p, leader, isr))
-            says.online(at, ONLINE, states[-1])
-            at += TURN_MS
-        at = self._requests.tell(at + self._write(states), states)
-        followed = [p for p in self.cluster.held[broker] if p.leader != broker and not p.topic.deleting]
+            writer.online(time_ms, ONLINE, states[-1])
+            time_ms += TURN_MS
+        time_ms = self._requests.send_leaderships(time_ms + self._write(states), states)
+        followed = [p for p in self.cluster.hosted[broker] if p.leader != broker and not p.topic.deleting]
         self._left[broker] = frozenset(followed)
-        return self._offline(at, broker, "OnlineReplica", only=followed, stop=True)
+        return self._offline(time_ms, broker, "OnlineReplica", only=followed, stop=True)
 
-    # -- what is asked of it -------------------------------------------------------------------------------------------
+    # -- requests to the controller ------------------------------------------------------------------------------------
 
-    def prefer(self, at: float, partitions: Sequence[Partition], trigger: str = "AutoTriggered") -> float:
-        """The first of the assignment is to lead again, where it is in sync."""
+    def prefer(self, time_ms: float, partitions: Sequence[Partition], trigger: str = "AutoTriggered") -> float:
+        """Elects preferred leaders that are in sync."""
         due = [p for p in partitions if p.online and p.leader != p.replicas[0] and p.replicas[0] in p.isr]
         due = [p for p in due if p.replicas[0] in self.live - self.stopping]
-        self.says.election(at, "PREFERRED", due, trigger)
-        at += 1
+        self.writer.election(time_ms, "PREFERRED", due, trigger)
+        time_ms += 1
         states = []
         for p in due:
             states.append(self._stored(p, p.replicas[0], p.isr))
-            self.says.online(at, ONLINE, states[-1])
-            at += TURN_MS
-        return self._requests.tell(at + self._write(states), states)
+            self.writer.online(time_ms, ONLINE, states[-1])
+            time_ms += TURN_MS
+        return self._requests.send_leaderships(time_ms + self._write(states), states)
 
-    def proposed(self, at: float, p: Partition, isr: tuple[int, ...]) -> float:
-        """A leader has changed its ISR."""
-        before = self.cluster.propose(p, at, isr)
+    def proposed(self, time_ms: float, p: Partition, isr: tuple[int, ...]) -> float:
+        """Stores a leader's change of its ISR."""
+        before = self.cluster.propose(p, time_ms, isr)
         p.recovering = False
-        self.watch.isr(p, len(before), len(isr))
+        self.recorder.isr(p, len(before), len(isr))
         assert p.serving is not None
-        self.brokers[p.serving].lines.isr(at, p, before, p.logs[p.serving])
-        self.says.isr(at + 1, state_of(p, self.epoch))
-        return at + 2
+        self.brokers[p.serving].lines.isr(time_ms, p, before, p.logs[p.serving])
+        self.writer.isr(time_ms + 1, state_of(p, self.epoch))
+        return time_ms + 2
 
-    def propagate(self, at: float, partitions: Iterable[Partition]) -> float:
-        """Tell everybody of changed ISRs."""
-        return self._requests.metadata(at, [state_of(p, self.epoch) for p in partitions])
+    def propagate(self, time_ms: float, partitions: Iterable[Partition]) -> float:
+        """Sends changed ISRs to all brokers."""
+        return self._requests.metadata(time_ms, [state_of(p, self.epoch) for p in partitions])

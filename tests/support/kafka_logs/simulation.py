@@ -1,7 +1,7 @@
-"""A cluster with its brokers, controllers and logs, and what can be done to it.
+"""Simulation of a cluster with its brokers, controllers and logs.
 
-Whatever is done takes time: `now` goes on, records flow, brokers write what is of no interest, and what is older than
-`now` goes to the files.
+Every operation takes time: `now` advances, records are produced, brokers write unrelated lines, and lines before `now`
+are written to the files.
 """
 
 import base64
@@ -14,18 +14,18 @@ import msgspec
 
 from .broker_lines import BrokerLines
 from .brokers import Broker, Brokers
-from .cluster import Cluster, Partition, Topic, agree
+from .cluster import Cluster, Partition, Topic, agreement
 from .controller_lines import KafkaLines, Lines
 from .journal import Clock, Journal
 from .kactl_lines import KactlLines
 from .quorum import QuorumControl
 from .states import Version
-from .truth import Truth, Watch
+from .truth import Recorder, Truth
 from .zookeeper import ZooKeeperControl
 
-# 2024-05-01 08:00 UTC, and some minutes before a full hour.
+# Some minutes before a full hour on 2024-05-01.
 BEGIN_MS: Final = 1_714_550_400_000.0 + 52 * 60_000
-# Controllers that are no brokers.
+# Ids of controllers that are not brokers.
 KACTL_IDS: Final = (900, 901)
 QUORUM_IDS: Final = (3000, 3001, 3002)
 REPLICAS: Final = 3
@@ -41,15 +41,15 @@ _NOISE: Final = (
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for.
+    """Settings of a simulation.
 
     Attributes:
-        lines: at least so many are written.
-        versions: of the brokers, going round; `2.8:info` or `3.9:trace`.
-        skew_ms, drift_ppm: clocks are wrong by up to so much, either way.
-        rate: records in a second and partition.
-        noise: lines of no interest in a second and broker.
-        rounds: every incident so often, in a drawn order; 0 draws incidents until there are enough lines.
+        lines: minimum number of lines.
+        versions: versions of the brokers, assigned in turn, such as `2.8:info` or `3.9:trace`.
+        skew_ms, drift_ppm: maximum error of clocks in either direction.
+        rate: records per second and partition.
+        noise: unrelated lines per second and broker.
+        rounds: how often each incident occurs, in random order; 0 for random incidents until there are enough lines.
     """
 
     seed: int = 1
@@ -65,16 +65,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 1
 
 
-class World:
-    """See the module."""
+class Simulation:
+    """A running cluster."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.chance = random.Random(settings.seed)
         self.truth = Truth(seed=settings.seed, begin=BEGIN_MS)
-        self.watch = Watch(self.truth)
+        self.recorder = Recorder(self.truth)
         self.cluster = Cluster(self.chance)
-        self.brokers = Brokers(self.cluster, self.watch)
+        self.brokers = Brokers(self.cluster, self.recorder)
         self.now = BEGIN_MS
         self.journals: list[Journal] = []
         self._folder = folder
@@ -94,7 +94,7 @@ class World:
         version: Version = (int(major), int(minor))
         self.truth.versions[number] = name
         clock = self._clock(number)
-        if number % 5 == 0:  # this one runs in a container, whose one stream has everything
+        if number % 5 == 0:  # in a container, with all lines in one stream
             stream = self._journal(Path(f"kafka-{number}.log"), clock, container=f"kafka-{number}")
             state = server = log = stream
         else:
@@ -117,10 +117,10 @@ class World:
                 number: self._journal(Path(f"controller-{number}") / "controller.log", self._clock(number))
                 for number in QUORUM_IDS
             }
-            # Whoever is in charge writes the records; so that they are on one clock, all of these have the same.
+            # The active controller writes the records. All controllers share one clock, so that the records do too.
             dump = self._journal(Path("metadata.txt"), self._clocks[QUORUM_IDS[0]], bare=True)
             self.truth.dump = QUORUM_IDS[0]
-            control = QuorumControl(self.cluster, self.brokers, self.watch, logs, dump)
+            control = QuorumControl(self.cluster, self.brokers, self.recorder, logs, dump)
             self.now = control.take_over(self.now, QUORUM_IDS[0])
             for broker in self.brokers.by_id:
                 self.now = control.started(self.now, broker)
@@ -130,7 +130,7 @@ class World:
                 number: KactlLines(number, self._journal(Path(f"kactl-{number}.jsonl"), self._clock(number), bare=True))
                 for number in KACTL_IDS
             }
-        return ZooKeeperControl(self.cluster, self.brokers, self.watch, lines)
+        return ZooKeeperControl(self.cluster, self.brokers, self.recorder, lines)
 
     def _clock(self, number: int) -> Clock:
         if number in QUORUM_IDS[1:]:
@@ -152,7 +152,7 @@ class World:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def wait(self, ms: float) -> None:
-        """Nothing happens, and that is written too."""
+        """Lets time pass; brokers write unrelated lines."""
         begin, self.now = self.now, self.now + ms
         expected = self.settings.noise * ms / 1000
         for broker in self.brokers.by_id.values():
@@ -163,9 +163,9 @@ class World:
                     broker.lines.noise(begin + self.chance.random() * ms, text)
         self.flush()
 
-    def until(self, at: float) -> None:
-        """Go on to a time at which something was done."""
-        self.now = max(self.now, at)
+    def advance_to(self, time_ms: float) -> None:
+        """Advances to a time, unless it has passed."""
+        self.now = max(self.now, time_ms)
 
     def flush(self) -> None:
         for journal in self.journals:
@@ -175,27 +175,27 @@ class World:
         return sum(journal.written for journal in self.journals)
 
     def close(self) -> None:
-        """The logs end; what has not come back by now has not."""
+        """Ends the logs; brokers that are stopped do not return."""
         self.wait(2000)
         for number, (died, planned) in sorted(self._dead.items()):
             self.truth.absences.append((number, died, None, planned))
-            self._unseen(number)
-        self.watch.close([p for topic in self.cluster.topics.values() for p in topic.partitions], self.now)
+            self._record_missing_truncations(number)
+        self.recorder.close([p for topic in self.cluster.topics.values() for p in topic.partitions], self.now)
         for journal in self.journals:
             journal.flush(float("inf"))
             journal.close()
         self.truth.lines = self.written()
         self.truth.write(self._folder)
 
-    def _unseen(self, number: int) -> None:
-        """What a broker that is still away has, and will cut."""
-        for p in self.cluster.held[number]:
+    def _record_missing_truncations(self, number: int) -> None:
+        """Records the truncations that a stopped broker would perform."""
+        for p in self.cluster.hosted[number]:
             if p.serving is not None and number in p.logs:
                 self.cluster.advance(p, self.now)
                 log = p.logs[number]
-                same = agree(log, p.logs[p.serving])
+                same = agreement(log, p.logs[p.serving])
                 if same < log.end:
-                    self.watch.cut(p, self.now, number, log.end, same, seen=False)
+                    self.recorder.cut(p, self.now, number, log.end, same, seen=False)
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
@@ -203,61 +203,61 @@ class World:
         return self.chance.uniform(6_000, 12_000)
 
     def kill(self, *numbers: int) -> None:
-        """Brokers die at once, and are missed when their sessions end."""
+        """Stops brokers at once; the controller notices when their sessions expire."""
         for number in numbers:
             self._dead[number] = (self.now, False)
-            self.brokers.dies(self.brokers[number], self.now)
+            self.brokers.fail(self.brokers[number], self.now)
         ends = sorted((self.session(), number) for number in numbers)
         passed = 0.0
         for after, number in ends:
             self.wait(max(0.0, after - passed))
             passed = after
-            self.missed(number)
+            self.expire_session(number)
 
-    def missed(self, number: int) -> None:
-        """A session has ended; if it was the controller's, another one takes over and finds it gone."""
-        if number == self.control.now:
-            self.until(self.control.take_over(self.now, self.chance.choice(self.brokers.alive())))
+    def expire_session(self, number: int) -> None:
+        """Expires a session; if it is the controller's, another controller takes over."""
+        if number == self.control.active:
+            self.advance_to(self.control.take_over(self.now, self.chance.choice(self.brokers.alive())))
         else:
-            self.until(self.control.failed(self.now, number))
+            self.advance_to(self.control.failed(self.now, number))
 
     def stop(self, number: int) -> None:
-        """A broker asks to go, and goes."""
-        self.until(self.control.stop(self.now, number))
+        """Stops a broker by controlled shutdown."""
+        self.advance_to(self.control.stop(self.now, number))
         self.wait(800)
         self._dead[number] = (self.now, True)
-        self.brokers.dies(self.brokers[number], self.now, planned=True)
+        self.brokers.fail(self.brokers[number], self.now, planned=True)
         self.wait(self.chance.uniform(20, 200))
-        self.missed(number)
+        self.expire_session(number)
 
-    def back(self, number: int, after: float = 0.0) -> None:
-        """A broker comes back, and its replicas come back into the ISRs."""
+    def restart(self, number: int, after: float = 0.0) -> None:
+        """Restarts a broker; its replicas rejoin the ISRs."""
         self.wait(after)
         died, planned = self._dead.pop(number)
-        self.brokers.starts(self.brokers[number], self.now)
+        self.brokers.start(self.brokers[number], self.now)
         self.truth.absences.append((number, died, self.now, planned))
         self.wait(self.chance.uniform(300, 900))
-        self.until(self.control.started(self.now, number))
+        self.advance_to(self.control.started(self.now, number))
         self.wait(self.chance.uniform(1_000, 4_000))
-        self.recover(self.cluster.held[number])
+        self.recover(self.cluster.hosted[number])
 
     def recover(self, partitions: Iterable[Partition]) -> None:
-        """Whoever has caught up is taken into the ISR by its leader."""
+        """Adds replicas that have caught up to their ISRs."""
         grown = []
-        at = self.now
+        time_ms = self.now
         for p in partitions:
             for broker in p.replicas:
                 ready = p.serving == p.leader and broker in p.fetching and broker not in p.slow
                 if ready and broker not in p.isr and not p.topic.deleting:
-                    at = max(at + 0.1, self.control.proposed(at, p, (*p.isr, broker)) - 1.9)
+                    time_ms = max(time_ms + 0.1, self.control.proposed(time_ms, p, (*p.isr, broker)) - 1.9)
                     grown.append(p)
-        self.until(at + 10)
+        self.advance_to(time_ms + 10)
         if grown:
-            self.until(self.control.propagate(self.now, dict.fromkeys(grown)))
+            self.advance_to(self.control.propagate(self.now, dict.fromkeys(grown)))
         self.wait(500)
 
     def fall_behind(self, p: Partition, followers: Sequence[int]) -> bool:
-        """Followers copy nothing any more, and fall out of the ISR; false if the leader cannot say so."""
+        """Stops followers from copying, so that they leave the ISR; returns False if the leader cannot remove them."""
         if p.serving is None or p.serving != p.leader or p.serving in followers:
             return False
         self.cluster.advance(p, self.now)
@@ -265,13 +265,13 @@ class World:
         self.wait(self.chance.uniform(2_000, 6_000))
         isr = tuple(broker for broker in p.isr if broker not in followers)
         if len(isr) < len(p.isr):
-            self.until(self.control.proposed(self.now, p, isr))
-            self.until(self.control.propagate(self.now, [p]))
+            self.advance_to(self.control.proposed(self.now, p, isr))
+            self.advance_to(self.control.propagate(self.now, [p]))
         self.wait(self.chance.uniform(1_000, 3_000))
         return True
 
     def catch_up(self, p: Partition) -> None:
-        """And copy again."""
+        """Lets the followers of a partition copy again and rejoin the ISR."""
         p.slow.clear()
         self.wait(self.chance.uniform(500, 2_000))
         self.recover([p])
@@ -279,20 +279,20 @@ class World:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def topic(self, name: str, partitions: int, *, unclean: bool = False) -> Topic:
-        """A new topic, its replicas on brokers drawn by chance; nobody has been told of it."""
+        """Returns a new topic with replicas on random brokers; the controller does not know it yet."""
         life = self._lives.get(name, -1) + 1
         self._lives[name] = life
         id = base64.urlsafe_b64encode(self.chance.randbytes(16))[:22].decode()
         topic = Topic(name, id=id, life=life, unclean=unclean)
-        every = list(self.brokers.by_id)
-        assigned = [tuple(self.chance.sample(every, min(REPLICAS, len(every)))) for _ in range(partitions)]
+        ids = list(self.brokers.by_id)
+        assigned = [tuple(self.chance.sample(ids, min(REPLICAS, len(ids)))) for _ in range(partitions)]
         self.cluster.add(topic, assigned, self.settings.rate / 1000)
         for p in topic.partitions:
             p.advanced_at = self.now
         return topic
 
     def partitions(self, *, unclean: bool | None = None) -> list[Partition]:
-        """Those that serve and have all their replicas in sync."""
+        """Returns the partitions that have a leader and all replicas in sync."""
         return [
             p
             for topic in self.cluster.topics.values()
