@@ -1,7 +1,7 @@
-"""Processor time of this process and of all that it has started: Spark's Java, and the Python beside it.
+"""Processor time of this process and its descendants: Spark's Java and Python processes.
 
-Workers make process groups of their own, so that the tree is followed by parents. Of processes that have ended only
-what others have waited for is counted. Source: Linux, proc(5).
+Spark's workers have process groups of their own, so descendants are found by their parents. Ended processes count only
+if their parent waited for them. Source: Linux, proc(5).
 """
 
 import os
@@ -10,13 +10,13 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-# In /proc/<pid>/stat, counted from behind the program's name.
+# Positions in /proc/<pid>/stat, counted after the program's name.
 _PARENT: Final = 1
 _TIMES: Final = slice(11, 15)
 
 
 def cpu_s() -> float:
-    """User and system time so far, all threads, children that were waited for included."""
+    """Returns user and system time so far, of all threads and of ended children that were waited for."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in os.listdir(_PROC):
@@ -24,7 +24,7 @@ def cpu_s() -> float:
             try:
                 fields = (_PROC / entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended
             parents[int(entry)] = int(fields[_PARENT])
             ticks[int(entry)] = sum(map(int, fields[_TIMES]))
     ours = {os.getpid()}

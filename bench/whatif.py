@@ -164,7 +164,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--placement", type=words, default=PLACEMENTS, help="how replicas are placed, by commas")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--spark", action="store_true", help="make classes and sums by Spark, too")
-    parser.add_argument("--memory", default="2g", help="what Spark's Java may take")
+    parser.add_argument("--memory", default="2g", help="heap of Spark's Java process")
     parser.add_argument("--full", action="store_true", help="the sizes of a published run, and Spark")
 
 

@@ -1,4 +1,4 @@
-"""One Spark for all tests, small and on loopback; it takes longer to start than all of them take to run."""
+"""One small Spark session on loopback for all tests, because its start takes longer than the tests."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from kactl.forensics.session import spark_session
 
-# The way of few events; `bench.forensics`, which holds itself to nothing unparsed, runs the other one.
+# The path for few events; `bench.forensics` covers the other one.
 _SMALL = {"spark.default.parallelism": "2", "spark.python.worker.reuse": "true"}
 
 

@@ -1,1 +1,1 @@
-"""The whole pipeline over logs of clusters whose truth is known; see tests/support/kafka_logs."""
+"""The whole pipeline over logs of clusters with a known history; see tests/support/kafka_logs."""

@@ -1,4 +1,4 @@
-"""Clusters that had trouble, each of its own kind: their logs made, ingested, and asked by every job."""
+"""Kinds of clusters with incidents: generated logs, ingested, with the results of every job."""
 
 import dataclasses
 import shutil
@@ -18,7 +18,7 @@ from tests.support.kafka_logs.truth import Truth
 
 Row = dict[str, Any]
 
-# At INFO, as it is by default from 2.6 on; at TRACE, as before, and where somebody has set it; and without ZooKeeper.
+# At INFO, the default from 2.6 on; at TRACE, the default before; and without ZooKeeper.
 KINDS: Final = {
     "info": Settings(seed=1, versions=("2.8:info", "3.2:info", "3.9:info")),
     "trace": Settings(seed=2, versions=("3.9:trace", "2.8:trace", "2.2:trace"), partitions=40),
@@ -28,8 +28,8 @@ KINDS: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """What happened, and what was found of it."""
+class Analysis:
+    """A history and the results for its logs."""
 
     truth: Truth
     done: Ingested
@@ -44,12 +44,12 @@ class Asked:
 
     @property
     def silent(self) -> set[int]:
-        """Brokers whose version does not say where the log of a follower ends."""
+        """Brokers whose version does not log the end of a follower's log."""
         return {broker for broker, version in self.truth.versions.items() if version < "2.6"}
 
 
-def ask(spark: SparkSession, settings: Settings, folder: Path, *, without: tuple[str, ...] = ()) -> Asked:
-    """Make the logs, take some folders or files away, and run everything."""
+def analyse(spark: SparkSession, settings: Settings, folder: Path, *, without: tuple[str, ...] = ()) -> Analysis:
+    """Generates logs, removes some folders or files, and runs everything."""
     logs = folder / "logs"
     truth = generate(settings, logs)
     for name in without:
@@ -57,4 +57,4 @@ def ask(spark: SparkSession, settings: Settings, folder: Path, *, without: tuple
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     (logs / "truth.json").unlink()
     done = ingest(spark, [str(logs)], str(folder / "out"))
-    return Asked(truth, done, run_jobs(spark, str(folder / "out")))
+    return Analysis(truth, done, run_jobs(spark, str(folder / "out")))

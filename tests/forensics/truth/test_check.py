@@ -1,4 +1,4 @@
-"""What holds answers against the truth notices every kind of wrong answer: otherwise its silence means nothing."""
+"""The comparison with the history detects every kind of wrong result; otherwise its success means nothing."""
 
 import datetime
 from typing import Any
@@ -34,7 +34,7 @@ SKEW = {"broker": 1, "reference": 2, "low_us": -260_000, "high_us": -240_000, "h
 
 
 def at(ms: float) -> datetime.datetime:
-    """A time on the reference's clock, so many ms after the beginning."""
+    """Returns a time on the reference clock, in ms after the begin."""
     return datetime.datetime.fromtimestamp((BEGIN + 250 + ms) / 1000, datetime.UTC)
 
 
@@ -65,7 +65,7 @@ def test_right_answers_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"begin_low": at(1010)}, "before its lower bound"),
         ({"begin_high": at(990)}, "after its upper bound"),
@@ -75,19 +75,19 @@ def test_right_answers_are_right() -> None:
         ({"duration_max_ms": 7900}, "not at most"),
         ({"planned": True}, "planned is True"),
         ({"planned": None}, "planned is None"),
-        ({"broker": 3}, "not 3 that was lost"),
-        ({"new_leader": 3}, "not 3 that led"),
+        ({"broker": 3}, "broker lost was not 3"),
+        ({"new_leader": 3}, "new leader was not 3"),
         ({"leader_epoch": 7}, "not found"),
         ({"life": 1}, "not found"),
     ],
 )
-def test_a_wrong_outage_is_noticed(wrong: dict[str, Any], said: str) -> None:
-    found = check.outages(TRUTH, [outage(**wrong)], check.Clock(TRUTH, [SKEW]))
+def test_wrong_outage_is_detected(wrong: dict[str, Any], error: str) -> None:
+    errors = check.outages(TRUTH, [outage(**wrong)], check.Clock(TRUTH, [SKEW]))
 
-    assert any(said in each for each in found), found
+    assert any(error in line for line in errors), errors
 
 
-def test_outages_that_were_not_or_twice_are_noticed() -> None:
+def test_invented_and_repeated_outages_are_detected() -> None:
     clock = check.Clock(TRUTH, [SKEW])
     assert "invented" in check.outages(TRUTH, [outage(), outage(partition=1)], clock)[0]
     assert "found 2 times" in check.outages(TRUTH, [outage(), outage()], clock)[0]
@@ -99,11 +99,11 @@ def test_unexplained_leader_change_makes_no_claim() -> None:
     change = outage(planned=None, cause="unknown", leader_epoch=7, new_leader=3, duration_min_ms=0)
     assert check.outages(TRUTH, [outage(), change], clock) == []
     for wrong in ({"leader_epoch": 8}, {"new_leader": 2}, {"duration_min_ms": 1}, {"planned": False}):
-        assert any("invented" in each for each in check.outages(TRUTH, [outage(), change | wrong], clock)), wrong
+        assert any("invented" in line for line in check.outages(TRUTH, [outage(), change | wrong], clock)), wrong
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"tail_records": 21}, "invented"),
         ({"log_end": 99}, "invented"),
@@ -114,8 +114,8 @@ def test_unexplained_leader_change_makes_no_claim() -> None:
         ({"evidence": "leader", "tail_records": 30}, "invented"),
     ],
 )
-def test_a_wrong_loss_is_noticed(wrong: dict[str, Any], said: str) -> None:
-    assert any(said in each for each in check.losses(TRUTH, [loss(**wrong)]))
+def test_wrong_loss_is_detected(wrong: dict[str, Any], error: str) -> None:
+    assert any(error in line for line in check.losses(TRUTH, [loss(**wrong)]))
 
 
 def test_missing_result_is_detected() -> None:

@@ -1,8 +1,8 @@
-"""The pipeline's answers held against the truth. What is wrong is said in a line each; nothing said is nothing wrong.
+"""Comparison of the pipeline's results with the history. Functions return one line per error.
 
-Times of answers are on the reference's clock, and so the truth is put on it as well. Logs have milliseconds, and so has
-what is allowed. `complete` says that all brokers' logs were read: then everything has to be found; in any case, nothing
-may be found that never was, and no bound may be wrong.
+Times of results are on the reference clock, so times of the history are converted to it. Logs have a resolution of
+milliseconds, which determines the tolerance. With `complete`, the logs of all brokers were read, and everything must be
+found. In any case, no result may be invented and no bound may be wrong.
 """
 
 import datetime
@@ -15,9 +15,9 @@ import msgspec
 from .truth import Loss, Outage, Truth
 
 Rows = Iterable[Mapping[str, Any]]
-# A line is stamped with the millisecond before; so is the other one that it is compared with.
+# Times are truncated to milliseconds, in both of the lines that are compared.
 ALLOWED_MS: Final = 2.0
-# What is shorter than what clocks tell apart need not be seen.
+# A shorter outage cannot be resolved by the clocks.
 SHORT_MS: Final = 5.0
 
 _Key = tuple[str, int, int]
@@ -25,7 +25,7 @@ _Led = tuple[str, int, int, int, int]
 
 
 class Clock:
-    """The reference's clock; nobody's is that of the metadata log."""
+    """The reference clock; without a reference, that of the metadata log."""
 
     def __init__(self, truth: Truth, skew: Rows) -> None:
         self._truth = truth
@@ -36,8 +36,8 @@ class Clock:
 
 
 def skew(truth: Truth, rows: Rows) -> list[str]:
-    """Whether each clock is as far from the reference's as it says."""
-    said = []
+    """Compares the offsets of clocks from the reference clock."""
+    errors = []
     for row in rows:
         broker, reference = (truth.dump if row[name] is None else row[name] for name in ("broker", "reference"))
         if broker not in truth.offsets_ms or reference not in truth.offsets_ms or row["how"] == "contradictory":
@@ -45,50 +45,52 @@ def skew(truth: Truth, rows: Rows) -> list[str]:
         is_ = (truth.offsets_ms[broker] - truth.offsets_ms[reference]) * 1000
         low, high = row["low_us"], row["high_us"]
         if (low is not None and is_ < low - ALLOWED_MS * 1000) or (high is not None and is_ > high + ALLOWED_MS * 1000):
-            said.append(f"the clock of {broker} is {is_} us from that of {reference}, not within {low} and {high}")
-    return said
+            errors.append(f"the clock of {broker} is {is_} us from that of {reference}, not within {low} and {high}")
+    return errors
 
 
 def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) -> list[str]:
-    """Whether every forced outage is found within its bounds, and none that was not."""
+    """Checks that every unplanned outage is found within its bounds, and no other."""
     if not complete:
         truth, rows = _without_lives(truth, rows)
-    found: dict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
+    by_partition: dict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[_key(row)].append(row)
-    led = {(each.topic, each.partition, each.life, each.leader_epoch, each.leader) for each in truth.led}
-    said = []
+        by_partition[_key(row)].append(row)
+    led = {(item.topic, item.partition, item.life, item.leader_epoch, item.leader) for item in truth.led}
+    errors = []
     used: set[int] = set()
     for real in truth.outages:
         if real.deleted or (real.end is not None and real.end - real.begin < SHORT_MS):
             continue
-        mine = [row for row in found[real.topic, real.partition, real.life] if _same(real, row)]
-        if not mine:
+        matching = [row for row in by_partition[real.topic, real.partition, real.life] if _same(real, row)]
+        if not matching:
             if complete and not real.planned:
-                said.append(f"not found: {_outage(real)}")
+                errors.append(f"not found: {_outage(real)}")
             continue
-        rows_of = [] if complete else found[real.topic, real.partition, real.life]
-        begun = [row for row in rows_of if _is_begin(real, row, led)]
-        used.update(id(row) for row in (*mine, *begun))
-        if len(mine) > 1:
-            said.append(f"found {len(mine)} times: {_outage(real)}")
+        same_partition = [] if complete else by_partition[real.topic, real.partition, real.life]
+        begun = [row for row in same_partition if _is_begin(real, row, led)]
+        used.update(id(row) for row in (*matching, *begun))
+        if len(matching) > 1:
+            errors.append(f"found {len(matching)} times: {_outage(real)}")
         lost = {real.broker, *(row["new_leader"] for row in begun)}
-        said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock, lost, complete)]
-        said += [f"{wrong}: {_outage(real)}" for row in begun for wrong in _wrong_at_first(real, row, clock)]
-    for rows_of in found.values():
-        for row in rows_of:
+        errors += [
+            f"{wrong}: {_outage(real)}" for row in matching for wrong in _wrong(real, row, clock, lost, complete)
+        ]
+        errors += [f"{wrong}: {_outage(real)}" for row in begun for wrong in _wrong_at_first(real, row, clock)]
+    for same_partition in by_partition.values():
+        for row in same_partition:
             if id(row) not in used and not row["planned"] and not _excused(truth, row, led):
-                said.append(
+                errors.append(
                     f"invented: {row['topic']}-{row['partition']} life {row['life']} from {row['begin']} to "
                     f"{row['end']}, epoch {row['leader_epoch']}, {row['cause']}, {row['begin_kind']}"
                 )
-    return said
+    return errors
 
 
 def _without_lives(truth: Truth, rows: Rows) -> tuple[Truth, Rows]:
-    """All topics of one name are one: without the controllers' logs nobody may know that one was deleted."""
-    outages = [msgspec.structs.replace(each, life=0) for each in truth.outages]
-    led = [msgspec.structs.replace(each, life=0) for each in truth.led]
+    """Treats topics of the same name as one: without controller logs, deletions may not be known."""
+    outages = [msgspec.structs.replace(item, life=0) for item in truth.outages]
+    led = [msgspec.structs.replace(item, life=0) for item in truth.led]
     return msgspec.structs.replace(truth, outages=outages, led=led), [{**row, "life": 0} for row in rows]
 
 
@@ -99,9 +101,9 @@ def _same(real: Outage, row: Mapping[str, Any]) -> bool:
 
 
 def _is_begin(real: Outage, row: Mapping[str, Any], led: Collection[_Led]) -> bool:
-    """Whether a row is of an outage up to the election of somebody who was dead by then, and so did not end it.
+    """Returns whether a row is the first part of an outage, up to the election of a broker that was already dead.
 
-    Of whom there is no line, nobody can know that.
+    If there is no line of that broker, its election seems to end the outage.
     """
     if real.leader_epoch is None or row["leader_epoch"] is None or row["new_leader"] in (None, real.broker):
         return False
@@ -110,9 +112,10 @@ def _is_begin(real: Outage, row: Mapping[str, Any], led: Collection[_Led]) -> bo
 
 
 def _excused(truth: Truth, row: Mapping[str, Any], led: Collection[_Led]) -> bool:
-    """Whether it was real, but too short to be asked for, or ended with its topic.
+    """Returns whether a row was real but too short to be required, or ended with its topic.
 
-    A change of leaders that no line explains is no outage by itself; but it has to be one, and claim nothing more.
+    A change of leader that no line explains is no outage by itself, but it must have happened and must claim no
+    duration.
     """
     if row["planned"] is None and not row["duration_min_ms"]:
         return (*_key(row), row["leader_epoch"], row["new_leader"]) in led
@@ -123,109 +126,113 @@ def _excused(truth: Truth, row: Mapping[str, Any], led: Collection[_Led]) -> boo
 
 
 def _beyond(name: str, is_: float, row: Mapping[str, Any], clock: Clock) -> list[str]:
-    """What is wrong with the bounds of `begin` or `end`."""
+    """Returns the errors in the bounds of `begin` or `end`."""
     shown = clock.shows(is_)
     low, high = _ms(row[f"{name}_low"]), _ms(row[f"{name}_high"])
-    said = []
+    errors = []
     if low is not None and shown < low - ALLOWED_MS:
-        said.append(f"{name} is {low - shown:.1f} ms before its lower bound ({row[f'{name}_kind']})")
+        errors.append(f"{name} is {low - shown:.1f} ms before its lower bound ({row[f'{name}_kind']})")
     if high is not None and shown > high + ALLOWED_MS:
-        said.append(f"{name} is {shown - high:.1f} ms after its upper bound ({row[f'{name}_kind']})")
-    return said
+        errors.append(f"{name} is {shown - high:.1f} ms after its upper bound ({row[f'{name}_kind']})")
+    return errors
 
 
 def _wrong_at_first(real: Outage, row: Mapping[str, Any], clock: Clock) -> list[str]:
-    said = _beyond("begin", real.begin, row, clock) + ([] if real.end is None else _beyond("end", real.end, row, clock))
+    errors = _beyond("begin", real.begin, row, clock) + (
+        [] if real.end is None else _beyond("end", real.end, row, clock)
+    )
     if row["broker"] not in (None, real.broker):
-        said.append(f"it was not {row['broker']} that was lost at first")
-    return said
+        errors.append(f"the first broker lost was not {row['broker']}")
+    return errors
 
 
 def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock, lost: Container[int], complete: bool) -> list[str]:
-    said = _beyond("begin", real.begin, row, clock) + ([] if real.end is None else _beyond("end", real.end, row, clock))
-    # Of a planned one it may be unknown why it was; that a leader was lost has to be seen, unless lines are missing.
+    errors = _beyond("begin", real.begin, row, clock) + (
+        [] if real.end is None else _beyond("end", real.end, row, clock)
+    )
+    # The cause of a planned outage may be unknown. The loss of a leader must be recognised unless lines are missing.
     if row["planned"] is not real.planned and (row["planned"] is not None or (complete and not real.planned)):
-        said.append(f"planned is {row['planned']}, by {row['cause']}")
+        errors.append(f"planned is {row['planned']}, by {row['cause']}")
     if row["broker"] is not None and row["broker"] not in lost:
-        said.append(f"it was not {row['broker']} that was lost")
+        errors.append(f"the broker lost was not {row['broker']}")
     if real.new_leader is not None and row["new_leader"] not in (None, real.new_leader):
-        said.append(f"it was not {row['new_leader']} that led then")
+        errors.append(f"the new leader was not {row['new_leader']}")
     least, most = row["duration_min_ms"], row["duration_max_ms"]
     if real.end is not None:
         took = real.end - real.begin
         if least is not None and took < least - 2 * ALLOWED_MS:
-            said.append(f"it took {took:.1f} ms, not at least {least}")
+            errors.append(f"it took {took:.1f} ms, not at least {least}")
         if most is not None and took > most + 2 * ALLOWED_MS:
-            said.append(f"it took {took:.1f} ms, not at most {most}")
-    return said
+            errors.append(f"it took {took:.1f} ms, not at most {most}")
+    return errors
 
 
 def losses(truth: Truth, rows: Rows, *, complete: bool = True, silent: Iterable[int] = ()) -> list[str]:
-    """Whether every loss is found with its right tail, no more of it called committed than was, and none invented.
+    """Checks that every loss is found with the right tail, without too many committed records, and no other.
 
     Args:
-        silent: brokers whose version says nothing of where logs end.
+        silent: brokers whose version does not log the ends of logs.
     """
-    said = []
+    errors = []
     real: dict[tuple[str, int, int, int], list[Loss]] = defaultdict(list)
-    for each in truth.losses:
-        real[each.topic, each.partition, each.life, each.replica].append(each)
+    for loss in truth.losses:
+        real[loss.topic, loss.partition, loss.life, loss.replica].append(loss)
     matched: set[int] = set()
     for row in rows:
-        theirs = [each for each in real[(*_key(row), row["replica"])] if _fits(each, row)]
+        matching = [item for item in real[(*_key(row), row["replica"])] if _fits(item, row)]
         name = f"{row['topic']}-{row['partition']} at {row['replica']}, {row['tail_records']} from {row['log_end']} on"
-        if not theirs:
-            said.append(f"invented: {name} ({row['evidence']}), epoch {row['leader_epoch']}")
+        if not matching:
+            errors.append(f"invented: {name} ({row['evidence']}), epoch {row['leader_epoch']}")
             continue
-        matched.update(id(each) for each in theirs)
-        committed = max(each.committed for each in theirs)
+        matched.update(id(item) for item in matching)
+        committed = max(item.committed for item in matching)
         if (row["committed_records"] or 0) > committed:
-            said.append(f"{row['committed_records']} were not committed, {committed} were: {name}")
+            errors.append(f"{row['committed_records']} were not committed, {committed} were: {name}")
     if complete:
-        for each in truth.losses:
-            if each.seen and each.replica not in silent and id(each) not in matched:
-                said.append(
-                    f"not found: {each.topic}-{each.partition} life {each.life} at {each.replica} lost {each.tail}, "
-                    f"{each.committed} of them committed, after epoch {each.after_epoch}, from {each.log_end} on"
+        for item in truth.losses:
+            if item.seen and item.replica not in silent and id(item) not in matched:
+                errors.append(
+                    f"not found: {item.topic}-{item.partition} life {item.life} at {item.replica} lost {item.tail}, "
+                    f"{item.committed} of them committed, after epoch {item.after_epoch}, from {item.log_end} on"
                 )
-    return said
+    return errors
 
 
 def _fits(real: Loss, row: Mapping[str, Any]) -> bool:
-    if row["evidence"] == "leader":  # what an old leader said last may be less than what it had in the end
+    if row["evidence"] == "leader":  # the last logged end of an old leader may be below its real end
         return bool((row["tail_records"] or 0) <= real.tail and row["log_end"] >= real.log_end)
-    # Without the leader's log, where its own began is only known from where the replica cut.
+    # Without the leader's log, the offset is only known from the replica's truncation.
     end = row["truncated_to"] if row["log_end"] is None else row["log_end"]
     return bool(end == real.log_end and row["tail_records"] in (None, real.tail))
 
 
 def unclean(truth: Truth, rows: Rows, *, complete: bool = True) -> list[str]:
-    """Whether all unclean elections are found, and none that was not is certain."""
-    real = {(each.topic, each.partition, each.life, each.leader_epoch) for each in truth.unclean}
+    """Checks that all unclean elections are found, and that no other one is certain."""
+    real = {(item.topic, item.partition, item.life, item.leader_epoch) for item in truth.unclean}
     found = {(*_key(row), row["leader_epoch"]): row for row in rows}
-    said = [f"not found: {each}" for each in sorted(real - found.keys())] if complete else []
-    return said + [f"invented: {each}" for each, row in found.items() if each not in real and row["certain"]]
+    errors = [f"not found: {item}" for item in sorted(real - found.keys())] if complete else []
+    return errors + [f"invented: {item}" for item, row in found.items() if item not in real and row["certain"]]
 
 
 def controllers(truth: Truth, rows: Rows) -> list[str]:
-    """Whether all controllerships are found, and no other."""
-    real = {(each.controller, each.epoch) for each in truth.controllers}
+    """Checks that exactly the controllerships of the history are found."""
+    real = {(item.controller, item.epoch) for item in truth.controllers}
     found = {(row["controller"], row["controller_epoch"]) for row in rows}
-    return [f"not found: {each}" for each in sorted(real - found)] + [f"invented: {each}" for each in found - real]
+    return [f"not found: {item}" for item in sorted(real - found)] + [f"invented: {item}" for item in found - real]
 
 
 def flapping(truth: Truth, rows: Rows) -> list[str]:
-    """Whether what moved most is found, with the right counts of what leaders did with ISRs."""
-    said = []
+    """Checks that the partitions that moved most are found, with the ISR changes of their leaders."""
+    errors = []
     found = {_key(row): row for row in rows}
     for real in truth.moves:
         row = found.get((real.topic, real.partition, real.life))
         if row is None:
             if real.shrinks + real.elections > 1:
-                said.append(f"not found: {real}")
+                errors.append(f"not found: {real}")
         elif row["shrinks"] < real.shrinks or row["expands"] < real.expands:
-            said.append(f"{row['shrinks']} shrinks and {row['expands']} expands: {real}")
-    return said
+            errors.append(f"{row['shrinks']} shrinks and {row['expands']} expands: {real}")
+    return errors
 
 
 def _key(row: Mapping[str, Any]) -> _Key:
