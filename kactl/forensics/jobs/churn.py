@@ -6,10 +6,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, LONG, TIME, Column, names_of
+from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
 
 from .job import Job
-from .moves import KEY, elections, isr_course
+from .moves import elections, isr_course
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),

@@ -7,12 +7,12 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
+from kactl.forensics.columns import ID, KEY, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
 from kactl.forensics.event_types import Kind
 
 from .deletions import signs
 from .job import Job
-from .moves import KEY, elections, isr_course
+from .moves import elections, isr_course
 
 COLUMNS: Final = (
     *KEY_COLUMNS,

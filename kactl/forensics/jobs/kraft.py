@@ -9,11 +9,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind
 
 from .lines import is_a
 
-_KEY: Final = ("topic", "partition", "life")
 _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
 
 
@@ -26,13 +26,13 @@ def filled(timed: DataFrame) -> DataFrame:
     is_created = is_a(EventType.PARTITION_CREATED)
     is_record = (f.col("kind") == Kind.DUMP) & (is_created | is_a(EventType.LEADERSHIP))
     records = timed.where(is_record & f.col("topic").isNotNull() & f.col("at").isNotNull())
-    once = records.groupBy(*_KEY, "at", "type", *_CHANGES).agg(
+    once = records.groupBy(*KEY, "at", "type", *_CHANGES).agg(
         f.min(f.struct("file_id", "offset")).alias("place"),
         f.first("at_error_us").alias("at_error_us"),
         f.first("format").alias("format"),
     )
-    order = Window.partitionBy(*_KEY).orderBy("at", "place")
-    since = Window.partitionBy(*_KEY, "creation").orderBy("at", "place")
+    order = Window.partitionBy(*KEY).orderBy("at", "place")
+    since = Window.partitionBy(*KEY, "creation").orderBy("at", "place")
     counted = (
         once.withColumn("creation", f.count(f.when(is_created, 1)).over(order))
         .withColumns(

@@ -17,6 +17,7 @@ from kactl.forensics.columns import (
     CONTROLLER_EPOCH,
     ID,
     IDS,
+    KEY,
     KEY_COLUMNS,
     LONG,
     TEXT,
@@ -68,7 +69,6 @@ COLUMNS: Final = (
     Column("log_end", LONG, "the new leader's log end offset then"),
     Column("high_watermark", LONG, "its high watermark then"),
 )
-_KEY: Final = ("topic", "partition", "life")
 # Formats of lines that only show an ISR change: they do not show the ISR with which the leader began.
 _ISR_CHANGES: Final = ("I3", "C11")
 
@@ -76,7 +76,7 @@ _ISR_CHANGES: Final = ("I3", "C11")
 def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
     """Returns one row for each leader epoch of each partition."""
     epochs, led = _with_before(_epochs(states)), _led(timed)
-    is_leaders = [f.col(name) == f.col(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")]
+    is_leaders = [f.col(name) == f.col(f"of_{name}") for name in (*KEY, "leader_epoch", "leader")]
     # The previous epoch in the new leader's line counts where the logs have no line of that epoch.
     is_newer = f.col("told_leader_epoch") > f.coalesce("prev_leader_epoch", f.lit(-1))
     both = epochs.join(led, is_leaders, "left").withColumns(
@@ -88,7 +88,7 @@ def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
     gone = f.when(f.col("gone_at") >= f.col("begin"), f.col("gone_at"))
     return (
         election_causes.explain(both, timed)
-        .join(_deleted(timed, states), list(_KEY), "left")
+        .join(_deleted(timed, states), list(KEY), "left")
         .withColumn("end", f.coalesce("next_begin", gone))
         .select(*names_of(COLUMNS))
     )
@@ -109,7 +109,7 @@ def _epochs(states: DataFrame) -> DataFrame:
     of_beginning = ("isr", "partition_epoch", "recovery", "from_state")
     return (
         states.where(f.coalesce(f.col("leader"), f.lit(0)) != DELETED)
-        .groupBy(*_KEY, "leader_epoch", unnumbered, changing)
+        .groupBy(*KEY, "leader_epoch", unnumbered, changing)
         .agg(
             f.min_by("leader", f.when(f.col("leader").isNotNull(), order)).alias("leader"),
             f.min(f.when(~is_change_only, dated)).alias("of_beginning"),
@@ -142,9 +142,9 @@ def _with_before(epochs: DataFrame) -> DataFrame:
     Each write raises the partition epoch by one, and each change of leaders raises the leader epoch as well: where the
     partition epoch rose by more, the ISR was changed in between.
     """
-    by_time = Window.partitionBy(*_KEY).orderBy("begin")
+    by_time = Window.partitionBy(*KEY).orderBy("begin")
     number = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
-    order = Window.partitionBy(*_KEY).orderBy("number", "begin")
+    order = Window.partitionBy(*KEY).orderBy("number", "begin")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     in_sync = f.struct(f.col("last_isr").alias("ids"), f.col("last_isr_version").alias("version"), "leader_epoch")
     written = f.col("partition_epoch") - f.col("in_sync.version")
@@ -172,10 +172,10 @@ def _with_before(epochs: DataFrame) -> DataFrame:
 def _deleted(timed: DataFrame, states: DataFrame) -> DataFrame:
     """Times at which partitions were deleted, as far as lines of the partitions show it."""
     moved = is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT)
-    died = timed.where(moved & f.col("topic").isNotNull()).groupBy(*_KEY).agg(f.min("at").alias("died_at"))
-    being = states.where(f.col("leader") == DELETED).groupBy(*_KEY).agg(f.min("at").alias("being_at"))
-    both = being.join(died, list(_KEY), "full")
-    return both.select(*_KEY, f.least("being_at", "died_at").alias("gone_at"))
+    died = timed.where(moved & f.col("topic").isNotNull()).groupBy(*KEY).agg(f.min("at").alias("died_at"))
+    being = states.where(f.col("leader") == DELETED).groupBy(*KEY).agg(f.min("at").alias("being_at"))
+    both = being.join(died, list(KEY), "full")
+    return both.select(*KEY, f.least("being_at", "died_at").alias("gone_at"))
 
 
 # -- the new leader ----------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _deleted(timed: DataFrame, states: DataFrame) -> DataFrame:
 
 def _led(timed: DataFrame) -> DataFrame:
     """For each epoch and broker: when it first received the epoch, when it first led, and its log then."""
-    key = (*_KEY, "leader_epoch", "speaker")
+    key = (*KEY, "leader_epoch", "speaker")
     leads = _begun(timed)
     received = timed.where(
         is_a(EventType.RECEIVED_PARTITION) & (f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull()
@@ -212,7 +212,7 @@ def _led(timed: DataFrame) -> DataFrame:
     )
     both = leads.join(completed, list(key), "full")
     return both.select(
-        *(f.col(name).alias(f"of_{name}") for name in (*_KEY, "leader_epoch")),
+        *(f.col(name).alias(f"of_{name}") for name in (*KEY, "leader_epoch")),
         f.col("speaker").alias("of_leader"),
         f.coalesce("heard_at", "begun_at").alias("received_at"),
         f.coalesce("led_at", "done_at").alias("led_at"),
@@ -230,7 +230,7 @@ def _begun(timed: DataFrame) -> DataFrame:
 
     A broker processes one request of its controller at a time, so it is the last request that it began.
     """
-    key = (*_KEY, "leader_epoch", "speaker")
+    key = (*KEY, "leader_epoch", "speaker")
     is_request = is_a(EventType.RECEIVED) & (f.col("request") == LEADER_AND_ISR)
     of_speaker = timed.where(
         (is_request | is_a(EventType.LEADS)) & f.col("speaker").isNotNull() & f.col("at").isNotNull()

@@ -15,7 +15,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, IDS, INT, KEY_COLUMNS, LONG, TEXT, TIME, Column
+from kactl.forensics.columns import ID, IDS, INT, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
 
 from .job import Job
@@ -39,7 +39,6 @@ COLUMNS: Final = (
     Column("later_watermark", LONG, "highest high watermark that it logged then"),
     Column("in_sync", IDS, "members of its ISR after changes; empty if it never changed"),
 )
-KEY: Final = ("topic", "partition", "life")
 # Lines of two files are the same line if they agree in all of these.
 _SAME: Final = (
     *KEY,

@@ -11,11 +11,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
 
 from .lines import is_a
 
-KEY: Final = ("topic", "partition", "life")
 # Values of `leadership.how` that are elections.
 _BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
 # At the same time, a leader's request comes before the resulting state.

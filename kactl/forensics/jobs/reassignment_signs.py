@@ -8,11 +8,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind
 
 from . import kraft
 from .lines import is_a
-from .moves import KEY
 
 # Kinds of signs: a move is requested or under way, all replicas caught up, or no move is under way any more. Others
 # belong to a move in progress.

@@ -13,12 +13,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, IDS, KEY_COLUMNS, LONG, MS, TIME, Column
+from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column
 from kactl.forensics.event_types import EventType, Role
 
 from .job import Job
 from .lines import is_a
-from .moves import KEY
 from .reassignment_signs import moves_seen
 
 COLUMNS: Final = (

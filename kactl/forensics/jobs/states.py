@@ -19,6 +19,7 @@ from kactl.forensics.columns import (
     CONTROLLER_EPOCH,
     ID,
     IDS,
+    KEY,
     KEY_COLUMNS,
     LONG,
     TEXT,
@@ -50,7 +51,6 @@ COLUMNS: Final = (
     Column("formats", TEXTS, "formats of the lines that contain it, ascending"),
 )
 DELETED: Final = -2
-_KEY: Final = ("topic", "partition", "life")
 _VALUES: Final = ("leader", "isr", "replicas", "recovery", "from_state", "controller", "controller_epoch")
 # Rank of a line as the date of a state: written by the controller that made it, or by a receiver.
 _MADE, _RECEIVED = 0, 1
@@ -110,7 +110,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     of_partitions = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull()
     leader = f.when(is_a(EventType.LEADS) | by_leader, f.col("speaker")).otherwise(f.col("leader"))
     return timed.where(of_partitions & (made | heard | assigned)).select(
-        *_KEY,
+        *KEY,
         f.when(~assigned, f.col("leader_epoch")).alias("leader_epoch"),
         f.when(~assigned, f.col("partition_epoch")).alias("partition_epoch"),
         f.when(~assigned, leader).alias("leader"),
@@ -136,7 +136,7 @@ def _records(timed: DataFrame) -> DataFrame:
     """States of the metadata log, each complete."""
     nobody = f.lit(None).cast("int")
     return kraft.filled(timed).select(
-        *_KEY,
+        *KEY,
         "leader_epoch",
         "partition_epoch",
         "leader",
@@ -170,9 +170,9 @@ def _is_from_snapshot() -> Value:
 
 def _with_leader_epochs(said: DataFrame) -> DataFrame:
     """Add leader epochs to states that only have a partition epoch, or only a time."""
-    by_version = Window.partitionBy(*_KEY, f.col("partition_epoch").isNull()).orderBy("partition_epoch")
-    by_time = Window.partitionBy(*_KEY).orderBy("at_us")
-    backwards = Window.partitionBy(*_KEY).orderBy(f.desc("at_us"))
+    by_version = Window.partitionBy(*KEY, f.col("partition_epoch").isNull()).orderBy("partition_epoch")
+    by_time = Window.partitionBy(*KEY).orderBy("at_us")
+    backwards = Window.partitionBy(*KEY).orderBy(f.desc("at_us"))
     has_epoch = f.col("leader_epoch").isNotNull() & ~f.col("deleted")
     numbered = f.when(has_epoch, f.struct("leader_epoch", "leader", "at_us"))
     # A window frame includes rows of the same number or time.
@@ -206,7 +206,7 @@ def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
     """Add the partition epoch to states that only have a leader epoch: that of its first known state that is not an ISR
     change.
     """
-    of_epoch = Window.partitionBy(*_KEY, "leader_epoch", "deleted")
+    of_epoch = Window.partitionBy(*KEY, "leader_epoch", "deleted")
     first = f.min(f.when(~f.col("is_isr_change"), f.col("partition_epoch"))).over(of_epoch)
     lent = f.col("partition_epoch").isNull() & f.col("leader_epoch").isNotNull() & ~f.col("only_assigned")
     return numbered.withColumns(
@@ -224,7 +224,7 @@ def _one_each(rows: DataFrame) -> DataFrame:
     """
     order = f.struct("lent", "rank", "at_us")
     dated = f.struct("rank", "at_us", "at_error_us")
-    once = rows.groupBy(*_KEY, "leader_epoch", "partition_epoch", "deleted", "only_assigned", "unnumbered_us").agg(
+    once = rows.groupBy(*KEY, "leader_epoch", "partition_epoch", "deleted", "only_assigned", "unnumbered_us").agg(
         f.min(dated).alias("dated"),
         f.collect_set("format").alias("formats"),
         f.bool_and("unchanged").alias("unchanged"),
@@ -241,10 +241,10 @@ def _kept(rows: DataFrame) -> DataFrame:
     """Carry assignments forward until the next one; for KRaft's changes, carry forward all fields that a change does
     not name.
     """
-    by_time = Window.partitionBy(*_KEY).orderBy("at_us")
+    by_time = Window.partitionBy(*KEY).orderBy("at_us")
     epoch = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
     rows = rows.withColumn("in_epoch", epoch)
-    order = Window.partitionBy(*_KEY).orderBy(f.desc("only_assigned"), "in_epoch", "partition_epoch", "at_us")
+    order = Window.partitionBy(*KEY).orderBy(f.desc("only_assigned"), "in_epoch", "partition_epoch", "at_us")
     follows = f.col("unchanged") & (f.col("version_before") == f.col("prev_partition_epoch"))
     chained = rows.withColumns(
         {
@@ -254,7 +254,7 @@ def _kept(rows: DataFrame) -> DataFrame:
     ).withColumn("chain", f.count(f.when(~f.coalesce(follows, f.lit(False)), 1)).over(order))
     # A change may follow another one that did not name the field either: the last named value holds, unless changes are
     # missing between.
-    unbroken = Window.partitionBy(*_KEY, "chain").orderBy("in_epoch", "partition_epoch")
+    unbroken = Window.partitionBy(*KEY, "chain").orderBy("in_epoch", "partition_epoch")
     held = {
         name: f.when(f.col("unchanged"), f.last(name, ignorenulls=True).over(unbroken)).otherwise(f.col(name))
         for name in ("leader", "isr", "recovery")

@@ -6,10 +6,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
 from kactl.forensics.jobs.lines import NEW, OFFLINE, ONLINE, is_a
 
-from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
+from .rules import about_partitions, describe, violation, with_steady_clocks
 
 # Lines further apart than this may concern another topic of the same name whose creation is in no log. Two concurrent
 # controllers write theirs within a session timeout.

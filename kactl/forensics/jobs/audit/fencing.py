@@ -9,10 +9,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.jobs.lines import LEADER_AND_ISR, is_a
 
-from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
+from .rules import about_partitions, describe, violation, with_steady_clocks
 
 # Lines that a controller writes about itself, with its epoch.
 _CONTROLLERS_OWN: Final = (

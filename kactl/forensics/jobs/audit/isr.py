@@ -5,10 +5,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
 from kactl.forensics.jobs.lines import is_a
 
-from .rows import KEY, about_partitions, describe, ids, violation
+from .rules import about_partitions, describe, ids, violation
 
 # At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
 # no step of that.

@@ -8,10 +8,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.jobs.lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
 
-from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
+from .rules import about_partitions, describe, violation, with_steady_clocks
 
 _REPLICA_NEW: Final = "NewReplica"
 _REPLICA_ONLINE: Final = "OnlineReplica"

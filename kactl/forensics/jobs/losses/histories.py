@@ -10,8 +10,8 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.jobs.lines import NEW
-from kactl.forensics.jobs.log_segments import KEY
 
 # A broker that is stopped and started again is back after no less than this.
 RESTARTED_US: Final = 5_000_000

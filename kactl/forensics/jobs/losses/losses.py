@@ -11,9 +11,9 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, ID, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import BOOL, ID, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
 from kactl.forensics.jobs.job import Job
-from kactl.forensics.jobs.log_segments import KEY, starts
+from kactl.forensics.jobs.log_segments import starts
 
 from . import truncations
 from .histories import histories, of_epoch, was_in_sync_between, watermark_before

@@ -8,7 +8,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.jobs.log_segments import KEY
+from kactl.forensics.columns import KEY
 
 
 def by_partition(losses: DataFrame) -> DataFrame:

@@ -19,8 +19,8 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.log_segments import KEY
 
 FOLLOWER: Final = "follower"
 LEADER: Final = "leader"

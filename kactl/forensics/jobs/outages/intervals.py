@@ -15,12 +15,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.jobs.lines import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
 
 from .lost_brokers import UNKNOWN_ERROR_US, lost_brokers
-
-PARTITION: Final = ("topic", "partition", "life")
 
 # Marks, in the order that applies to marks of the same time.
 WENT_ALIVE: Final = "alive"  # `broker_id` was active as leader
@@ -51,9 +50,9 @@ def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> D
     # Columns that lines do not have are null in their marks.
     marks = _elections(leadership, absences).unionByName(_lines(timed), allowMissingColumns=True)
     summed = _summed(_parted(marks))
-    names = [name for name in summed.columns if name not in PARTITION]
-    own = summed.select(*PARTITION, "interval", f.struct(*names).alias("own"))
-    order = Window.partitionBy(*PARTITION).orderBy("interval")
+    names = [name for name in summed.columns if name not in KEY]
+    own = summed.select(*KEY, "interval", f.struct(*names).alias("own"))
+    order = Window.partitionBy(*KEY).orderBy("interval")
     nothing = f.lit(None).cast(own.schema["own"].dataType)
     ended = f.struct(f.lag("own").over(order).alias("before"), f.col("own").alias("after"))
     left_unavailable = f.struct(f.col("own").alias("before"), nothing.alias("after"))
@@ -64,8 +63,8 @@ def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> D
     )
     return (
         own.withColumn("results", results)
-        .select(*PARTITION, f.explode(f.filter("results", lambda result: result.isNotNull())).alias("one"))
-        .select(*PARTITION, "one.before", "one.after")
+        .select(*KEY, f.explode(f.filter("results", lambda result: result.isNotNull())).alias("one"))
+        .select(*KEY, "one.before", "one.after")
     )
 
 
@@ -113,12 +112,12 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         _known("led_error_us").alias("led_error_us"),
     )
     return (
-        leadership.withColumn("before", f.lag("begin").over(Window.partitionBy(*PARTITION).orderBy("leader_epoch")))
+        leadership.withColumn("before", f.lag("begin").over(Window.partitionBy(*KEY).orderBy("leader_epoch")))
         .join(f.broadcast(away), "leader", "left")
         .withColumn("mark", mark)
         .where(f.col("mark").isNotNull() & at.isNotNull())
         .select(
-            *PARTITION,
+            *KEY,
             "mark",
             f.unix_micros(at).alias("at_us"),
             _known(error).alias("error_us"),
@@ -191,7 +190,7 @@ def _lines(timed: DataFrame) -> DataFrame:
         .withColumn("mark", mark)
         .where(f.col("mark").isNotNull())
         .select(
-            *PARTITION,
+            *KEY,
             "mark",
             f.unix_micros("at").alias("at_us"),
             _known("at_error_us").alias("error_us"),
@@ -221,7 +220,7 @@ def _parted(marks: DataFrame) -> DataFrame:
     """Marks with their interval, its election (`head`), and whether the partition was unavailable by then."""
     rank = f.array_position(f.array(*map(f.lit, _ORDER)), f.col("mark"))
     until_now = (
-        Window.partitionBy(*PARTITION)
+        Window.partitionBy(*KEY)
         .orderBy("at_us", rank, "leader_epoch", "controller_epoch")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
@@ -279,7 +278,7 @@ def _summed(parted: DataFrame) -> DataFrame:
         error.alias("error_us"),
         "broker_id",
     )
-    return parted.groupBy(*PARTITION, "interval").agg(
+    return parted.groupBy(*KEY, "interval").agg(
         f.first("head").alias("head"),
         f.max(f.when(f.col("mark") != DOWN, f.col("leader_epoch"))).alias("last_epoch"),
         f.min(unavailable).alias("first_unavailable"),

@@ -25,11 +25,12 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import Role
 from kactl.forensics.jobs.lines import NEW
 from kactl.forensics.jobs.membership import FENCED
 
-from .intervals import CUT, FAILED, NOBODY, PARTITION, WENT_OFFLINE
+from .intervals import CUT, FAILED, NOBODY, WENT_OFFLINE
 from .lost_brokers import SESSION_US
 
 OBSERVED: Final = "observed"
@@ -79,7 +80,7 @@ def _flat(caused: DataFrame) -> DataFrame:
     )
     is_seen = first.isNotNull() & first["mark"].isin(WENT_OFFLINE, FAILED, CUT, NOBODY)
     return caused.select(
-        *PARTITION,
+        *KEY,
         "is_forced",
         "is_waiting",
         "planned",

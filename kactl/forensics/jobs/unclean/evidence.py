@@ -14,8 +14,8 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.jobs.lines import NEW
-from kactl.forensics.jobs.moves import KEY
 
 from .mentions import ASKED, SAID, WARNED
 

@@ -10,6 +10,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
 from kactl.forensics.jobs.lines import is_a
 from kactl.forensics.text.columns import TEXT_LIMIT
@@ -21,7 +22,6 @@ ASKED: Final = "asked"
 FOLLOWS_US: Final = 60_000_000
 # An election may seem this much older than its line, if only a broker's line dates it.
 SLACK_US: Final = 1_000_000
-_KEY: Final = ("topic", "partition", "life")
 
 
 def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
@@ -37,7 +37,7 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
     """
     lines = _lines(timed)
     some = elections.select(
-        *(f.col(name).alias(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")), f.col("at").alias("of_at")
+        *(f.col(name).alias(f"of_{name}") for name in (*KEY, "leader_epoch", "leader")), f.col("at").alias("of_at")
     )
     after_us = f.unix_micros("of_at") - f.unix_micros("at")
     soon = f.col("line_epoch").isNull() & (after_us >= -SLACK_US) & (after_us <= FOLLOWS_US)
@@ -73,7 +73,7 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
 def said_clean(timed: DataFrame) -> DataFrame:
     """Returns topic, partition, life, leader_epoch of elections that KRaft logged as clean."""
     said = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
-    return said.where("topic is not null and leader_epoch is not null").select(*_KEY, "leader_epoch").distinct()
+    return said.where("topic is not null and leader_epoch is not null").select(*KEY, "leader_epoch").distinct()
 
 
 def _lines(timed: DataFrame) -> DataFrame:
@@ -95,7 +95,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
 def _line(lines: DataFrame, evidence: str | Value, epoch: Value | None = None) -> DataFrame:
     return lines.select(
-        *_KEY,
+        *KEY,
         "at",
         (f.lit(None) if epoch is None else epoch).cast("int").alias("line_epoch"),
         "leader",

@@ -18,6 +18,7 @@ from kactl.forensics.columns import (
     CONTROLLER_EPOCH,
     ID,
     IDS,
+    KEY,
     KEY_COLUMNS,
     MS,
     TEXT,
@@ -29,7 +30,6 @@ from kactl.forensics.columns import (
     names_of,
 )
 from kactl.forensics.jobs.job import Job
-from kactl.forensics.jobs.moves import KEY
 
 from .evidence import judged
 from .mentions import ASKED, matched, said_clean

@@ -6,10 +6,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
 from kactl.forensics.jobs.lines import is_a
 
-KEY: Final = ("topic", "partition", "life")
 # Position and origin of a violation.
 _PLACE: Final = ("broker", "at", "controller", "controller_epoch", "file_id", "offset")
 
