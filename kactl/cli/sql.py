@@ -81,9 +81,9 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
 def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
     """Returns each table that can be queried, with its description and its columns."""
     from kactl.forensics.events import COLUMNS
-    from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
     from kactl.forensics.jobs import timed
     from kactl.forensics.jobs.catalog import JOBS
+    from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS
 
     by_name: dict[str, tuple[str, tuple[Column, ...]]] = {
         "events": ("every line that was parsed as an event", COLUMNS),

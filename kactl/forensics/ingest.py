@@ -21,10 +21,9 @@ from kactl.errors import BadRequest
 
 from . import overview, progress
 from .event_types import Kind
-from .folder_lock import lock_folder
 from .overview import FileReport
 from .reading import read, read_counters
-from .storage import NEW, Location
+from .storage import NEW, Location, lock_folder
 from .tables import (
     EVENTS,
     FILES,

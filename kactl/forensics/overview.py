@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from . import versions
 from .event_types import NO_LINE, EventType, Kind
-from .files import FILE_SCHEMA
+from .tables import FILE_SCHEMA
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
 
@@ -30,7 +30,7 @@ INFO_ONLY: Final = (
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Row of the table of files; see `files.FILE_COLUMNS`. Times are microseconds since 1970, in UTC."""
+    """Row of the table of files; see `tables.FILE_COLUMNS`. Times are microseconds since 1970, in UTC."""
 
     file_id: int
     path: str
@@ -61,7 +61,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def levels(counted: "DataFrame") -> "DataFrame":
-    """Return the table of levels, from the counters; see `files.LEVEL_COLUMNS`."""
+    """Return the table of levels, from the counters; see `tables.LEVEL_COLUMNS`."""
     from pyspark.sql import functions as f
 
     grouped = counted.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")

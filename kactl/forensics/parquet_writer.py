@@ -3,6 +3,10 @@
 Spark's own writer converts every value twice, which costs as much as parsing the log. A task returns the names of its
 files at its end, with the counters of their events. Files of failed attempts are not returned by any task and are
 removed.
+
+The counters are some hundred rows per file, computed by the task that writes the events. File reports need sets of
+values and sums per hour. They are slow to collect from all events and fast to collect from the counters, and the events
+are not read a second time.
 """
 
 import uuid
@@ -13,10 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from .counters import COUNTER_SCHEMA, count_events
+from .columns import TIME
+from .event_types import EventType
 from .events import PARTITIONED_BY, SCHEMA
 from .storage import Location
 
+_KEYS: Final = ("file_id", "type", "format", "level", "speaker", "role", "controller", "hour", "reason")
+# `part` is the path of the Parquet file below the events folder; `hour` is the beginning of the hour; `reason` is set
+# for `broken` only; `lines` and `rows` are sums; `took_ms` is the maximum.
+COUNTER_SCHEMA: Final = pa.schema(
+    [
+        pa.field("part", pa.string()),
+        pa.field("kind", pa.string()),
+        *(SCHEMA.field(name) for name in _KEYS[:-2]),
+        pa.field("hour", TIME.arrow),
+        pa.field("reason", pa.string()),
+        pa.field("lines", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("begin", TIME.arrow),
+        pa.field("end", TIME.arrow),
+        pa.field("took_ms", pa.int64()),
+    ]
+)
 # Spark's name for the partition folder of rows without a day.
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 # Rows per row group: enough for good compression, and some tens of megabytes.
@@ -98,6 +120,29 @@ class _OpenFile:
             self._writer.write_table(table, row_group_size=self._rows)
             self._counted.append(count_events(table, part=self._name, kind=self._kind))
         self._waiting, self._rows = [], 0
+
+
+# -- counters ----------------------------------------------------------------------------------------------------------
+
+
+def count_events(events: pa.Table, *, part: str, kind: str) -> pa.Table:
+    """Return the counters, in `COUNTER_SCHEMA`, of events of one kind that are written to one file."""
+    columns = {name: events[name] for name in (*_KEYS[:-2], "lines", "ts", "took_ms")}
+    columns["hour"] = pc.floor_temporal(events["ts"], unit="hour")
+    is_broken = pc.equal(events["type"], EventType.BROKEN)
+    columns["reason"] = pc.if_else(is_broken, events["reason"], pa.scalar(None, pa.string()))
+    sums: list[Any] = [("lines", "sum"), ("ts", "min"), ("ts", "max"), ("took_ms", "max"), ([], "count_all")]
+    counted = pa.table(columns).group_by(list(_KEYS)).aggregate(sums)
+    named = {name: counted[name] for name in _KEYS} | {
+        "part": pa.repeat(part, counted.num_rows),
+        "kind": pa.repeat(kind, counted.num_rows),
+        "lines": counted["lines_sum"],
+        "rows": counted["count_all"],
+        "begin": counted["ts_min"],
+        "end": counted["ts_max"],
+        "took_ms": counted["took_ms_max"],
+    }
+    return pa.table({name: named[name] for name in COUNTER_SCHEMA.names}, schema=COUNTER_SCHEMA)
 
 
 def remove_unlisted(folder: Location, written: set[str]) -> None:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from .counters import COUNTER_SCHEMA, count_events
 from .event_types import EventType, Kind
 from .events import PARTITIONED_BY, SCHEMA
-from .parquet_writer import EventWriter, remove_unlisted
+from .parquet_writer import COUNTER_SCHEMA, EventWriter, count_events, remove_unlisted
 from .storage import Location
 from .tables import EVENTS, parquet_reader, read_events
 from .text import splits
@@ -65,7 +64,7 @@ def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone
 
 
 def read_counters(spark: "SparkSession", folder: Location) -> "DataFrame":
-    """Return the counters that `read` has written; see `counters.COUNTER_SCHEMA`."""
+    """Return the counters that `read` has written; see `parquet_writer.COUNTER_SCHEMA`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return parquet_reader(spark).schema(from_arrow_schema(COUNTER_SCHEMA)).parquet((folder / COUNTERS).uri)

@@ -1,7 +1,13 @@
-"""Access to files and folders, local or remote by a URI (`hdfs://`, `s3://`) that all machines can read."""
+"""Access to files and folders, local or remote by a URI (`hdfs://`, `s3://`) that all machines can read.
+
+Writers lock their output folder. At its end a writer removes the work folders of earlier writers that were killed, and
+cannot tell them from the work folder of a concurrent writer. Therefore only one process writes to a folder at a time.
+The lock is a kernel file lock, which is released when the process is killed. Remote storage has no locks.
+"""
 
 import contextlib
 import errno
+import fcntl
 import gzip
 import io
 import os
@@ -10,6 +16,8 @@ import shutil
 import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
+
+from kactl.errors import BadRequest
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 # Suffix of a file that is being written.
@@ -261,3 +269,36 @@ def _may_be_file(path: str) -> bool:
 
 def _is_stream(mode: int) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+# -- lock --------------------------------------------------------------------------------------------------------------
+
+
+class InUse(BadRequest):
+    """Another process writes to the folder."""
+
+
+@contextlib.contextmanager
+def lock_folder(place: Location) -> Iterator[None]:
+    """Hold an exclusive lock on an existing folder.
+
+    Raises:
+        InUse: another process holds the lock. This function does not wait, because that may take hours.
+        OSError: the folder does not exist or cannot be opened.
+    """
+    if place.is_remote:
+        yield
+        return
+    folder = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(
+                str(place), "another kactl writes into this folder: wait until it has ended, or name another folder"
+            ) from None
+        except OSError:
+            pass  # the file system has no locks, like remote storage
+        yield
+    finally:
+        os.close(folder)

@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.counters import COUNTER_SCHEMA, count_events
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import SCHEMA
+from kactl.forensics.parquet_writer import COUNTER_SCHEMA, count_events
 
 BEGIN = datetime.datetime(2024, 5, 1, 9, 30, tzinfo=datetime.UTC)
 

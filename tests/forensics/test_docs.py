@@ -7,8 +7,8 @@ import pytest
 from kactl.forensics.columns import Column
 from kactl.forensics.event_types import Kind
 from kactl.forensics.events import COLUMNS
-from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import catalog, timed
+from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS
 from tests.support.tree import ROOT
 
 PAGE = (ROOT / "docs" / "forensics.md").read_text()

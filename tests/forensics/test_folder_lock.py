@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.forensics.folder_lock import InUse, lock_folder
 from kactl.forensics.ingest import ingest
-from kactl.forensics.storage import Location
+from kactl.forensics.storage import InUse, Location, lock_folder
 from tests.support import tree
 
 from .test_bad_input import GOOD
@@ -31,7 +30,7 @@ def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
 
 def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom kactl.forensics.folder_lock import lock_folder\n"
+        "import os, sys\nfrom kactl.forensics.storage import lock_folder\n"
         "from kactl.forensics.storage import Location\n"
         "with lock_folder(Location(sys.argv[1])):\n    os.kill(os.getpid(), 9)"
     )

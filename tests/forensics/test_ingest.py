@@ -17,9 +17,8 @@ from kactl.forensics import ingest as ingesting
 from kactl.forensics import overview, progress, reading
 from kactl.forensics.event_types import Kind
 from kactl.forensics.events import SCHEMA, spark_schema
-from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.ingest import Ingested, NothingToIngest, NotOurs, ingest
-from kactl.forensics.tables import NotIngested, Tables, open_tables
+from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS, NotIngested, Tables, open_tables
 from kactl.forensics.text.splits import Split
 
 from .golden import GOLDEN

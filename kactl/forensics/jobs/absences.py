@@ -14,10 +14,10 @@ from kactl.forensics.columns import BOOL, ID, LONG, MS, TEXT, TIME, Column, name
 from kactl.forensics.event_types import EventType
 
 from . import around, membership, silence
+from .around import Sessions
 from .job import Job
-from .lines import is_a
+from .expressions import is_a
 from .membership import Absence, BrokerLine
-from .sessions import Sessions
 
 COLUMNS: Final = (
     Column("broker", ID, "the broker"),

@@ -1,15 +1,22 @@
-"""Job `churn`: elections and ISR changes by hour; `flapping` has the same by partition."""
+"""Job `churn`: elections and ISR changes by hour; `flapping` has the same by partition.
+
+Both count elections and ISR changes once, however many lines contain them (`elections`, `isr_course`). Every write of a
+partition's state raises its partition epoch by one. Between two states with consecutive epochs nothing else happened,
+so states alone are used; where epochs are missing in between, or lines have none, leaders' lines about their ISRs fill
+the gap.
+"""
 
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
+from kactl.forensics.event_types import EventType
 
 from .job import Job
-from .moves import elections, isr_course
+from .expressions import is_a
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
@@ -22,6 +29,8 @@ COLUMNS: Final = (
     Column("most_in_a_minute", LONG, "elections in its worst minute", title="in its worst minute"),
     Column("storm", BOOL, "whether that minute had many times the usual number; see `churn.STORM_FACTOR`"),
 )
+# Values of `leadership.how` that are elections.
+_BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
 # A minute is a storm if it has at least this many elections, and this many times the median of all minutes with any. A
 # broker restart in a small cluster stays below the floor; hourly rebalancing of leaders stays below the factor.
 STORM_FLOOR: Final = 50
@@ -34,7 +43,7 @@ USUAL_MINUTES: Final = 10
 def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
     """Return the hours with any election or ISR change.
 
-    Elections are rows of `leadership`, one for each epoch; ISR changes are those of `moves.isr_course`.
+    Elections are rows of `leadership`, one for each epoch; ISR changes are those of `isr_course`.
     """
     moved = _moves(leadership, states, timed)
     sums = ("elections", "planned", "forced", "shrinks", "expands")
@@ -89,6 +98,149 @@ def _usual(minutes: DataFrame) -> Value:
     busy = minutes.where("elections > 0")
     median = f.when(f.count("*") >= USUAL_MINUTES, f.median("elections")).otherwise(f.lit(0.0))
     return busy.agg(median.alias("usual")).scalar()
+
+
+# -- elections and ISR changes -----------------------------------------------------------------------------------------
+
+# At the same time, a leader's request comes before the resulting state.
+_WANTED, _STORED = 0, 1
+
+
+def elections(leadership: DataFrame) -> DataFrame:
+    """Return the rows of `leadership` in which a leader took over from another one, or from none.
+
+    The first leader of a partition and a new epoch of the same leader are excluded. If the previous leader is unknown,
+    only a certain election counts: the first line of a partition in the logs may be about a leader that had led for
+    long.
+    """
+    how = f.coalesce("how", f.lit("unknown"))
+    before = f.col("prev_leader")
+    took_over = (
+        f.when(how == "offline", True)
+        .when(before.isNull(), how.isin(list(_BY_ELECTION)))
+        .otherwise(before != f.col("leader"))
+    )
+    return leadership.where((f.col("leader") >= 0) & f.col("begin").isNotNull() & (how != "initial") & took_over)
+
+
+def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
+    """Return the known ISRs of each partition, in order.
+
+    Returns:
+        the key; `at`; `until`: `at` of the next one, null for the last; `leader`; `isr`; `replicas` as far as known by
+            then; `whole`: whether it is from a log that has every change; `lost` and `won`: replicas that left and
+            joined the ISR. Both are empty if the line repeats a known ISR.
+    """
+    known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
+    versioned = _versioned(known.where("partition_epoch is not null"))
+    seen = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
+    order = ["at", "rank", "version"]
+    forward = Window.partitionBy(*KEY).orderBy(*order)
+    backward = Window.partitionBy(*KEY).orderBy(*(f.desc(name) for name in order))
+    others = (Window.unboundedPreceding, -1)
+    version_before = f.last("version", ignorenulls=True).over(forward.rowsBetween(*others))
+    version_after = f.last("version", ignorenulls=True).over(backward.rowsBetween(*others))
+    missing = f.coalesce(version_after - version_before > 1, f.lit(True))
+    used = seen.withColumn("used", f.col("version").isNotNull() | missing).where("used")
+
+    before = f.lag("isr").over(forward)
+    is_known = f.coalesce(f.array_sort(before) == f.array_sort("isr"), f.lit(False))
+    # A leader's line has its previous ISR; a state follows the last known one.
+    base = f.coalesce("prev_isr", before)
+    so_far = forward.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return used.select(
+        *KEY,
+        "at",
+        f.lead("at").over(forward).alias("until"),
+        "leader",
+        "isr",
+        f.last("replicas", ignorenulls=True).over(so_far).alias("replicas"),
+        "whole",
+        _without(base, f.col("isr"), is_known).alias("lost"),
+        _without(f.col("isr"), base, is_known).alias("won"),
+    )
+
+
+def _versioned(states: DataFrame) -> DataFrame:
+    """States with a partition epoch. Its time is never before that of the previous one, whatever the clocks show."""
+    so_far = Window.partitionBy(*KEY).orderBy("partition_epoch").rowsBetween(Window.unboundedPreceding, 0)
+    return states.select(
+        *KEY,
+        f.max("at").over(so_far).alias("at"),
+        f.lit(_STORED).alias("rank"),
+        f.col("partition_epoch").alias("version"),
+        "leader",
+        "isr",
+        f.lit(None).cast("array<int>").alias("prev_isr"),
+        "replicas",
+        _is_whole().alias("whole"),
+    )
+
+
+def _unversioned(states: DataFrame) -> DataFrame:
+    """States without a partition epoch: the first of each leader epoch, because later ones repeat it.
+
+    All states of a metadata log that begins in the middle are used although they have no epochs: it is in order and
+    complete.
+    """
+    unnumbered = states.where("partition_epoch is null").withColumn("whole", _is_whole())
+    state = f.struct("at", "leader", "isr", "replicas", "whole")
+    first = (
+        unnumbered.where("leader_epoch is not null")
+        .groupBy(*KEY, "leader_epoch")
+        .agg(f.min_by(state, "at").alias("state"))
+        .select(*KEY, "state.*")
+    )
+    records = unnumbered.where("leader_epoch is null and whole").select(*first.columns)
+    return first.unionByName(records).select(
+        *KEY,
+        "at",
+        f.lit(_STORED).alias("rank"),
+        f.lit(None).cast("int").alias("version"),
+        "leader",
+        "isr",
+        f.lit(None).cast("array<int>").alias("prev_isr"),
+        "replicas",
+        "whole",
+    )
+
+
+def _logged_by_leaders(timed: DataFrame) -> DataFrame:
+    """ISR changes that leaders logged, without those that failed because of a concurrent write."""
+    told = timed.where(
+        is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
+        & (f.col("role") == "broker")
+        & f.col("topic").isNotNull()
+        & f.col("at").isNotNull()
+    )
+    # The same line may stand in two files.
+    once = told.groupBy(*KEY, "speaker", "at", "type", "isr", "prev_isr").agg(f.min("offset").alias("offset"))
+    one = Window.partitionBy(*KEY, "speaker").orderBy("at", "offset")
+    refused = f.coalesce(f.lead("type").over(one) == str(EventType.ISR_REFUSED), f.lit(False))
+    wanted = once.withColumn("refused", refused).where(
+        is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED) & ~f.col("refused")
+    )
+    return wanted.where("isr is not null and prev_isr is not null").select(
+        *KEY,
+        "at",
+        f.lit(_WANTED).alias("rank"),
+        f.lit(None).cast("int").alias("version"),
+        f.col("speaker").alias("leader"),
+        "isr",
+        "prev_isr",
+        f.lit(None).cast("array<int>").alias("replicas"),
+        f.lit(False).alias("whole"),
+    )
+
+
+def _is_whole() -> Value:
+    """True if a state is from KRaft's metadata log, which is complete."""
+    return f.coalesce(f.exists("formats", lambda each: each.endswith("_RECORD")), f.lit(False))
+
+
+def _without(some: Value, others: Value, is_known: Value) -> Value:
+    nobody = f.array().cast("array<int>")
+    return f.when(is_known, nobody).otherwise(f.coalesce(f.array_except(some, others), nobody))
 
 
 JOB: Final = Job(

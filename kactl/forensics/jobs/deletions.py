@@ -11,7 +11,7 @@ from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .job import Job
-from .lines import NEW, is_a
+from .expressions import NEW, is_a
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),

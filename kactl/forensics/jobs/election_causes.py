@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.event_types import EventType
 from kactl.forensics.text.columns import TEXT_LIMIT
 
-from .lines import NEW, OFFLINE, is_a
+from .expressions import NEW, OFFLINE, is_a
 
 INITIAL: Final = "initial"
 AFTER_OFFLINE: Final = "offline"

@@ -10,9 +10,9 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import ID, KEY, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
 from kactl.forensics.event_types import Kind
 
+from .churn import elections, isr_course
 from .deletions import signs
 from .job import Job
-from .moves import elections, isr_course
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -55,7 +55,7 @@ _COUNTS: Final = ("elections", "forced", "ping_pongs", "preferred_lost", "shrink
 def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
     """Return the partitions with more than one election, or with more than one ISR change of a kind.
 
-    The time with a small ISR is summed over `moves.isr_course`. The last known ISR lasts until the last line of a log
+    The time with a small ISR is summed over `churn.isr_course`. The last known ISR lasts until the last line of a log
     that would show a change: the metadata log, server.log of the leader, or else the last line about the partition
     itself; but not beyond the beginning of the topic's deletion.
     """

@@ -1,8 +1,12 @@
-"""Single requests at brokers, told apart by connection and correlation id.
+"""Single requests at brokers, and the time from sending each until the broker began to process it.
 
 A correlation id is unique within one connection; the next connection starts again. On one connection a controller sends
 the next request after the response to the previous one, so at a broker the ids of one controller only rise. Where they
 fall, or where a request begins that had already begun, another connection has begun.
+
+Requests that were sent are joined with these. A controller does not log the correlation ids of requests that it sends.
+At TRACE both sides log each partition of a request with its epochs. At INFO only the number of partitions is logged,
+and requests are joined in order where both sides have equally many of that size.
 """
 
 from typing import Final
@@ -13,8 +17,13 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
-from .lines import LEADER_AND_ISR, is_a
+from .expressions import LEADER_AND_ISR, is_a
 
+# A pause this long separates runs that are joined in order: no request waits longer, because controllers time out by
+# then.
+PAUSE_MS: Final = 30_000
+# A clock without bounds may show a request to begin this much before it was sent.
+_SLACK_US: Final = 1_000_000
 PAIR: Final = ("controller", "broker", "request")
 # Order of the lines about one request; of each stage only the first and the last matter.
 _BEGINS, _RECEIVES, _CHANGES, _ENDS = range(4)
@@ -98,3 +107,105 @@ def _is_ended() -> Value:
         EventType.METADATA_PARTITION,
         EventType.IGNORED,
     )
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def waits(timed: DataFrame) -> DataFrame:
+    """Return a row for each request that can be joined.
+
+    Returns:
+        `PAIR`, sent_at, wait_ms: at least 0. Requests are joined in order only for pairs without any exact join.
+    """
+    joined = (
+        _exact(timed).withColumn("is_exact", f.lit(1)).unionByName(_in_order(timed).withColumn("is_exact", f.lit(0)))
+    )
+    wait_us = f.unix_micros("began_at") - f.unix_micros("sent_at")
+    best = f.max("is_exact").over(Window.partitionBy(*PAIR))
+    return (
+        joined.withColumn("wait_us", wait_us)
+        .where(f.col("wait_us") >= -f.coalesce("error_us", f.lit(_SLACK_US)))
+        .withColumn("best", best)
+        .where("is_exact = best")
+        .select(*PAIR, "sent_at", (f.greatest("wait_us", f.lit(0)) / 1000).alias("wait_ms"))
+    )
+
+
+def _exact(timed: DataFrame) -> DataFrame:
+    """Requests with at least one partition that was sent once and processed once."""
+    is_sent = is_a(EventType.SENT_PARTITION) & (f.col("role") == Role.CONTROLLER)
+    is_received = is_a(EventType.RECEIVED_PARTITION) & (f.col("role") == Role.BROKER)
+    lines = timed.where(
+        (is_sent | is_received) & (f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull()
+    )
+    sent_at, began_at = f.when(is_sent, f.col("at")), f.when(is_received, f.col("at"))
+    broker = f.when(is_sent, f.col("broker")).otherwise(f.col("speaker"))
+    by = ("controller", "controller_epoch", "topic", "partition", "life", "leader_epoch", "partition_epoch")
+    both = (
+        lines.groupBy(*by, broker.alias("broker"))
+        .agg(
+            f.min(sent_at).alias("sent_at"),
+            f.max(sent_at).alias("sent_last_at"),
+            f.min(began_at).alias("began_at"),
+            f.max(began_at).alias("began_last_at"),
+            f.max("correlation_id").alias("correlation_id"),
+            _error(is_sent, is_received).alias("error_us"),
+        )
+        # A repeated request could be joined in more than one way.
+        .where("sent_at = sent_last_at and began_at = began_last_at")
+    )
+    return (
+        both.groupBy("controller", "controller_epoch", "broker", "correlation_id")
+        .agg(
+            f.first(f.lit(LEADER_AND_ISR)).alias("request"),
+            # All partitions are logged before the request is queued.
+            f.max("sent_at").alias("sent_at"),
+            f.min("began_at").alias("began_at"),
+            f.max("error_us").alias("error_us"),
+        )
+        .drop("controller_epoch", "correlation_id")
+    )
+
+
+def _in_order(timed: DataFrame) -> DataFrame:
+    """Join the n-th sent with the n-th begun request of the same size, if both sides have equally many of that size."""
+    sent = is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("broker").isNotNull()
+    received = is_a(EventType.RECEIVED) & (f.col("role") == Role.BROKER)
+    lines = timed.where((sent | received) & f.col("count").isNotNull() & f.col("at").isNotNull()).select(
+        "controller",
+        f.when(sent, f.col("broker")).otherwise(f.col("speaker")).alias("broker"),
+        "request",
+        (f.col("count") + f.coalesce("count_also", f.lit(0))).alias("size"),
+        "at",
+        f.when(sent, 0).otherwise(1).alias("side"),
+        "correlation_id",
+        "at_error_us",
+    )
+    alike = (*PAIR, "size")
+    in_time = Window.partitionBy(*alike).orderBy("at", "side", "correlation_id")
+    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_time)) > PAUSE_MS
+    so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    one_side = Window.partitionBy(*alike, "run", "side").orderBy("at", "correlation_id")
+    numbered = (
+        lines.distinct()
+        .withColumn("begins", f.coalesce(pause, f.lit(False)).cast("int"))
+        .withColumn("run", f.sum("begins").over(so_far))
+        .withColumn("number", f.row_number().over(one_side))
+    )
+    is_sent, is_received = f.col("side") == 0, f.col("side") == 1
+    matched = numbered.groupBy(*alike, "run", "number").agg(
+        f.max(f.when(is_sent, f.col("at"))).alias("sent_at"),
+        f.max(f.when(is_received, f.col("at"))).alias("began_at"),
+        _error(is_sent, is_received).alias("error_us"),
+    )
+    lonely = (f.col("sent_at").isNull() | f.col("began_at").isNull()).cast("int")
+    alone = f.sum(lonely).over(Window.partitionBy(*alike, "run"))
+    return matched.withColumn("alone", alone).where("alone = 0").select(*PAIR, "sent_at", "began_at", "error_us")
+
+
+def _error(is_sent: Value, is_received: Value) -> Value:
+    """Maximum error of a wait; null if the error of one of the two clocks is unbounded."""
+    of_sender = f.max(f.when(is_sent, f.col("at_error_us")))
+    of_receiver = f.max(f.when(is_received, f.col("at_error_us")))
+    return of_sender + of_receiver

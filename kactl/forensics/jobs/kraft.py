@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind
 
-from .lines import is_a
+from .expressions import is_a
 
 _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
 

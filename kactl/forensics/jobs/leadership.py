@@ -29,7 +29,7 @@ from kactl.forensics.event_types import EventType
 
 from . import election_causes
 from .job import Job
-from .lines import ABSENT, LEADER_AND_ISR, is_a
+from .expressions import ABSENT, LEADER_AND_ISR, is_a
 from .states import DELETED
 
 COLUMNS: Final = (

@@ -19,7 +19,7 @@ from kactl.forensics.columns import ID, IDS, INT, KEY, KEY_COLUMNS, LONG, TEXT, 
 from kactl.forensics.event_types import EventType, Role
 
 from .job import Job
-from .lines import is_a
+from .expressions import is_a
 
 COLUMNS: Final = (
     *KEY_COLUMNS,

@@ -18,10 +18,9 @@ from pyspark.sql.window import WindowSpec
 from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column
 from kactl.forensics.event_types import EventType, Role
 
-from .instances import PAIR, instances
+from .instances import PAIR, instances, waits
 from .job import Job
-from .lines import is_a
-from .waits import waits
+from .expressions import is_a
 
 COLUMNS: Final = (
     Column("controller", ID, "the sender", title="by"),

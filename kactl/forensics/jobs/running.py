@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
-from kactl.forensics.folder_lock import lock_folder
-from kactl.forensics.storage import Location
+from kactl.forensics.storage import Location, lock_folder
 from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, count_files, open_tables
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted

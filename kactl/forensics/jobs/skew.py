@@ -27,7 +27,7 @@ from kactl.forensics.event_types import EventType, Kind, Role
 from . import kraft
 from .clocks import UNKNOWN, Link, solve
 from .job import Job
-from .lines import LEADER_AND_ISR, ONLINE, is_a
+from .expressions import LEADER_AND_ISR, ONLINE, is_a
 
 COLUMNS: Final = (
     Column("broker", ID, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),

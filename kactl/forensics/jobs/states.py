@@ -32,7 +32,7 @@ from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
 from .job import Job
-from .lines import NEW, ONLINE, is_a
+from .expressions import NEW, ONLINE, is_a
 
 COLUMNS: Final = (
     *KEY_COLUMNS,

@@ -15,7 +15,7 @@ from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
 
 from .job import Job
-from .lines import is_a
+from .expressions import is_a
 from .skew import on_one_clock
 from .topic_incarnations import topic_incarnations
 

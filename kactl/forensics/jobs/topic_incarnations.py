@@ -15,7 +15,7 @@ from kactl.forensics.columns import ID, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType
 
 from .job import Job
-from .lines import ABSENT, NEW, is_a
+from .expressions import ABSENT, NEW, is_a
 from .skew import on_one_clock
 
 COLUMNS: Final = (

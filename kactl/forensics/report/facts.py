@@ -21,7 +21,7 @@ from .model import Incident, Lost, Objectives, Partition, Scope, Sums, Time
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file and what can be read from it; see `files.FILE_COLUMNS`."""
+    """A file and what can be read from it; see `tables.FILE_COLUMNS`."""
 
     path: str
     kind: str

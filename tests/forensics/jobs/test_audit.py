@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.files import FILE_COLUMNS
 from kactl.forensics.jobs import skew
 from kactl.forensics.jobs.audit.audit import COLUMNS, RULES, audit
 from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
+from kactl.forensics.tables import FILE_COLUMNS
 from kactl.forensics.text.json_parser import PARTITION_STATES, REPLICA_STATES
 from kactl.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState

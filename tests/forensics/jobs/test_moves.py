@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs import leadership, states
-from kactl.forensics.jobs.moves import elections, isr_course
+from kactl.forensics.jobs.churn import elections, isr_course
 
 from .tables import as_timed, events, line, moment, rows, table
 

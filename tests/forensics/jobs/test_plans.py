@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kactl.forensics.columns import Column, schema
 from kactl.forensics.events import COLUMNS
-from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import catalog, timed
 from kactl.forensics.jobs.job import Job
+from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS
 
 _GIVEN: Final = {
     "events": (*COLUMNS, *timed.FOLDERS),

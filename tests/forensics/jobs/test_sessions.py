@@ -1,7 +1,7 @@
 """Which session timeout a lost broker had, by what its log and others say."""
 
+from kactl.forensics.jobs.around import SessionLine, Sessions
 from kactl.forensics.jobs.membership import FAILED, FENCED, Absence
-from kactl.forensics.jobs.sessions import SessionLine, Sessions
 from kactl.forensics.jobs.silence import CONFIGURED, DEFAULT, NEGOTIATED, OTHERS, Session
 
 from .tables import moment

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from kactl.forensics.columns import Column
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import COLUMNS as EVENT_COLUMNS
-from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import (
     absences,
     churn,
@@ -30,7 +29,7 @@ from kactl.forensics.jobs.audit import audit
 from kactl.forensics.jobs.losses import losses
 from kactl.forensics.jobs.outages import outages
 from kactl.forensics.jobs.unclean import unclean
-from kactl.forensics.tables import Manifest
+from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS, Manifest
 from tests.forensics.jobs.tables import moment, table
 
 # Not a valid topic name, but a log may contain it.

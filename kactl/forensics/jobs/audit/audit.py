@@ -13,9 +13,7 @@ from pyspark.sql import DataFrame
 from kactl.forensics.columns import CONTROLLER_EPOCH, ID, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
 from kactl.forensics.jobs.job import Job
 
-from .epochs import epochs_rise, one_leader
-from .fencing import controllers_at_brokers, one_controller, requests_in_order
-from .isr import assigned, in_sync
+from .rules import assigned, controllers_at_brokers, epochs_rise, in_sync, one_controller, one_leader, requests_in_order
 from .transitions import chains, legal
 
 COLUMNS: Final = (

@@ -1,15 +1,40 @@
-"""Common parts of the audit rules: rows of violations, and lines that can be compared by time."""
+"""Audit rules about ISRs, epochs and fencing.
+
+* ISRs: the leader is a member, and every member is assigned.
+* Epochs of partitions rise, and each has one leader.
+* Fencing: a broker obeys no older request and no older controller after a newer one. The arrival of an old request is
+no
+  violation, and brokers log that they reject it; only requests that a broker processed count.
+
+Every rule returns its violations with `violation`. Rules that depend on the order of lines compare only lines of steady
+clocks.
+"""
 
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
-from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.lines import is_a
+from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
 
+# At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
+# no step of that.
+STRAY_US: Final = 300_000_000
+# Lines further apart than this may concern another topic of the same name whose creation is in no log. Two concurrent
+# controllers write theirs within a session timeout.
+TOGETHER_US: Final = 600_000_000
+# Lines that a controller writes about itself, with its epoch.
+_CONTROLLERS_OWN: Final = (
+    EventType.CONTROLLER_ELECTED,
+    EventType.CONTROLLER_EPOCH,
+    EventType.CONTROLLER_READY,
+    EventType.PARTITION,
+    EventType.SENT,
+    EventType.SENT_PARTITION,
+)
 # Position and origin of a violation.
 _PLACE: Final = ("broker", "at", "controller", "controller_epoch", "file_id", "offset")
 
@@ -52,3 +77,303 @@ def with_steady_clocks(lines: DataFrame, timed: DataFrame) -> DataFrame:
     """Drop the lines of brokers whose clock was set back in these logs: their times do not show an order."""
     back = timed.where(is_a(EventType.CLOCK_BACK)).where("speaker is not null").select("speaker").distinct()
     return lines.join(f.broadcast(back), "speaker", "left_anti")
+
+
+# -- ISRs --------------------------------------------------------------------------------------------------------------
+
+
+def in_sync(timed: DataFrame) -> DataFrame:
+    """States with a leader outside the ISR, each once, however many lines contain it."""
+    lines = about_partitions(
+        timed,
+        EventType.PARTITION,
+        EventType.PARTITION_CREATED,
+        EventType.ISR_CUT,
+        EventType.ISR_UPDATED,
+        EventType.LEADERSHIP,
+        EventType.SENT_PARTITION,
+        EventType.RECEIVED_PARTITION,
+        EventType.METADATA_PARTITION,
+        EventType.LEADS,
+    )
+    leader = f.when(is_a(EventType.LEADS), f.col("speaker")).otherwise(f.col("leader"))
+    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    rows = (
+        lines.withColumn("leader", leader)
+        .where((f.col("leader") >= 0) & f.col("isr").isNotNull() & ~f.array_contains("isr", f.col("leader")))
+        .groupBy(*KEY, "leader", "leader_epoch", "isr")
+        .agg(f.min(told).alias("told"))
+        .select(*KEY, "leader", "leader_epoch", "isr", "told.*", f.col("told.speaker").alias("broker"))
+    )
+    return violation(
+        rows,
+        "leader-in-isr",
+        expected=describe("leader %s in the ISR of leader epoch %s", "leader", "leader_epoch"),
+        found=describe("ISR [%s]", ids("isr")),
+    )
+
+
+def assigned(timed: DataFrame) -> DataFrame:
+    """States with ISR members that are not assigned, and that lasted."""
+    lines = about_partitions(
+        timed, EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION
+    )
+    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    lasted_us = f.unix_micros("last_at") - f.unix_micros("told.at")
+    rows = (
+        lines.where("leader >= -1 and size(replicas) > 0")
+        .withColumn("strays", f.array_except("isr", "replicas"))
+        .where(f.size("strays") > 0)
+        .groupBy(*KEY, "leader_epoch", "partition_epoch", "isr", "replicas", "strays")
+        .agg(f.min(told).alias("told"), f.max("at").alias("last_at"))
+        .where(lasted_us > STRAY_US)
+        .select("*", "told.*", f.get("strays", f.lit(0)).alias("broker"))
+    )
+    return violation(
+        rows,
+        "isr-assigned",
+        expected=describe("ISR within [%s]", ids("replicas")),
+        found=describe("ISR [%s]", ids("isr")),
+    )
+
+
+# -- epochs ------------------------------------------------------------------------------------------------------------
+
+
+def epochs_rise(timed: DataFrame) -> DataFrame:
+    """Compare the leader and partition epochs of each controller line with those of the line before.
+
+    Both lines are of one controller, or of consecutive controllers whose takeover is in the logs: otherwise a topic may
+    have been deleted and created again in between, starting from 0. A first leader is not compared for the same reason.
+    """
+    lines = with_steady_clocks(_decided(timed), timed)
+    in_order = Window.partitionBy(*KEY).orderBy("controller_epoch", "at", "leader_epoch", "partition_epoch")
+    before = f.lag(f.struct("leader_epoch", "partition_epoch", "controller_epoch", "at")).over(in_order)
+    compared = (
+        lines.withColumn("before", before)
+        .where(f.col("before").isNotNull() & ~f.coalesce(f.col("from_state") == NEW, f.lit(False)))
+        .join(f.broadcast(_taken_over(timed)), "controller_epoch", "left")
+        .where(
+            (f.col("before.controller_epoch") == f.col("controller_epoch"))
+            | ((f.col("before.controller_epoch") == f.col("controller_epoch") - 1) & f.col("is_whole"))
+        )
+    )
+    rose = f.col("leader_epoch") - f.col("before.leader_epoch")
+    # A repeated epoch is no election; one out of OfflinePartition is.
+    stayed = (rose == 0) & f.coalesce(f.col("from_state") == OFFLINE, f.lit(False))
+    version = f.col("partition_epoch") - f.col("before.partition_epoch")
+    leader = violation(
+        compared.where((rose < 0) | stayed),
+        "leader-epoch",
+        expected=describe("above %s", "before.leader_epoch"),
+        found=f.col("leader_epoch"),
+    )
+    partition = violation(
+        compared.where(((rose > 0) & (version <= 0)) | ((rose == 0) & (version < 0))),
+        "partition-epoch",
+        expected=describe("above %s, with leader epoch %s", "before.partition_epoch", "leader_epoch"),
+        found=f.col("partition_epoch"),
+    )
+    return leader.unionByName(partition)
+
+
+def _decided(timed: DataFrame) -> DataFrame:
+    """Leaders that controllers elected and ISRs that they shrank, each once."""
+    lines = about_partitions(timed, EventType.PARTITION, EventType.ISR_CUT).where(
+        "leader_epoch is not null and controller_epoch is not null"
+    )
+    told = lines.where(is_a(EventType.ISR_CUT) | (f.col("to_state") == ONLINE))
+    names = ("type", "speaker", "controller", "controller_epoch", "at", "leader_epoch", "partition_epoch", "from_state")
+    once = told.groupBy(*KEY, *names).agg(f.min(f.struct("file_id", "offset")).alias("place"))
+    return once.select(*KEY, *names, "place.*", f.col("speaker").alias("broker"))
+
+
+def _taken_over(timed: DataFrame) -> DataFrame:
+    """controller_epoch, is_whole: epochs whose beginning is in the logs."""
+    begun = timed.where(
+        is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH) & f.col("controller_epoch").isNotNull()
+    )
+    return begun.select("controller_epoch").distinct().withColumn("is_whole", f.lit(True))
+
+
+def one_leader(timed: DataFrame) -> DataFrame:
+    """Leader epochs of a partition with two leaders."""
+    lines = about_partitions(
+        timed,
+        EventType.PARTITION,
+        EventType.ISR_CUT,
+        EventType.LEADERSHIP,
+        EventType.SENT_PARTITION,
+        EventType.RECEIVED_PARTITION,
+        EventType.METADATA_PARTITION,
+        EventType.LEADS,
+        EventType.FOLLOWS,
+    )
+    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    first = (
+        # A partition begins in epoch 0, and may begin again without a line of it.
+        lines.withColumn("leader", _leader())
+        .where("leader >= 0 and leader_epoch > 0")
+        .groupBy(*KEY, "leader_epoch", "leader")
+        .agg(f.min(told).alias("told"))
+    )
+    in_order = Window.partitionBy(*KEY, "leader_epoch").orderBy("told", "leader")
+    before = f.lag(f.struct("leader", "told.at")).over(in_order)
+    apart_us = f.unix_micros("told.at") - f.unix_micros("before.at")
+    rows = (
+        first.withColumn("before", before)
+        .where(f.col("before").isNotNull() & (apart_us <= TOGETHER_US))
+        .select(*KEY, "leader_epoch", "leader", "before", "told.*", f.col("told.speaker").alias("broker"))
+    )
+    return violation(
+        rows,
+        "one-leader",
+        expected=describe("leader %s with leader epoch %s", "before.leader", "leader_epoch"),
+        found=describe("leader %s", "leader"),
+    )
+
+
+def _leader() -> Value:
+    return f.when(is_a(EventType.LEADS), f.col("speaker")).otherwise(f.col("leader"))
+
+
+# -- fencing -----------------------------------------------------------------------------------------------------------
+
+
+def requests_in_order(timed: DataFrame) -> DataFrame:
+    """Roles that a broker took in an older epoch than one of its earlier roles.
+
+    Epoch 0 and roles with a shorter log than before are excluded: they may belong to another topic of the same name
+    whose creation is in no log.
+    """
+    names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
+    taken = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
+    once = taken.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
+        f.min(f.struct("file_id", "offset")).alias("place")
+    )
+    in_order = Window.partitionBy(*KEY, "speaker", "way").orderBy("at", "leader_epoch")
+    before = f.lag(f.struct("leader_epoch", "log_end")).over(in_order)
+    longer = f.col("log_end").isNull() | ((f.col("log_end") > 0) & (f.col("log_end") >= f.col("before.log_end")))
+    went_back = (f.col("leader_epoch") < f.col("before.leader_epoch")) & (f.col("leader_epoch") > 0)
+    # One violation may be visible in both.
+    rows = (
+        once.withColumn("before", before)
+        .where(went_back & longer & ~f.coalesce("is_new", f.lit(False)))
+        .groupBy(*KEY, "speaker", "leader_epoch", f.col("before.leader_epoch").alias("had"))
+        .agg(f.min(f.struct("at", "place", "controller", "controller_epoch")).alias("told"))
+        .select("*", "told.*", "told.place.*", f.col("speaker").alias("broker"))
+    )
+    return violation(
+        rows,
+        "request-order",
+        expected=describe("leader epoch %s or above", "had"),
+        found=describe("leader epoch %s", "leader_epoch"),
+    )
+
+
+def _roles(timed: DataFrame) -> DataFrame:
+    """Roles in broker lines from 2.6 on."""
+    lines = about_partitions(timed, EventType.LEADS, EventType.FOLLOWS)
+    return lines.where("speaker is not null and leader_epoch is not null and log_end is not null").select(
+        *KEY,
+        "speaker",
+        f.lit("role").alias("way"),
+        "at",
+        "leader_epoch",
+        "log_end",
+        f.lit(False).alias("is_new"),
+        "controller",
+        "controller_epoch",
+        "file_id",
+        "offset",
+    )
+
+
+def _transitions(timed: DataFrame) -> DataFrame:
+    """Transitions that brokers began, at TRACE, with the epoch of the request that caused each.
+
+    Correlation ids restart with each connection, so it is the last such request before the transition.
+    """
+    lines = about_partitions(timed, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
+    begun = is_a(EventType.TRANSITION_BEGUN)
+    one = Window.partitionBy(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").orderBy(
+        "at", begun, "offset"
+    )
+    before = one.rowsBetween(Window.unboundedPreceding, -1)
+    asked = f.when(
+        is_a(EventType.RECEIVED_PARTITION) & f.col("leader_epoch").isNotNull(), f.struct("leader_epoch", "is_new")
+    )
+    return (
+        lines.where(f.col("request") == LEADER_AND_ISR)
+        .where("speaker is not null and correlation_id is not null")
+        .withColumn("asked", f.last(asked, ignorenulls=True).over(before))
+        .where(begun & f.col("asked").isNotNull())
+        .select(
+            *KEY,
+            "speaker",
+            f.lit("transition").alias("way"),
+            "at",
+            f.col("asked.leader_epoch").alias("leader_epoch"),
+            f.lit(None).cast("long").alias("log_end"),
+            f.col("asked.is_new").alias("is_new"),
+            "controller",
+            "controller_epoch",
+            "file_id",
+            "offset",
+        )
+    )
+
+
+def controllers_at_brokers(timed: DataFrame) -> DataFrame:
+    """Controllers that a broker obeyed after it had obeyed a later one."""
+    obeyed = timed.where(
+        is_a(EventType.METADATA, EventType.METADATA_PARTITION, EventType.TRANSITION_BEGUN)
+        & (f.col("role") == Role.BROKER)
+    ).where("speaker is not null and controller_epoch is not null and at is not null")
+    place = f.struct("at", "file_id", "offset", "controller")
+    epochs = (
+        with_steady_clocks(obeyed, timed)
+        .groupBy("speaker", "controller_epoch")
+        .agg(f.min("at").alias("first_at"), f.max(place).alias("last"))
+    )
+    later = Window.partitionBy("speaker").orderBy("controller_epoch").rowsBetween(1, Window.unboundedFollowing)
+    next_first = f.min(f.struct(f.col("first_at").alias("at"), "controller_epoch")).over(later)
+    rows = (
+        epochs.withColumn("next", next_first)
+        .where("last.at > next.at")
+        .select("controller_epoch", "next", "last.*", f.col("speaker").alias("broker"))
+    )
+    return violation(
+        rows,
+        "controller-epoch",
+        expected=describe("controller epoch %s or above", "next.controller_epoch"),
+        found=describe("controller epoch %s", "controller_epoch"),
+    )
+
+
+def one_controller(timed: DataFrame) -> DataFrame:
+    """Controllers that were active with the epoch of another one."""
+    own = timed.where(is_a(*_CONTROLLERS_OWN) & (f.col("role") == Role.CONTROLLER)).where(
+        "controller is not null and controller_epoch is not null and at is not null"
+    )
+    # ZooKeeper and KRaft count epochs separately; a cluster may have migrated from one to the other.
+    of = (
+        f.when(f.col("kind") == Kind.KACTL, "kactl")
+        .when(f.col("format").startswith("K"), "kraft")
+        .otherwise("zookeeper")
+    )
+    first = own.groupBy(of.alias("of"), "controller_epoch", "controller").agg(
+        f.min(f.struct("at", "file_id", "offset", "speaker")).alias("told")
+    )
+    in_order = Window.partitionBy("of", "controller_epoch").orderBy("told", "controller")
+    rows = (
+        first.withColumn("before", f.lag("controller").over(in_order))
+        .where("before is not null")
+        .select("controller_epoch", "controller", "before", "told.*", f.col("told.speaker").alias("broker"))
+    )
+    return violation(
+        rows,
+        "one-controller",
+        expected=describe("controller %s with epoch %s", "before", "controller_epoch"),
+        found=describe("controller %s", "controller"),
+    )

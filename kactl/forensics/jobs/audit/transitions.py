@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.jobs.lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a
 
 from .rules import about_partitions, describe, violation, with_steady_clocks
 

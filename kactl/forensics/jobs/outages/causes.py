@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a
 
-from .lost_brokers import DIRECTORY, concerns_partition, lost_brokers
+from .intervals import DIRECTORY, concerns_partition, lost_brokers
 
 BROKER_FAILURE: Final = "broker-failure"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
@@ -40,7 +40,7 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
     Returns:
         The columns of `intervals`, and:
         lost: the leader that was lost.
-        loss: how it was lost, see `lost_brokers.lost_brokers`; null if unknown. callbacks: see there.
+        loss: how it was lost, see `intervals.lost_brokers`; null if unknown. callbacks: see there.
         is_forced: true if the leader was lost, false if it was moved.
         is_waiting: true if no replica could be elected at first.
         stepped_down: `at_us` and `error_us` of the old leader's own line that it stepped down.

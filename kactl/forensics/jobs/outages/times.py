@@ -1,7 +1,7 @@
 """Begin, end, bounds and parts of each outage.
 
 All times are microseconds until the last step. The bounds hold as long as each clock is within its error (where the
-error is unknown: within `lost_brokers.UNKNOWN_ERROR_US`): a lower bound is moved earlier by the error, an upper bound
+error is unknown: within `intervals.UNKNOWN_ERROR_US`): a lower bound is moved earlier by the error, an upper bound
 later. A bound that follows from order alone (a leader leads after it was elected) needs no error.
 
 Begin. A leader responds until it falls silent, which its session and its followers show; see `silence`. Without such
@@ -27,11 +27,10 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import Role
-from kactl.forensics.jobs.lines import NEW
+from kactl.forensics.jobs.expressions import NEW
 from kactl.forensics.jobs.membership import FENCED
 
-from .intervals import CUT, FAILED, NOBODY, WENT_OFFLINE
-from .lost_brokers import SESSION_US
+from .intervals import CUT, FAILED, NOBODY, SESSION_US, WENT_OFFLINE
 
 OBSERVED: Final = "observed"
 INFERRED: Final = "inferred"

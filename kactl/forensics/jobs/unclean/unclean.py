@@ -31,8 +31,7 @@ from kactl.forensics.columns import (
 )
 from kactl.forensics.jobs.job import Job
 
-from .evidence import judged
-from .mentions import ASKED, matched, said_clean
+from .evidence import ASKED, judged, matched, said_clean
 
 _DOWN: Final = pa.struct(
     [("broker", ID.arrow), ("away", BOOL.arrow), ("down_at", TIME.arrow), ("down_ms", MS.arrow)],
