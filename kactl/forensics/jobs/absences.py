@@ -15,8 +15,8 @@ from kactl.forensics.event_types import EventType
 
 from . import around, membership, silence
 from .around import Sessions
-from .job import Job
 from .expressions import is_a
+from .job import Job
 from .membership import Absence, BrokerLine
 
 COLUMNS: Final = (

@@ -21,7 +21,7 @@ from kactl.forensics.event_types import NO_LINE, EventType, Role
 from kactl.forensics.text.settings import HEARTBEAT_INTERVAL, KRAFT_SESSION, ZOOKEEPER_SESSION, value
 
 from . import membership
-from .expressions import is_a
+from .expressions import all_known, is_a
 from .membership import Absence
 from .silence import CONFIGURED, HEARTBEAT_US, NEGOTIATED, OTHERS, Session, Signs, agreed, default, unanswered
 
@@ -151,7 +151,7 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
     times = spark.createDataFrame(parted, "speaker int, boundaries array<bigint>")
     us = f.unix_micros("at")
     is_silent = f.col("type") == EventType.SILENT
-    lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & f.col("at").isNotNull() & f.col("speaker").isNotNull())
+    lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & all_known("at", "speaker"))
     number = f.size(f.filter("boundaries", lambda each: each <= f.col("us")))
     slept = f.struct(f.col("us").alias("until"), (f.col("us") - f.col("took_ms") * 1000).alias("from"))
     found = (
@@ -242,7 +242,7 @@ class Sessions:
     @classmethod
     def read(cls, timed: DataFrame, files: DataFrame | None) -> "Sessions":
         """Read the lines. Their number is that of starts and different values, whatever was logged in between."""
-        known = f.col("speaker").isNotNull() & f.col("at").isNotNull()
+        known = all_known("speaker", "at")
         lines = timed.where(is_a(EventType.SESSION_NEGOTIATED, EventType.CONFIGURED) & known)
         rows = (
             lines.groupBy("speaker", "took_ms", "text")

@@ -9,14 +9,14 @@ the gap.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
 from kactl.forensics.event_types import EventType
 
+from .expressions import all_known, is_a, is_true, no_ids, null, rows_of
 from .job import Job
-from .expressions import is_a
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
@@ -134,27 +134,23 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
     known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
     versioned = _versioned(known.where("partition_epoch is not null"))
     seen = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
-    order = ["at", "rank", "version"]
-    forward = Window.partitionBy(*KEY).orderBy(*order)
-    backward = Window.partitionBy(*KEY).orderBy(*(f.desc(name) for name in order))
-    others = (Window.unboundedPreceding, -1)
-    version_before = f.last("version", ignorenulls=True).over(forward.rowsBetween(*others))
-    version_after = f.last("version", ignorenulls=True).over(backward.rowsBetween(*others))
-    missing = f.coalesce(version_after - version_before > 1, f.lit(True))
-    used = seen.withColumn("used", f.col("version").isNotNull() | missing).where("used")
+    order = ("at", "rank", "version")
+    forward = rows_of(*KEY).in_order(*order)
+    backward = rows_of(*KEY).in_order(*map(f.desc, order))
+    are_missing = f.coalesce(backward.latest_before("version") - forward.latest_before("version") > 1, f.lit(True))
+    used = seen.withColumn("used", f.col("version").isNotNull() | are_missing).where("used")
 
-    before = f.lag("isr").over(forward)
-    is_known = f.coalesce(f.array_sort(before) == f.array_sort("isr"), f.lit(False))
+    before = forward.previous("isr")
+    is_known = is_true(f.array_sort(before) == f.array_sort("isr"))
     # A leader's line has its previous ISR; a state follows the last known one.
     base = f.coalesce("prev_isr", before)
-    so_far = forward.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return used.select(
         *KEY,
         "at",
-        f.lead("at").over(forward).alias("until"),
+        forward.next("at").alias("until"),
         "leader",
         "isr",
-        f.last("replicas", ignorenulls=True).over(so_far).alias("replicas"),
+        forward.latest("replicas").alias("replicas"),
         "whole",
         _without(base, f.col("isr"), is_known).alias("lost"),
         _without(f.col("isr"), base, is_known).alias("won"),
@@ -163,15 +159,15 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
 
 def _versioned(states: DataFrame) -> DataFrame:
     """States with a partition epoch. Its time is never before that of the previous one, whatever the clocks show."""
-    so_far = Window.partitionBy(*KEY).orderBy("partition_epoch").rowsBetween(Window.unboundedPreceding, 0)
+    so_far = rows_of(*KEY).in_order("partition_epoch")
     return states.select(
         *KEY,
-        f.max("at").over(so_far).alias("at"),
+        so_far.running(f.max("at")).alias("at"),
         f.lit(_STORED).alias("rank"),
         f.col("partition_epoch").alias("version"),
         "leader",
         "isr",
-        f.lit(None).cast("array<int>").alias("prev_isr"),
+        null("array<int>").alias("prev_isr"),
         "replicas",
         _is_whole().alias("whole"),
     )
@@ -196,10 +192,10 @@ def _unversioned(states: DataFrame) -> DataFrame:
         *KEY,
         "at",
         f.lit(_STORED).alias("rank"),
-        f.lit(None).cast("int").alias("version"),
+        null("int").alias("version"),
         "leader",
         "isr",
-        f.lit(None).cast("array<int>").alias("prev_isr"),
+        null("array<int>").alias("prev_isr"),
         "replicas",
         "whole",
     )
@@ -210,13 +206,12 @@ def _logged_by_leaders(timed: DataFrame) -> DataFrame:
     told = timed.where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
         & (f.col("role") == "broker")
-        & f.col("topic").isNotNull()
-        & f.col("at").isNotNull()
+        & all_known("topic", "at")
     )
     # The same line may stand in two files.
     once = told.groupBy(*KEY, "speaker", "at", "type", "isr", "prev_isr").agg(f.min("offset").alias("offset"))
-    one = Window.partitionBy(*KEY, "speaker").orderBy("at", "offset")
-    refused = f.coalesce(f.lead("type").over(one) == str(EventType.ISR_REFUSED), f.lit(False))
+    one = rows_of(*KEY, "speaker").in_order("at", "offset")
+    refused = is_true(one.next("type") == str(EventType.ISR_REFUSED))
     wanted = once.withColumn("refused", refused).where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED) & ~f.col("refused")
     )
@@ -224,22 +219,22 @@ def _logged_by_leaders(timed: DataFrame) -> DataFrame:
         *KEY,
         "at",
         f.lit(_WANTED).alias("rank"),
-        f.lit(None).cast("int").alias("version"),
+        null("int").alias("version"),
         f.col("speaker").alias("leader"),
         "isr",
         "prev_isr",
-        f.lit(None).cast("array<int>").alias("replicas"),
+        null("array<int>").alias("replicas"),
         f.lit(False).alias("whole"),
     )
 
 
 def _is_whole() -> Value:
     """True if a state is from KRaft's metadata log, which is complete."""
-    return f.coalesce(f.exists("formats", lambda each: each.endswith("_RECORD")), f.lit(False))
+    return is_true(f.exists("formats", lambda each: each.endswith("_RECORD")))
 
 
 def _without(some: Value, others: Value, is_known: Value) -> Value:
-    nobody = f.array().cast("array<int>")
+    nobody = no_ids()
     return f.when(is_known, nobody).otherwise(f.coalesce(f.array_except(some, others), nobody))
 
 

@@ -10,14 +10,14 @@ broker began last.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Kind, Role
 
+from .expressions import all_known, is_a, is_true, null, rows_of
 from .job import Job
-from .expressions import is_a
 
 COLUMNS: Final = (
     Column("controller", ID, "the controller; null if no line names it"),
@@ -72,11 +72,9 @@ def controllers(timed: DataFrame) -> DataFrame:
         .join(_refused(lines), ["controller", "controller_epoch"], "left")
         .join(_moved(lines), ["controller", "controller_epoch"], "left")
     )
-    in_order = Window.partitionBy("source").orderBy("place", "begin")
-    seen_last = f.lag(f.coalesce("resigned_at", "sign_at")).over(in_order)
-    is_next = (f.col("source") != ZOOKEEPER) | (
-        f.col("controller_epoch") - f.lag("controller_epoch").over(in_order) == 1
-    )
+    in_order = rows_of("source").in_order("place", "begin")
+    seen_last = in_order.previous(f.coalesce("resigned_at", "sign_at"))
+    is_next = (f.col("source") != ZOOKEEPER) | (f.col("controller_epoch") - in_order.previous("controller_epoch") == 1)
     silent_ms = _ms(f.col("elected_at")) - _ms(seen_last)
     gap = f.when(silent_ms > 0, silent_ms).when(silent_ms <= 0, f.lit(0))
     return known.withColumns({"gap_ms": f.when(is_next, gap), "overlap_ms": _overlap()}).select(
@@ -132,7 +130,7 @@ def _overlap() -> Value:
     wrong_us = f.col("error_us") + f.col("next_error_us")
     alone = f.col("next_controller").isNull() | (f.col("next_controller") == f.col("controller")) | (late_us <= 0)
     beyond = f.when(late_us > wrong_us, f.floor(late_us / 1000)).when(late_us <= wrong_us, f.lit(0))
-    return f.when(f.coalesce(alone, f.lit(False)), f.lit(0)).otherwise(beyond).cast("long")
+    return f.when(is_true(alone), f.lit(0)).otherwise(beyond).cast("long")
 
 
 def _refused(lines: DataFrame) -> DataFrame:
@@ -178,7 +176,7 @@ def voiced(timed: DataFrame) -> DataFrame:
 def is_own() -> Value:
     """True if a controller writes about its own actions, so that an epoch in the line is its own."""
     speaks = (f.col("role") == Role.CONTROLLER) & (f.col("controller") == f.col("speaker"))
-    return f.coalesce(speaks & ~is_a(EventType.QUORUM_LEADER), f.lit(False))
+    return is_true(speaks & ~is_a(EventType.QUORUM_LEADER))
 
 
 def terms(lines: DataFrame) -> DataFrame:
@@ -196,15 +194,17 @@ def terms(lines: DataFrame) -> DataFrame:
     own = lines.where(is_own())
     heard = _own_terms(own)
     all_terms = heard.unionByName(_others_terms(lines).join(heard, ["controller", "controller_epoch"], "left_anti"))
-    one = Window.partitionBy("controller").orderBy("begin")
-    before = Window.partitionBy("source").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
-    place = f.coalesce(f.col("controller_epoch").cast("double"), f.max("controller_epoch").over(before) + 0.5, f.lit(0))
-    in_order = Window.partitionBy("source").orderBy("place", "begin")
+    one = rows_of("controller").in_order("begin")
+    before = rows_of("source").in_order("begin")
+    place = f.coalesce(
+        f.col("controller_epoch").cast("double"), before.running_before(f.max("controller_epoch")) + 0.5, f.lit(0)
+    )
+    in_order = rows_of("source").in_order("place", "begin")
     return (
-        all_terms.withColumns({"until": f.lead("begin").over(one), "place": place})
-        .withColumn("next_controller", f.lead("controller").over(in_order))
-        .withColumn("next_at", f.lead("begin").over(in_order))
-        .withColumn("next_error_us", f.lead("error_us").over(in_order))
+        all_terms.withColumns({"until": one.next("begin"), "place": place})
+        .withColumn("next_controller", in_order.next("controller"))
+        .withColumn("next_at", in_order.next("begin"))
+        .withColumn("next_error_us", in_order.next("error_us"))
     )
 
 
@@ -231,15 +231,15 @@ def _own_terms(own: DataFrame) -> DataFrame:
         .agg(f.max("at_error_us").alias("error_us"))
     )
     both = with_epoch.withColumn("at", f.col("first_at")).unionByName(without, allowMissingColumns=True)
-    one = Window.partitionBy("controller").orderBy("at", f.col("controller_epoch").asc_nulls_first())
+    one = rows_of("controller").in_order("at", f.col("controller_epoch").asc_nulls_first())
     is_bare = f.col("first_at").isNull()
     # The line before the first one with an epoch, if it is of an election without epoch.
-    bare_at = f.lag(f.when(is_bare, f.col("at"))).over(one)
+    bare_at = one.previous(f.when(is_bare, f.col("at")))
     soon = f.unix_millis("first_at") - f.unix_millis(bare_at) <= _ELECTED_MS
-    follows = f.unix_millis(f.lead("first_at").over(one)) - f.unix_millis("at") <= _ELECTED_MS
+    follows = f.unix_millis(one.next("first_at")) - f.unix_millis("at") <= _ELECTED_MS
     return (
         both.withColumn("bare_at", f.when(soon, bare_at))
-        .withColumn("is_paired", f.coalesce(is_bare & follows, f.lit(False)))
+        .withColumn("is_paired", is_true(is_bare & follows))
         .where("not is_paired")
         .select(
             "controller",
@@ -254,13 +254,13 @@ def _own_terms(own: DataFrame) -> DataFrame:
 
 def _others_terms(lines: DataFrame) -> DataFrame:
     """Terms from lines of others: brokers, by the requests that they process, and KRaft's other controllers."""
-    others = lines.where(f.col("controller").isNotNull() & f.col("controller_epoch").isNotNull() & ~is_own())
+    others = lines.where(all_known("controller", "controller_epoch") & ~is_own())
     told = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
     return told.groupBy("controller", "controller_epoch").agg(
         f.max_by(_source(), _rank()).alias("source"),
-        f.min(f.lit(None).cast("timestamp")).alias("elected_at"),
-        f.min(f.lit(None).cast("timestamp")).alias("begin"),
-        f.min(f.lit(None).cast("long")).alias("error_us"),
+        f.min(null("timestamp")).alias("elected_at"),
+        f.min(null("timestamp")).alias("begin"),
+        f.min(null("long")).alias("error_us"),
     )
 
 

@@ -3,15 +3,15 @@
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
+from .expressions import NEW, all_known, is_a, is_true, no_ids, null, rows_of
 from .job import Job
-from .expressions import NEW, is_a
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),
@@ -64,8 +64,8 @@ def deletions(timed: DataFrame) -> DataFrame:
     logged at TRACE. A deletion that began before the logs includes what the logs contain.
     """
     told = _lines(timed)
-    before = Window.partitionBy("topic").orderBy("at", "ends").rowsBetween(Window.unboundedPreceding, -1)
-    numbered = told.withColumn("number", f.coalesce(f.sum("ends").over(before), f.lit(0)))
+    before = rows_of("topic").in_order("at", "ends")
+    numbered = told.withColumn("number", f.coalesce(before.running_before(f.sum("ends")), f.lit(0)))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
     summed = _summed(numbered).where("said > 0").join(_unanswered(numbered), ["topic", "number"], "left")
     until = f.when(f.col("finished"), f.col("done_at")).otherwise(last)
@@ -105,8 +105,8 @@ def signs(timed: DataFrame) -> DataFrame:
             f.coalesce("name", "topic", "topic_id").alias("topic"),
             "at",
             f.lit(str(EventType.TOPIC_REMOVED)).alias("type"),
-            f.lit(None).cast("string").alias("reason"),
-            f.lit(None).cast("array<int>").alias("brokers"),
+            null("string").alias("reason"),
+            null("array<int>").alias("brokers"),
         )
     )
     return named.distinct().unionByName(removed)
@@ -114,7 +114,7 @@ def signs(timed: DataFrame) -> DataFrame:
 
 def topic_names(timed: DataFrame) -> DataFrame:
     """Returns topic_id and topic: KRaft's records have only the id."""
-    both = timed.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
+    both = timed.where(all_known("topic", "topic_id"))
     return both.groupBy("topic_id").agg(f.min("topic").alias("topic"))
 
 
@@ -136,9 +136,9 @@ def _lines(timed: DataFrame) -> DataFrame:
         "type",
         "reason",
         "brokers",
-        f.lit(None).cast("int").alias("partition"),
-        f.lit(None).cast("int").alias("broker"),
-        f.lit(None).cast("string").alias("to_state"),
+        null("int").alias("partition"),
+        null("int").alias("broker"),
+        null("string").alias("to_state"),
         is_a(*_DONE).cast("int").alias("ends"),
     )
     moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
@@ -146,15 +146,15 @@ def _lines(timed: DataFrame) -> DataFrame:
     born = (f.col("partition") == 0) & (
         is_a(EventType.PARTITION_CREATED) | (is_a(EventType.PARTITION) & (f.col("to_state") == NEW))
     )
-    around = timed.where(
-        (moved | born | is_a(EventType.REASSIGNMENT_STARTED)) & f.col("topic").isNotNull() & f.col("at").isNotNull()
-    ).join(said.select("topic").distinct(), "topic", "left_semi")
+    around = timed.where((moved | born | is_a(EventType.REASSIGNMENT_STARTED)) & all_known("topic", "at")).join(
+        said.select("topic").distinct(), "topic", "left_semi"
+    )
     return said.unionByName(
         around.select(
             "topic",
             "at",
             "type",
-            f.lit(None).cast("string").alias("reason"),
+            null("string").alias("reason"),
             f.when(is_a(EventType.REASSIGNMENT_STARTED), f.col("replicas")).alias("brokers"),
             "partition",
             "broker",
@@ -187,7 +187,7 @@ def _summed(numbered: DataFrame) -> DataFrame:
             f.flatten(f.collect_set(f.when(is_a(EventType.DELETION_DEAD), f.col("brokers")))).alias("dead"),
             f.collect_set(f.when(failed, f.col("broker"))).alias("failed"),
             f.flatten(f.collect_set(f.when(is_a(EventType.REASSIGNMENT_STARTED), f.col("brokers")))).alias("targets"),
-            f.coalesce(f.max(halted_by_moving), f.lit(False)).alias("is_moving"),
+            is_true(f.max(halted_by_moving)).alias("is_moving"),
         )
         .withColumn("finished", f.col("ends") > 0)
         .withColumn("moving", f.when(f.col("is_moving"), f.col("targets")).otherwise(_nobody()))
@@ -206,7 +206,7 @@ def _unanswered(numbered: DataFrame) -> DataFrame:
 
 
 def _nobody() -> Value:
-    return f.array().cast("array<int>")
+    return no_ids()
 
 
 JOB: Final = Job(

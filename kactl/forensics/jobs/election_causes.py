@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.event_types import EventType
 from kactl.forensics.text.columns import TEXT_LIMIT
 
-from .expressions import NEW, OFFLINE, is_a
+from .expressions import NEW, OFFLINE, is_a, is_true, no_ids
 
 INITIAL: Final = "initial"
 AFTER_OFFLINE: Final = "offline"
@@ -105,7 +105,7 @@ def _within(times: str, most_us: int) -> Value:
         f.col(times),
         lambda us: (us <= f.col("begin_us") + _SLACK_US) & (us >= f.col("begin_us") - most_us),
     )
-    return f.coalesce(f.size(ago) > 0, f.lit(False))
+    return is_true(f.size(ago) > 0)
 
 
 def _left_recently(times: str, most_us: int) -> Value:
@@ -119,7 +119,7 @@ def _left_recently(times: str, most_us: int) -> Value:
         recent = (left <= f.col("begin_us") + _SLACK_US) & (left >= f.col("begin_us") - most_us)
         return recent & ~came_back
 
-    return f.coalesce(f.exists(times, is_away), f.lit(False))
+    return is_true(f.exists(times, is_away))
 
 
 # -- requests and events -----------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def _of_brokers(timed: DataFrame) -> DataFrame:
     us = f.unix_micros("at")
     of_one = is_a(EventType.BROKER_STOPPING, EventType.BROKER_FENCED, EventType.BROKER_UNFENCED)
     many = is_a(EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED)
-    missed = f.concat(*(f.coalesce(name, f.array().cast("array<int>")) for name in _MISSED))
+    missed = f.concat(*(f.coalesce(name, no_ids()) for name in _MISSED))
     of = [
         f.struct(
             f.when(of_one, f.array("broker")).otherwise(missed).alias("brokers"),

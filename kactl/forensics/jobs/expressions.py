@@ -1,12 +1,12 @@
-"""Spark expressions in the words of the rules: conditions on lines, unknown values, and neighbours of a row in an order.
+"""Spark expressions in the words of the rules: conditions on lines, unknown values, neighbours of a row in an order.
 
-    in_order = rows_of(*KEY).in_order("at", "offset")
-    course.withColumns({
-        "until": in_order.next("at"),               # intervals from changes: each lasts until the next
-        "leader": in_order.latest("leader"),        # the last known value so far, this row included
-        "before": in_order.latest_before("leader"),
-        "number": in_order.running(f.sum("begins")),
-    })
+in_order = rows_of(*KEY).in_order("at", "offset")
+course.withColumns({
+    "until": in_order.next("at"),  # each lasts until the next: intervals from changes
+    "leader": in_order.latest("leader"),  # the last known one so far, this row included
+    "leader_before": in_order.latest_before("leader"),
+    "number": in_order.running(f.sum("begins")),
+})
 """
 
 from typing import Final, Literal, NamedTuple
@@ -33,7 +33,7 @@ def is_a(*types: EventType) -> Value:
     return f.col("type").isin([str(type_) for type_ in types])
 
 
-def known(first: str, *others: str) -> Value:
+def all_known(first: str, *others: str) -> Value:
     """True if no column is null."""
     condition = f.col(first).isNotNull()
     for name in others:
@@ -75,9 +75,10 @@ class Order(NamedTuple):
         """The value of the next row; null in the last."""
         return f.lead(value).over(self.window)
 
-    def latest(self, value: str | Value) -> Value:
-        """The last value that is not null, up to this row."""
-        return self.running(f.last(value, ignorenulls=True))
+    def latest(self, value: str | Value, *, with_equals: bool = False) -> Value:
+        """The last value that is not null, up to this row; `with_equals`: see `so_far`."""
+        last = f.last(value, ignorenulls=True)
+        return self.so_far(last) if with_equals else self.running(last)
 
     def latest_before(self, value: str | Value) -> Value:
         """The last value that is not null, before this row."""
@@ -120,6 +121,8 @@ def rows_of(*key: str | Value) -> Group:
 
 def best_only(rows: DataFrame, rank: str, *key: str) -> DataFrame:
     """Return the rows of the highest rank of each key, without the rank."""
-    return rows.withColumn("best_rank", rows_of(*key).over_all(f.max(rank))).where(f"{rank} = best_rank").drop(
-        "best_rank", rank
+    return (
+        rows.withColumn("best_rank", rows_of(*key).over_all(f.max(rank)))
+        .where(f"{rank} = best_rank")
+        .drop("best_rank", rank)
     )

@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, KEY, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
 from kactl.forensics.event_types import Kind
+from kactl.forensics.jobs.expressions import is_true, rows_of
 
 from .churn import elections, isr_course
 from .deletions import signs
@@ -101,25 +102,25 @@ def _elected(leadership: DataFrame) -> DataFrame:
 
 def _changes_of_leader(leadership: DataFrame, which: str) -> DataFrame:
     """The selected rows of `leadership` with another leader than in the row before."""
-    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
+    one = rows_of(*KEY).in_order("leader_epoch", "begin")
     kept = leadership.where("begin is not null").where(which)
-    before = f.lag("leader").over(one)
+    before = one.previous("leader")
     return kept.withColumn("is_same", before.eqNullSafe(f.col("leader"))).where(~f.col("is_same"))
 
 
 def _back_and_forth(leadership: DataFrame) -> DataFrame:
     """A row for each return of a leader; a time without leader in between does not count as another leader."""
-    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
-    gone_ms = f.unix_millis("begin") - f.unix_millis(f.lag("begin").over(one))
-    back = (f.lag("leader", 2).over(one) == f.col("leader")) & (gone_ms <= SOON_MS)
+    one = rows_of(*KEY).in_order("leader_epoch", "begin")
+    gone_ms = f.unix_millis("begin") - f.unix_millis(one.previous("begin"))
+    back = (one.previous("leader", 2) == f.col("leader")) & (gone_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader >= 0").withColumn("back", back).where("back")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
 
 
 def _preferred_lost(leadership: DataFrame) -> DataFrame:
     """A row for each preferred leader that was soon followed by another leader, or by none."""
-    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
-    led_ms = f.unix_millis(f.lead("begin").over(one)) - f.unix_millis("begin")
+    one = rows_of(*KEY).in_order("leader_epoch", "begin")
+    led_ms = f.unix_millis(one.next("begin")) - f.unix_millis("begin")
     lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader is not null").withColumn("lost", lost).where("lost")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("preferred_lost"))
@@ -143,8 +144,8 @@ def _falls(course: DataFrame) -> DataFrame:
     left = f.transform("lost", lambda replica: f.struct(replica.alias("replica"), f.lit(True).alias("fell")))
     came = f.transform("won", lambda replica: f.struct(replica.alias("replica"), f.lit(False).alias("fell")))
     each = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
-    one = Window.partitionBy(*KEY, "replica").orderBy("at", "fell")
-    back = f.coalesce(~f.lead("fell").over(one), f.lit(False))
+    one = rows_of(*KEY, "replica").in_order("at", "fell")
+    back = is_true(~one.next("fell"))
     return each.withColumn("back", back).where("fell").drop("fell")
 
 

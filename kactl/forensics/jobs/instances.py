@@ -12,12 +12,12 @@ and requests are joined in order where both sides have equally many of that size
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
-from .expressions import LEADER_AND_ISR, is_a
+from .expressions import LEADER_AND_ISR, all_known, best_only, is_a, is_true, rows_of
 
 # A pause this long separates runs that are joined in order: no request waits longer, because controllers time out by
 # then.
@@ -37,15 +37,14 @@ def instances(timed: DataFrame) -> DataFrame:
             measured by the broker, or else from its lines; partitions: their number.
     """
     told = _lines(timed)
-    one = Window.partitionBy("controller", "broker").orderBy("at", "correlation_id", "stage")
-    id_before, stage_before = f.lag("correlation_id").over(one), f.lag("stage").over(one)
-    is_same = (f.col("correlation_id") == id_before) & (f.col("request") == f.lag("request").over(one))
+    one = rows_of("controller", "broker").in_order("at", "correlation_id", "stage")
+    id_before, stage_before = one.previous("correlation_id"), one.previous("stage")
+    is_same = (f.col("correlation_id") == id_before) & (f.col("request") == one.previous("request"))
     is_single = f.col("stage").isin(_BEGINS, _ENDS)
     again = is_same & ((f.col("stage") < stage_before) | (is_single & (f.col("stage") == stage_before)))
     fallen = (f.col("correlation_id") < id_before) | ((f.col("correlation_id") == id_before) & ~is_same)
-    is_new = f.coalesce(again | fallen, f.lit(False)).cast("int")
-    so_far = one.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = told.withColumn("is_new", is_new).withColumn("connection", f.sum("is_new").over(so_far))
+    is_new = is_true(again | fallen).cast("int")
+    numbered = told.withColumn("is_new", is_new).withColumn("connection", one.running(f.sum("is_new")))
 
     begins, ends = _is_begun(), _is_ended()
     made = numbered.groupBy(*PAIR, "connection", "correlation_id").agg(
@@ -70,7 +69,7 @@ def _lines(timed: DataFrame) -> DataFrame:
         EventType.METADATA,
         EventType.METADATA_PARTITION,
     ) | (is_a(EventType.IGNORED) & is_whole)
-    named = f.col("controller").isNotNull() & f.col("speaker").isNotNull() & f.col("correlation_id").isNotNull()
+    named = all_known("controller", "speaker", "correlation_id")
     lines = timed.where(about & named & (f.col("role") == Role.BROKER) & f.col("request").isNotNull())
     stage = (
         f.when(is_a(EventType.RECEIVED), _BEGINS)
@@ -122,13 +121,11 @@ def waits(timed: DataFrame) -> DataFrame:
         _exact(timed).withColumn("is_exact", f.lit(1)).unionByName(_in_order(timed).withColumn("is_exact", f.lit(0)))
     )
     wait_us = f.unix_micros("began_at") - f.unix_micros("sent_at")
-    best = f.max("is_exact").over(Window.partitionBy(*PAIR))
-    return (
-        joined.withColumn("wait_us", wait_us)
-        .where(f.col("wait_us") >= -f.coalesce("error_us", f.lit(_SLACK_US)))
-        .withColumn("best", best)
-        .where("is_exact = best")
-        .select(*PAIR, "sent_at", (f.greatest("wait_us", f.lit(0)) / 1000).alias("wait_ms"))
+    possible = joined.withColumn("wait_us", wait_us).where(
+        f.col("wait_us") >= -f.coalesce("error_us", f.lit(_SLACK_US))
+    )
+    return best_only(possible, "is_exact", *PAIR).select(
+        *PAIR, "sent_at", (f.greatest("wait_us", f.lit(0)) / 1000).alias("wait_ms")
     )
 
 
@@ -172,7 +169,7 @@ def _in_order(timed: DataFrame) -> DataFrame:
     """Join the n-th sent with the n-th begun request of the same size, if both sides have equally many of that size."""
     sent = is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("broker").isNotNull()
     received = is_a(EventType.RECEIVED) & (f.col("role") == Role.BROKER)
-    lines = timed.where((sent | received) & f.col("count").isNotNull() & f.col("at").isNotNull()).select(
+    lines = timed.where((sent | received) & all_known("count", "at")).select(
         "controller",
         f.when(sent, f.col("broker")).otherwise(f.col("speaker")).alias("broker"),
         "request",
@@ -183,15 +180,14 @@ def _in_order(timed: DataFrame) -> DataFrame:
         "at_error_us",
     )
     alike = (*PAIR, "size")
-    in_time = Window.partitionBy(*alike).orderBy("at", "side", "correlation_id")
-    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_time)) > PAUSE_MS
-    so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    one_side = Window.partitionBy(*alike, "run", "side").orderBy("at", "correlation_id")
+    in_time = rows_of(*alike).in_order("at", "side", "correlation_id")
+    pause = f.unix_millis("at") - f.unix_millis(in_time.previous("at")) > PAUSE_MS
+    one_side = rows_of(*alike, "run", "side").in_order("at", "correlation_id")
     numbered = (
         lines.distinct()
-        .withColumn("begins", f.coalesce(pause, f.lit(False)).cast("int"))
-        .withColumn("run", f.sum("begins").over(so_far))
-        .withColumn("number", f.row_number().over(one_side))
+        .withColumn("begins", is_true(pause).cast("int"))
+        .withColumn("run", in_time.running(f.sum("begins")))
+        .withColumn("number", one_side.number())
     )
     is_sent, is_received = f.col("side") == 0, f.col("side") == 1
     matched = numbered.groupBy(*alike, "run", "number").agg(
@@ -200,7 +196,7 @@ def _in_order(timed: DataFrame) -> DataFrame:
         _error(is_sent, is_received).alias("error_us"),
     )
     lonely = (f.col("sent_at").isNull() | f.col("began_at").isNull()).cast("int")
-    alone = f.sum(lonely).over(Window.partitionBy(*alike, "run"))
+    alone = rows_of(*alike, "run").over_all(f.sum(lonely))
     return matched.withColumn("alone", alone).where("alone = 0").select(*PAIR, "sent_at", "began_at", "error_us")
 
 

@@ -6,13 +6,13 @@ partition epoch by one. Both start from the creation record, or from a snapshot.
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind
 
-from .expressions import is_a
+from .expressions import all_known, is_a, rows_of
 
 _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
 
@@ -25,21 +25,21 @@ def filled(timed: DataFrame) -> DataFrame:
     """
     is_created = is_a(EventType.PARTITION_CREATED)
     is_record = (f.col("kind") == Kind.DUMP) & (is_created | is_a(EventType.LEADERSHIP))
-    records = timed.where(is_record & f.col("topic").isNotNull() & f.col("at").isNotNull())
+    records = timed.where(is_record & all_known("topic", "at"))
     once = records.groupBy(*KEY, "at", "type", *_CHANGES).agg(
         f.min(f.struct("file_id", "offset")).alias("place"),
         f.first("at_error_us").alias("at_error_us"),
         f.first("format").alias("format"),
     )
-    order = Window.partitionBy(*KEY).orderBy("at", "place")
-    since = Window.partitionBy(*KEY, "creation").orderBy("at", "place")
+    order = rows_of(*KEY).in_order("at", "place")
+    since = rows_of(*KEY, "creation").in_order("at", "place")
     counted = (
-        once.withColumn("creation", f.count(f.when(is_created, 1)).over(order))
+        once.withColumn("creation", order.so_far(f.count(f.when(is_created, 1))))
         .withColumns(
             {
-                "base": f.first(f.when(is_created, f.struct("leader_epoch", "partition_epoch"))).over(since),
-                "leaders": f.count(f.when(~is_created & f.col("leader").isNotNull(), 1)).over(since),
-                "changes": f.count(f.when(~is_created, 1)).over(since),
+                "base": since.so_far(f.first(f.when(is_created, f.struct("leader_epoch", "partition_epoch")))),
+                "leaders": since.so_far(f.count(f.when(~is_created & f.col("leader").isNotNull(), 1))),
+                "changes": since.so_far(f.count(f.when(~is_created, 1))),
                 "raised": ~is_created & f.col("leader").isNotNull(),
             }
         )
@@ -51,6 +51,6 @@ def filled(timed: DataFrame) -> DataFrame:
         )
     )
     kept = ("leader", "isr", "replicas", "adding", "removing", "recovery")
-    return counted.withColumns({name: f.last(name, ignorenulls=True).over(order) for name in kept}).drop(
+    return counted.withColumns({name: order.latest(name, with_equals=True) for name in kept}).drop(
         "base", "leaders", "changes", "creation", "place"
     )

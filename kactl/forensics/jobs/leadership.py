@@ -9,7 +9,7 @@ could use it.
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import (
@@ -28,8 +28,8 @@ from kactl.forensics.columns import (
 from kactl.forensics.event_types import EventType
 
 from . import election_causes
+from .expressions import ABSENT, LEADER_AND_ISR, all_known, is_a, rows_of
 from .job import Job
-from .expressions import ABSENT, LEADER_AND_ISR, is_a
 from .states import DELETED
 
 COLUMNS: Final = (
@@ -142,21 +142,20 @@ def _with_before(epochs: DataFrame) -> DataFrame:
     Each write raises the partition epoch by one, and each change of leaders raises the leader epoch as well: where the
     partition epoch rose by more, the ISR was changed in between.
     """
-    by_time = Window.partitionBy(*KEY).orderBy("begin")
-    number = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
-    order = Window.partitionBy(*KEY).orderBy("number", "begin")
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    by_time = rows_of(*KEY).in_order("begin")
+    number = f.coalesce("leader_epoch", by_time.so_far(f.max("leader_epoch")), f.lit(-1))
+    order = rows_of(*KEY).in_order("number", "begin")
     in_sync = f.struct(f.col("last_isr").alias("ids"), f.col("last_isr_version").alias("version"), "leader_epoch")
     written = f.col("partition_epoch") - f.col("in_sync.version")
     return (
         epochs.withColumn("number", number)
         .withColumns(
             {
-                "prev_leader": f.lag("leader").over(order),
-                "prev_leader_epoch": f.lag("leader_epoch").over(order),
-                "in_sync": f.last(f.when(f.col("last_isr").isNotNull(), in_sync), ignorenulls=True).over(before),
-                "prev_begin": f.lag("begin").over(order),
-                "next_begin": f.lead("begin").over(order),
+                "prev_leader": order.previous("leader"),
+                "prev_leader_epoch": order.previous("leader_epoch"),
+                "in_sync": order.latest_before(f.when(f.col("last_isr").isNotNull(), in_sync)),
+                "prev_begin": order.previous("begin"),
+                "next_begin": order.next("begin"),
             }
         )
         .withColumns(
@@ -232,11 +231,9 @@ def _begun(timed: DataFrame) -> DataFrame:
     """
     key = (*KEY, "leader_epoch", "speaker")
     is_request = is_a(EventType.RECEIVED) & (f.col("request") == LEADER_AND_ISR)
-    of_speaker = timed.where(
-        (is_request | is_a(EventType.LEADS)) & f.col("speaker").isNotNull() & f.col("at").isNotNull()
-    )
-    order = Window.partitionBy("speaker").orderBy("at", "file_id", "offset")
-    leads = of_speaker.withColumn("begun_at", f.last(f.when(is_request, f.col("at")), ignorenulls=True).over(order))
+    of_speaker = timed.where((is_request | is_a(EventType.LEADS)) & all_known("speaker", "at"))
+    order = rows_of("speaker").in_order("at", "file_id", "offset")
+    leads = of_speaker.withColumn("begun_at", order.latest(f.when(is_request, f.col("at")), with_equals=True))
     first = f.struct("at", "file_id", "offset")
     told = ("log_end", "high_watermark", "begun_at", "at_error_us", "prev_leader", "prev_leader_epoch", "removing")
     found = (

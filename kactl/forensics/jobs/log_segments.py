@@ -12,14 +12,14 @@ of a controller. Such partitions are omitted, because their lines cannot be assi
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, IDS, INT, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
 
+from .expressions import Group, all_known, is_a, is_true, rows_of
 from .job import Job
-from .expressions import is_a
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -58,15 +58,13 @@ _SAME: Final = (
 def log_segments(timed: DataFrame) -> DataFrame:
     """Returns one row for each segment of each broker in each partition."""
     lines = _lines(timed)
-    own = Window.partitionBy(*KEY, "broker").orderBy("at", f.col("is_role").desc(), "leader_epoch")
-    before = own.rowsBetween(Window.unboundedPreceding, -1)
-    until_now = own.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    partition = Window.partitionBy(*KEY)
+    own = rows_of(*KEY, "broker").in_order("at", f.col("is_role").desc(), "leader_epoch")
+    partition = rows_of(*KEY)
     epoch = f.when(f.col("is_role"), f.col("leader_epoch"))
     numbered = (
-        lines.withColumn("went_back", f.coalesce(epoch < f.max(epoch).over(before), f.lit(False)))
-        .withColumn("turn", f.sum(f.col("is_role").cast("int")).over(until_now))
-        .withColumn("is_two", f.max("went_back").over(partition) | _differ("topic_id", partition))
+        lines.withColumn("went_back", is_true(epoch < own.running_before(f.max(epoch))))
+        .withColumn("turn", own.running(f.sum(f.col("is_role").cast("int"))))
+        .withColumn("is_two", partition.over_all(f.max("went_back")) | _differ("topic_id", partition))
         .where("not is_two")
     )
     return numbered.groupBy(*KEY, "broker", "turn").agg(*_summed()).select(*_columns())
@@ -76,9 +74,9 @@ def _lines(timed: DataFrame) -> DataFrame:
     """The relevant lines, each once."""
     roles = is_a(EventType.LEADS, EventType.FOLLOWS)
     others = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.TRUNCATED)
-    whose = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("speaker").isNotNull()
+    whose = all_known("topic", "partition", "speaker")
     # Role lines without their numbers are of no use here.
-    told = (roles & f.col("leader_epoch").isNotNull() & f.col("log_end").isNotNull()) | others
+    told = (roles & all_known("leader_epoch", "log_end")) | others
     return (
         timed.where(told & whose & (f.col("role") == Role.BROKER) & f.col("at").isNotNull())
         .withColumn("broker", f.col("speaker"))
@@ -90,8 +88,8 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
 
 
-def _differ(name: str, window: WindowSpec) -> Value:
-    return f.coalesce(f.min(name).over(window) != f.max(name).over(window), f.lit(False))
+def _differ(name: str, rows: Group) -> Value:
+    return is_true(rows.over_all(f.min(name)) != rows.over_all(f.max(name)))
 
 
 def _summed() -> list[Value]:
@@ -158,8 +156,8 @@ def starts(log_segments: DataFrame) -> DataFrame:
             f.max(had).alias("had"),
         )
     )
-    in_order = Window.partitionBy(*KEY).orderBy("epoch")
-    return one.withColumn("next", f.lead(f.struct("epoch", "leader", "log_end")).over(in_order))
+    in_order = rows_of(*KEY).in_order("epoch")
+    return one.withColumn("next", in_order.next(f.struct("epoch", "leader", "log_end")))
 
 
 JOB: Final = Job(

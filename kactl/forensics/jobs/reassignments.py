@@ -12,15 +12,15 @@ the same.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
+from .expressions import all_known, best_only, is_a, is_true, no_ids, null, rows_of
 from .job import Job
-from .expressions import is_a
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -91,7 +91,7 @@ def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame
     """The key, number, and `course`: all known replicas and ISRs of the partition until the next reassignment began."""
     ids = f.transform(f.split(f.regexp_extract("text", _WRITTEN, 1), ","), lambda each: f.trim(each).try_cast("int"))
     written = timed.where(is_a(EventType.REASSIGNMENT_SENT) & f.col("topic").isNotNull()).select(
-        *KEY, "at", ids.alias("replicas"), f.lit(None).cast("array<int>").alias("isr")
+        *KEY, "at", ids.alias("replicas"), null("array<int>").alias("isr")
     )
     known = (
         states.where("at is not null")
@@ -147,7 +147,7 @@ def _with_end(moves: DataFrame) -> DataFrame:
 
 def _with_followers(moves: DataFrame) -> DataFrame:
     """Add caught_up_at and waiting_for: by ISRs from the beginning until the end."""
-    nobody = f.array().cast("array<int>")
+    nobody = no_ids()
     end = f.coalesce("done_at", "closed_at")
     known = f.filter("course", lambda each: each.isr.isNotNull())
     at_start = f.try_element_at(f.filter(known, lambda each: each.at <= f.col("since")), f.lit(-1)).isr
@@ -202,8 +202,8 @@ def moves_seen(timed: DataFrame) -> DataFrame:
 
 def _signs(timed: DataFrame) -> DataFrame:
     """Signs of reassignments in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
-    nobody = f.lit(None).cast("array<int>")
-    has_key = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull()
+    nobody = null("array<int>")
+    has_key = all_known("topic", "partition", "at")
     asked, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
     all_there = is_a(EventType.REASSIGNMENT_CAUGHT_UP) | (waits & (f.col("count") >= f.col("count_also")))
     said = (
@@ -245,7 +245,7 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
 
     The metadata log is complete for a partition; brokers only repeat it, later.
     """
-    both = f.col("adding").isNotNull() & f.col("removing").isNotNull()
+    both = all_known("adding", "removing")
     lines = timed.where(has_key & both & (f.col("kind") != Kind.DUMP) & f.col("leader_epoch").isNotNull())
     of_epochs = lines.groupBy(*KEY, "leader_epoch").agg(
         f.min("at").alias("at"),
@@ -255,7 +255,7 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
         f.min_by("isr", f.when(f.col("isr").isNotNull(), f.col("at"))).alias("isr"),
     )
     names = ("at", "adding", "removing", "replicas", "isr")
-    nobody = f.array().cast("array<int>")
+    nobody = no_ids()
     records = (
         kraft.filled(timed)
         .select(*KEY, *names)
@@ -264,21 +264,19 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
     marked = of_epochs.select(*KEY, *names, f.lit(0).alias("is_record")).unionByName(
         records.withColumn("is_record", f.lit(1))
     )
-    best = f.max("is_record").over(Window.partitionBy(*KEY))
-    return marked.withColumn("best", best).where("is_record = best").drop("best", "is_record")
+    return best_only(marked, "is_record", *KEY)
 
 
 def _numbered(signs: DataFrame) -> DataFrame:
     """Signs with `number`: the reassignment of the partition that each belongs to; 0 if it began before the logs."""
     # At the same time, the end of one comes before the beginning of the next.
     rank = f.when(f.col("sign") == _AT_REST, 0).when(f.col("sign") == _UNDER_WAY, 1).otherwise(2)
-    order = Window.partitionBy(*KEY).orderBy("at", "rank")
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    order = rows_of(*KEY).in_order("at", "rank")
     marked = signs.withColumn("rank", rank)
     target, changes = f.array_sort("target"), f.struct("adding", "removing")
-    sign_before = f.last(f.when(f.col("sign").isNotNull(), f.col("sign")), ignorenulls=True).over(before)
-    target_before = f.last(target, ignorenulls=True).over(before)
-    changes_before = f.last(f.when(f.col("adding").isNotNull(), changes), ignorenulls=True).over(before)
+    sign_before = order.latest_before(f.when(f.col("sign").isNotNull(), f.col("sign")))
+    target_before = order.latest_before(target)
+    changes_before = order.latest_before(f.when(f.col("adding").isNotNull(), changes))
     is_other = f.coalesce(
         target != target_before, f.when(f.col("adding").isNotNull(), changes != changes_before), f.lit(False)
     )
@@ -286,9 +284,7 @@ def _numbered(signs: DataFrame) -> DataFrame:
     begins = (under_way & (sign_before.isNull() | (sign_before == _AT_REST))) | (
         (under_way | (f.col("sign") == _CAUGHT_UP)) & is_other
     )
-    return marked.withColumn("begins", f.coalesce(begins, f.lit(False)).cast("int")).withColumn(
-        "number", f.sum("begins").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    )
+    return marked.withColumn("begins", is_true(begins).cast("int")).withColumn("number", order.running(f.sum("begins")))
 
 
 def _together(numbered: DataFrame) -> DataFrame:
@@ -309,11 +305,11 @@ def _together(numbered: DataFrame) -> DataFrame:
             f.min_by("isr", f.when(at_rest, f.col("at"))).alias("closed_isr"),
             f.min(f.when(f.col("sign") == _CAUGHT_UP, f.col("at"))).alias("said_caught_up_at"),
             f.sum("waits").alias("waits"),
-            f.count(f.when(~f.coalesce(at_rest, f.lit(False)), 1)).alias("said"),
+            f.count(f.when(~is_true(at_rest), 1)).alias("said"),
         )
         .where("said > 0")
     )
-    return moves.withColumn("next_at", f.lead("begin").over(Window.partitionBy(*KEY).orderBy("number")))
+    return moves.withColumn("next_at", rows_of(*KEY).in_order("number").next("begin"))
 
 
 JOB: Final = Job(

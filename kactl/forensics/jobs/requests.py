@@ -11,16 +11,15 @@ controller are only counted; those at the broker are examined one by one.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.window import WindowSpec
 
 from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column
 from kactl.forensics.event_types import EventType, Role
 
+from .expressions import Group, all_known, is_a, rows_of
 from .instances import PAIR, instances, waits
 from .job import Job
-from .expressions import is_a
 
 COLUMNS: Final = (
     Column("controller", ID, "the sender", title="by"),
@@ -103,21 +102,21 @@ def requests(timed: DataFrame) -> DataFrame:
 
 def _null_if_never_logged(found: DataFrame) -> DataFrame:
     """A count is 0 if the same log has such lines elsewhere, and null if it never has."""
-    of_controller = Window.partitionBy("controller", "request")
-    of_broker = Window.partitionBy("broker", "request")
+    of_controller = rows_of("controller", "request")
+    of_broker = rows_of("broker", "request")
 
-    def told(name: str, by: WindowSpec) -> Value:
-        return f.when(f.max(name).over(by).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
+    def count_of(name: str, rows: Group) -> Value:
+        return f.when(rows.over_all(f.max(name)).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
 
-    ends_told = (f.max(f.coalesce("applied", f.lit(0))).over(of_broker) > 0) | (
-        f.max(f.coalesce("answered", f.lit(0))).over(of_controller) > 0
+    are_ends_logged = (of_broker.over_all(f.max(f.coalesce("applied", f.lit(0)))) > 0) | (
+        of_controller.over_all(f.max(f.coalesce("answered", f.lit(0)))) > 0
     )
     return found.select(
         *PAIR,
-        told("sent", of_controller).alias("sent"),
-        told("received", of_broker).alias("received"),
-        told("applied", of_broker).alias("applied"),
-        f.when(ends_told & f.col("received").isNotNull(), f.coalesce("unanswered", f.lit(0))).alias("unanswered"),
+        count_of("sent", of_controller).alias("sent"),
+        count_of("received", of_broker).alias("received"),
+        count_of("applied", of_broker).alias("applied"),
+        f.when(are_ends_logged & f.col("received").isNotNull(), f.coalesce("unanswered", f.lit(0))).alias("unanswered"),
         *(name for name in found.columns if name not in (*PAIR, "sent", "received", "applied", "unanswered")),
     )
 
@@ -146,7 +145,7 @@ def _done(made: DataFrame) -> DataFrame:
 
 def _answers(timed: DataFrame) -> DataFrame:
     said = timed.where(is_a(EventType.ANSWERED) & (f.col("role") == Role.CONTROLLER) & f.col("at").isNotNull())
-    named = f.col("request").isNotNull() & f.col("correlation_id").isNotNull() & f.col("broker").isNotNull()
+    named = all_known("request", "correlation_id", "broker")
     return said.where(named).select(*PAIR, "correlation_id", "at").distinct()
 
 
@@ -156,7 +155,7 @@ def _unanswered(made: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFr
     """
     request = f.struct("request", "correlation_id", "began_at", "ended_at")
     last = made.groupBy("controller", "broker", "connection").agg(f.max_by(request, "correlation_id").alias("last"))
-    following = f.lead("connection").over(Window.partitionBy("controller", "broker").orderBy("connection"))
+    following = rows_of("controller", "broker").in_order("connection").next("connection")
     logs = (
         timed.where("speaker is not null").groupBy(f.col("speaker").alias("broker")).agg(f.max("at").alias("log_end"))
     )
@@ -191,7 +190,7 @@ def _ignored(timed: DataFrame) -> DataFrame:
 
 
 def _waited(timed: DataFrame) -> DataFrame:
-    quarter = f.ntile(4).over(Window.partitionBy(*PAIR).orderBy("sent_at"))
+    quarter = rows_of(*PAIR).in_order("sent_at").so_far(f.ntile(4))
     waited = waits(timed).withColumn("quarter", quarter)
 
     def median(number: int) -> Value:

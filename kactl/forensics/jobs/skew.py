@@ -18,7 +18,7 @@ pairs, and P2b and B4 exist at INFO as well.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, LONG, TEXT, Column
@@ -26,8 +26,8 @@ from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
 from .clocks import UNKNOWN, Link, solve
+from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_of
 from .job import Job
-from .expressions import LEADER_AND_ISR, ONLINE, is_a
 
 COLUMNS: Final = (
     Column("broker", ID, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
@@ -78,7 +78,7 @@ def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
     others.
     """
     apart = f.greatest(f.col("high_us") - f.col("offset_us"), f.col("offset_us") - f.col("low_us"))
-    error = f.when(f.col("high_us").isNotNull() & f.col("low_us").isNotNull(), apart)
+    error = f.when(all_known("high_us", "low_us"), apart)
     clocks = skew.select(
         f.coalesce("broker", f.lit(NAMELESS)).alias("clock"),
         "offset_us",
@@ -87,7 +87,7 @@ def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
     )
     joined = events.withColumn("clock", clock()).join(f.broadcast(clocks), "clock", "left")
     at = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
-    known = f.coalesce("clock_known", f.lit(False))
+    known = is_true(f.col("clock_known"))
     return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
 
 
@@ -104,12 +104,12 @@ def links(events: DataFrame) -> DataFrame:
         .groupBy("before", "after", "second")
         .agg(f.min("bound_us").alias("bound_us"), f.count("*").alias("pairs"))
     )
-    both = Window.partitionBy("before", "after")
+    both = rows_of("before", "after")
     ranked = pairs.withColumns(
         {
-            "rank": f.row_number().over(both.orderBy("bound_us")),
-            "moments": f.count("*").over(both),
-            "pairs": f.sum("pairs").over(both),
+            "rank": both.in_order("bound_us").number(),
+            "moments": both.over_all(f.count("*")),
+            "pairs": both.over_all(f.sum("pairs")),
         }
     )
     astray = f.least(f.floor(f.col("moments") / _MOMENTS_FOR_ONE_ASTRAY), f.lit(_ASTRAY_LIMIT))
@@ -236,10 +236,10 @@ def _isr(said: DataFrame) -> DataFrame:
     )
     asked_or_heard = (EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED)
     leaders = said.where(is_a(*asked_or_heard) & (f.col("role") == Role.BROKER))
-    order = Window.partitionBy("clock", *_TP).orderBy("us", "file_id", "offset")
+    order = rows_of("clock", *_TP).in_order("us", "file_id", "offset")
     heard = (
         leaders.select("clock", *key, "type", "us", "file_id", "offset")
-        .withColumns({"type_before": f.lag("type").over(order), "asked_us": f.lag("us").over(order)})
+        .withColumns({"type_before": order.previous("type"), "asked_us": order.previous("us")})
         .where(is_a(EventType.ISR_UPDATED))
         .withColumn("asked_us", f.when(f.col("type_before") != EventType.ISR_UPDATED, f.col("asked_us")))
         .groupBy(*key, "clock")

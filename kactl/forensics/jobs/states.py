@@ -12,7 +12,7 @@ without any number; the state that they sent a moment later has it.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import (
@@ -31,8 +31,8 @@ from kactl.forensics.columns import (
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
+from .expressions import NEW, ONLINE, all_known, is_a, is_true, null, rows_of
 from .job import Job
-from .expressions import NEW, ONLINE, is_a
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -87,7 +87,7 @@ def _states_in_lines(timed: DataFrame) -> DataFrame:
     has_number = f.col("leader_epoch").isNotNull() | f.col("partition_epoch").isNotNull()
     return once.withColumns(
         {
-            "deleted": f.coalesce(f.col("leader") == DELETED, f.lit(False)),
+            "deleted": is_true(f.col("leader") == DELETED),
             "unnumbered_us": f.when(~has_number, f.col("at_us")),
         }
     )
@@ -107,7 +107,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     sent = is_a(EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
     carries = f.col("request").isNull() | (f.col("request") != "STOP_REPLICA")
     heard = (sent & carries & f.col("leader").isNotNull()) | is_a(EventType.LEADS, EventType.FOLLOWS) | by_leader
-    of_partitions = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull()
+    of_partitions = all_known("topic", "partition", "at")
     leader = f.when(is_a(EventType.LEADS) | by_leader, f.col("speaker")).otherwise(f.col("leader"))
     return timed.where(of_partitions & (made | heard | assigned)).select(
         *KEY,
@@ -134,7 +134,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
 def _records(timed: DataFrame) -> DataFrame:
     """States of the metadata log, each complete."""
-    nobody = f.lit(None).cast("int")
+    nobody = null("int")
     return kraft.filled(timed).select(
         *KEY,
         "leader_epoch",
@@ -143,7 +143,7 @@ def _records(timed: DataFrame) -> DataFrame:
         "isr",
         "replicas",
         "recovery",
-        f.lit(None).cast("string").alias("from_state"),
+        null("string").alias("from_state"),
         nobody.alias("controller"),
         nobody.alias("controller_epoch"),
         f.when(_is_from_snapshot(), _RECEIVED).otherwise(_MADE).alias("rank"),
@@ -170,18 +170,20 @@ def _is_from_snapshot() -> Value:
 
 def _with_leader_epochs(said: DataFrame) -> DataFrame:
     """Add leader epochs to states that only have a partition epoch, or only a time."""
-    by_version = Window.partitionBy(*KEY, f.col("partition_epoch").isNull()).orderBy("partition_epoch")
-    by_time = Window.partitionBy(*KEY).orderBy("at_us")
-    backwards = Window.partitionBy(*KEY).orderBy(f.desc("at_us"))
+    by_version = rows_of(*KEY, f.col("partition_epoch").isNull()).in_order("partition_epoch")
+    by_time = rows_of(*KEY).in_order("at_us")
+    backwards = rows_of(*KEY).in_order(f.desc("at_us"))
     has_epoch = f.col("leader_epoch").isNotNull() & ~f.col("deleted")
     numbered = f.when(has_epoch, f.struct("leader_epoch", "leader", "at_us"))
     # A window frame includes rows of the same number or time.
     seen = said.withColumns(
         {
-            "of_version": f.last(numbered, ignorenulls=True).over(by_version),
-            "of_time": f.last(numbered, ignorenulls=True).over(by_time),
-            "unversioned": f.last(f.when(f.col("partition_epoch").isNull(), numbered), ignorenulls=True).over(by_time),
-            "later": f.last(f.when(f.col("leader").isNotNull(), numbered), ignorenulls=True).over(backwards),
+            "of_version": by_version.latest(numbered, with_equals=True),
+            "of_time": by_time.latest(numbered, with_equals=True),
+            "unversioned": by_time.so_far(
+                f.last(f.when(f.col("partition_epoch").isNull(), numbered), ignorenulls=True)
+            ),
+            "later": backwards.latest(f.when(f.col("leader").isNotNull(), numbered), with_equals=True),
         }
     )
     is_named_only = f.col("unnumbered_us").isNotNull() & (f.col("rank") == _MADE)
@@ -206,8 +208,8 @@ def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
     """Add the partition epoch to states that only have a leader epoch: that of its first known state that is not an ISR
     change.
     """
-    of_epoch = Window.partitionBy(*KEY, "leader_epoch", "deleted")
-    first = f.min(f.when(~f.col("is_isr_change"), f.col("partition_epoch"))).over(of_epoch)
+    of_epoch = rows_of(*KEY, "leader_epoch", "deleted")
+    first = of_epoch.over_all(f.min(f.when(~f.col("is_isr_change"), f.col("partition_epoch"))))
     lent = f.col("partition_epoch").isNull() & f.col("leader_epoch").isNotNull() & ~f.col("only_assigned")
     return numbered.withColumns(
         {
@@ -241,22 +243,22 @@ def _kept(rows: DataFrame) -> DataFrame:
     """Carry assignments forward until the next one; for KRaft's changes, carry forward all fields that a change does
     not name.
     """
-    by_time = Window.partitionBy(*KEY).orderBy("at_us")
-    epoch = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
+    by_time = rows_of(*KEY).in_order("at_us")
+    epoch = f.coalesce("leader_epoch", by_time.so_far(f.max("leader_epoch")), f.lit(-1))
     rows = rows.withColumn("in_epoch", epoch)
-    order = Window.partitionBy(*KEY).orderBy(f.desc("only_assigned"), "in_epoch", "partition_epoch", "at_us")
+    order = rows_of(*KEY).in_order(f.desc("only_assigned"), "in_epoch", "partition_epoch", "at_us")
     follows = f.col("unchanged") & (f.col("version_before") == f.col("prev_partition_epoch"))
     chained = rows.withColumns(
         {
-            "version_before": f.lag("partition_epoch").over(order),
-            "replicas": f.last("replicas", ignorenulls=True).over(order),
+            "version_before": order.previous("partition_epoch"),
+            "replicas": order.latest("replicas", with_equals=True),
         }
-    ).withColumn("chain", f.count(f.when(~f.coalesce(follows, f.lit(False)), 1)).over(order))
+    ).withColumn("chain", order.so_far(f.count(f.when(~is_true(follows), 1))))
     # A change may follow another one that did not name the field either: the last named value holds, unless changes are
     # missing between.
-    unbroken = Window.partitionBy(*KEY, "chain").orderBy("in_epoch", "partition_epoch")
+    unbroken = rows_of(*KEY, "chain").in_order("in_epoch", "partition_epoch")
     held = {
-        name: f.when(f.col("unchanged"), f.last(name, ignorenulls=True).over(unbroken)).otherwise(f.col(name))
+        name: f.when(f.col("unchanged"), unbroken.latest(name, with_equals=True)).otherwise(f.col(name))
         for name in ("leader", "isr", "recovery")
     }
     return chained.withColumns(held)

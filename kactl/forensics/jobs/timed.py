@@ -14,8 +14,8 @@ from kactl.forensics.columns import DATE, ID, LONG, TEXT, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
 
+from .expressions import all_known, is_a
 from .job import Job
-from .expressions import is_a
 from .skew import on_one_clock
 from .topic_incarnations import topic_incarnations
 
@@ -59,7 +59,7 @@ def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) ->
 
 def _with_names(lines: DataFrame, events: DataFrame) -> DataFrame:
     """Add the topic's name to lines that only have its id, if any line has both (K5, K6, K18, B4)."""
-    both = events.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
+    both = events.where(all_known("topic", "topic_id"))
     names = both.groupBy("topic_id").agg(f.min("topic").alias("name"))
     # Topics are few, and most events have no id: events are not shuffled.
     joined = lines.join(f.broadcast(names), "topic_id", "left")

@@ -8,14 +8,14 @@ added to a topic is created once and begins no life.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType
 
+from .expressions import ABSENT, NEW, all_known, is_a, rows_of
 from .job import Job
-from .expressions import ABSENT, NEW, is_a
 from .skew import on_one_clock
 
 COLUMNS: Final = (
@@ -36,12 +36,12 @@ def topic_incarnations(events: DataFrame) -> DataFrame:
         events: the events as `skew.on_one_clock` returns them.
     """
     births = _births(events)
-    one = Window.partitionBy("topic", "partition", "topic_id").orderBy("at_us")
+    one = rows_of("topic", "partition", "topic_id").in_order("at_us")
     born = (
-        births.withColumn("before_us", f.lag("at_us").over(one))
+        births.withColumn("before_us", one.previous("at_us"))
         # The same line in two files, or of several controllers that replay one log.
         .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_repeated()))
-        .withColumn("number", f.row_number().over(Window.partitionBy("topic", "partition").orderBy("at_us")))
+        .withColumn("number", rows_of("topic", "partition").in_order("at_us").number())
         .groupBy("topic", "number")
         .agg(f.min("at_us").alias("born_us"))
     )
@@ -64,7 +64,7 @@ def _births(events: DataFrame) -> DataFrame:
     """
     new = is_a(EventType.PARTITION) & (f.col("from_state") == ABSENT) & (f.col("to_state") == NEW)
     in_kraft = is_a(EventType.PARTITION_CREATED) & f.col("topic_id").isNotNull()
-    born = events.where((new | in_kraft) & f.col("topic").isNotNull() & f.col("at").isNotNull())
+    born = events.where((new | in_kraft) & all_known("topic", "at"))
     return born.select(
         "topic",
         f.when(in_kraft, f.lit(-1)).otherwise(f.col("partition")).alias("partition"),
@@ -80,7 +80,7 @@ def _is_repeated() -> Value:
 
 def _older(events: DataFrame, first: DataFrame) -> DataFrame:
     """topic, is_older: whether the logs contain lines of a topic from before its first creation in them."""
-    named = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("clock_known")
+    named = all_known("topic", "partition") & f.col("clock_known")
     told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
     earliest = told.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a, is_true, null, rows_of
 
 # At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
 # no step of that.
@@ -147,11 +147,11 @@ def epochs_rise(timed: DataFrame) -> DataFrame:
     have been deleted and created again in between, starting from 0. A first leader is not compared for the same reason.
     """
     lines = with_steady_clocks(_decided(timed), timed)
-    in_order = Window.partitionBy(*KEY).orderBy("controller_epoch", "at", "leader_epoch", "partition_epoch")
-    before = f.lag(f.struct("leader_epoch", "partition_epoch", "controller_epoch", "at")).over(in_order)
+    in_order = rows_of(*KEY).in_order("controller_epoch", "at", "leader_epoch", "partition_epoch")
+    before = in_order.previous(f.struct("leader_epoch", "partition_epoch", "controller_epoch", "at"))
     compared = (
         lines.withColumn("before", before)
-        .where(f.col("before").isNotNull() & ~f.coalesce(f.col("from_state") == NEW, f.lit(False)))
+        .where(f.col("before").isNotNull() & ~is_true(f.col("from_state") == NEW))
         .join(f.broadcast(_taken_over(timed)), "controller_epoch", "left")
         .where(
             (f.col("before.controller_epoch") == f.col("controller_epoch"))
@@ -160,7 +160,7 @@ def epochs_rise(timed: DataFrame) -> DataFrame:
     )
     rose = f.col("leader_epoch") - f.col("before.leader_epoch")
     # A repeated epoch is no election; one out of OfflinePartition is.
-    stayed = (rose == 0) & f.coalesce(f.col("from_state") == OFFLINE, f.lit(False))
+    stayed = (rose == 0) & is_true(f.col("from_state") == OFFLINE)
     version = f.col("partition_epoch") - f.col("before.partition_epoch")
     leader = violation(
         compared.where((rose < 0) | stayed),
@@ -217,8 +217,8 @@ def one_leader(timed: DataFrame) -> DataFrame:
         .groupBy(*KEY, "leader_epoch", "leader")
         .agg(f.min(told).alias("told"))
     )
-    in_order = Window.partitionBy(*KEY, "leader_epoch").orderBy("told", "leader")
-    before = f.lag(f.struct("leader", "told.at")).over(in_order)
+    in_order = rows_of(*KEY, "leader_epoch").in_order("told", "leader")
+    before = in_order.previous(f.struct("leader", "told.at"))
     apart_us = f.unix_micros("told.at") - f.unix_micros("before.at")
     rows = (
         first.withColumn("before", before)
@@ -251,14 +251,14 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
     once = taken.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
         f.min(f.struct("file_id", "offset")).alias("place")
     )
-    in_order = Window.partitionBy(*KEY, "speaker", "way").orderBy("at", "leader_epoch")
-    before = f.lag(f.struct("leader_epoch", "log_end")).over(in_order)
+    in_order = rows_of(*KEY, "speaker", "way").in_order("at", "leader_epoch")
+    before = in_order.previous(f.struct("leader_epoch", "log_end"))
     longer = f.col("log_end").isNull() | ((f.col("log_end") > 0) & (f.col("log_end") >= f.col("before.log_end")))
     went_back = (f.col("leader_epoch") < f.col("before.leader_epoch")) & (f.col("leader_epoch") > 0)
     # One violation may be visible in both.
     rows = (
         once.withColumn("before", before)
-        .where(went_back & longer & ~f.coalesce("is_new", f.lit(False)))
+        .where(went_back & longer & ~is_true(f.col("is_new")))
         .groupBy(*KEY, "speaker", "leader_epoch", f.col("before.leader_epoch").alias("had"))
         .agg(f.min(f.struct("at", "place", "controller", "controller_epoch")).alias("told"))
         .select("*", "told.*", "told.place.*", f.col("speaker").alias("broker"))
@@ -296,17 +296,14 @@ def _transitions(timed: DataFrame) -> DataFrame:
     """
     lines = about_partitions(timed, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
     begun = is_a(EventType.TRANSITION_BEGUN)
-    one = Window.partitionBy(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").orderBy(
-        "at", begun, "offset"
-    )
-    before = one.rowsBetween(Window.unboundedPreceding, -1)
+    one = rows_of(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").in_order("at", begun, "offset")
     asked = f.when(
         is_a(EventType.RECEIVED_PARTITION) & f.col("leader_epoch").isNotNull(), f.struct("leader_epoch", "is_new")
     )
     return (
         lines.where(f.col("request") == LEADER_AND_ISR)
         .where("speaker is not null and correlation_id is not null")
-        .withColumn("asked", f.last(asked, ignorenulls=True).over(before))
+        .withColumn("asked", one.latest_before(asked))
         .where(begun & f.col("asked").isNotNull())
         .select(
             *KEY,
@@ -314,7 +311,7 @@ def _transitions(timed: DataFrame) -> DataFrame:
             f.lit("transition").alias("way"),
             "at",
             f.col("asked.leader_epoch").alias("leader_epoch"),
-            f.lit(None).cast("long").alias("log_end"),
+            null("long").alias("log_end"),
             f.col("asked.is_new").alias("is_new"),
             "controller",
             "controller_epoch",
@@ -365,9 +362,9 @@ def one_controller(timed: DataFrame) -> DataFrame:
     first = own.groupBy(of.alias("of"), "controller_epoch", "controller").agg(
         f.min(f.struct("at", "file_id", "offset", "speaker")).alias("told")
     )
-    in_order = Window.partitionBy("of", "controller_epoch").orderBy("told", "controller")
+    in_order = rows_of("of", "controller_epoch").in_order("told", "controller")
     rows = (
-        first.withColumn("before", f.lag("controller").over(in_order))
+        first.withColumn("before", in_order.previous("controller"))
         .where("before is not null")
         .select("controller_epoch", "controller", "before", "told.*", f.col("told.speaker").alias("broker"))
     )

@@ -5,12 +5,12 @@ previous one ended.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a, is_true, rows_of
 
 from .rules import about_partitions, describe, violation, with_steady_clocks
 
@@ -47,7 +47,7 @@ _VERSION_2_3: Final = 203
 def legal(timed: DataFrame, files: DataFrame) -> DataFrame:
     """Transitions that are not in the table of their version; of unknown versions, not in any table."""
     moves = _moves(timed).join(f.broadcast(_latest(files)), "file_id", "left")
-    too_old = f.coalesce(f.col("latest") < _VERSION_2_3, f.lit(False))
+    too_old = is_true(f.col("latest") < _VERSION_2_3)
     newer = f.lit(False)
     for before, after in _SINCE_2_3:
         newer = newer | ((f.col("from_state") == before) & (f.col("to_state") == after))
@@ -77,7 +77,7 @@ def _is_none_of(table: dict[str, tuple[str, ...]]) -> Value:
     """True if both states are known and the table has no transition between them."""
     before, after = f.col("from_state"), f.col("to_state")
     allowed = f.coalesce(*(f.when(after == name, before.isin(*befores)) for name, befores in table.items()))
-    return f.coalesce(before.isin(*table) & ~allowed, f.lit(False))
+    return is_true(before.isin(*table) & ~allowed)
 
 
 def _allowed(table: dict[str, tuple[str, ...]]) -> Value:
@@ -119,15 +119,15 @@ def chains(timed: DataFrame) -> DataFrame:
     moves = with_steady_clocks(_moves(timed).where("controller_epoch is not null"), timed)
     one = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
     # The same line may be in two files; the same transition may occur twice within a millisecond in one file.
-    nth = Window.partitionBy(*one, "at", "from_state", "to_state", "file_id").orderBy("offset")
+    nth = rows_of(*one, "at", "from_state", "to_state", "file_id").in_order("offset")
     once = (
         moves.repartition(*KEY)
-        .withColumn("nth", f.row_number().over(nth))
+        .withColumn("nth", nth.number())
         .groupBy(*one, "at", "from_state", "to_state", "nth")
         .agg(f.min(f.struct("file_id", "offset")).alias("place"))
     )
-    in_order = Window.partitionBy(*one).orderBy("at", "place")
-    before = f.lag(f.struct("to_state", "at")).over(in_order)
+    in_order = rows_of(*one).in_order("at", "place")
+    before = in_order.previous(f.struct("to_state", "at"))
     broken = (
         once.withColumn("before", before)
         .where("before.to_state <> from_state")
@@ -139,7 +139,7 @@ def chains(timed: DataFrame) -> DataFrame:
     whole = (f.col("before.at") >= f.col("first_at")) & (f.col("at") <= f.col("last_at"))
     rows = (
         broken.join(f.broadcast(spans), seen, "left")
-        .where((f.col("kind") == Kind.KACTL) | f.coalesce(whole, f.lit(False)))
+        .where((f.col("kind") == Kind.KACTL) | is_true(whole))
         .withColumn("broker", f.coalesce("broker", "speaker"))
         .select("*", "place.*")
     )

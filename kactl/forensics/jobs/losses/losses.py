@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, ID, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.jobs.expressions import NEW, all_known, is_true, no_ids, null
 from kactl.forensics.jobs.job import Job
-from kactl.forensics.jobs.expressions import NEW
 from kactl.forensics.jobs.log_segments import starts
 
 from . import truncations
@@ -91,9 +91,7 @@ def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -
         *KEY,
         "leader_epoch",
         f.col("certain").alias("is_unclean"),
-        f.concat(f.coalesce("prev_isr", f.array().cast("array<int>")), f.array_compact(f.array("prev_leader"))).alias(
-            "were_before"
-        ),
+        f.concat(f.coalesce("prev_isr", no_ids()), f.array_compact(f.array("prev_leader"))).alias("were_before"),
     )
     judged = known.join(elections, [*KEY, "leader_epoch"], "left").withColumn("certain", _is_certain())
     return _answer(judged.where(f.col("certain") | _is_likely()))
@@ -131,7 +129,7 @@ def _is_certain() -> Value:
     was_there = was_in_sync_between("history", "replica", after="known", until="told_in", at="replica_at")
     remembers = f.col("by_memory") | (f.col("known").isNotNull() & ~was_there)
     by_itself = (f.col("evidence") != truncations.TRUNCATED) & f.col("truncated_to").isNotNull()
-    return f.coalesce(remembers | by_itself, f.lit(False))
+    return is_true(remembers | by_itself)
 
 
 def _is_likely() -> Value:
@@ -140,7 +138,7 @@ def _is_likely() -> Value:
     Otherwise a restarted follower without older lines is assumed to have copied everything from its leader.
     """
     told = f.col("known").isNotNull() | (f.col("evidence") == truncations.TRUNCATED)
-    return told | f.coalesce(f.array_contains("were_before", f.col("replica")), f.lit(False))
+    return told | is_true(f.array_contains("were_before", f.col("replica")))
 
 
 def _answer(judged: DataFrame) -> DataFrame:
@@ -153,7 +151,7 @@ def _answer(judged: DataFrame) -> DataFrame:
     committed = f.greatest(f.least("end", "watermark") - f.col("base"), f.lit(0))
     by_itself = f.col("evidence") == truncations.TRUNCATED
     # If only the truncation is known, records below the watermark may have been fetched again.
-    known = f.col("watermark").isNotNull() & f.col("end").isNotNull()
+    known = all_known("watermark", "end")
     answers = judged.withColumn("watermark", watermark).withColumns(
         {
             "leader": epoch["leader"],
@@ -207,7 +205,7 @@ def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of:
             f.max("watermark").alias("watermark"),
             f.coalesce(f.min("at"), f.min("began_at")).alias("at"),
             f.array_distinct(f.flatten(f.collect_list(told))).alias("in_sync"),
-            f.coalesce(f.max("is_clean"), f.lit(False)).alias("is_clean"),
+            is_true(f.max("is_clean")).alias("is_clean"),
         )
     )
     return epochs.groupBy(*KEY).agg(f.sort_array(f.collect_list(f.struct(*_FIELDS))).alias("history"))
@@ -226,7 +224,7 @@ def _is_clean() -> Value:
     )
     found = f.lit(False)
     for reason in reasons:
-        found = found | f.coalesce(reason, f.lit(False))
+        found = found | is_true(reason)
     return found
 
 
@@ -237,16 +235,16 @@ def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
     Null if none is known. If a leader's start is in no line, the replica may already have left that history.
     """
     nothing = f.struct(
-        f.lit(None).cast("long").alias("watermark"),
-        f.lit(None).cast("int").alias("epoch"),
-        f.lit(None).cast("int").alias("leader"),
+        null("long").alias("watermark"),
+        null("int").alias("epoch"),
+        null("int").alias("leader"),
     )
 
     def go_on(known: Value, each: Value) -> Value:
         is_next = each["epoch"] == known["epoch"] + 1
         cuts_where = each["log_end"].isNotNull() | (each["leader"] == -1) | (each["leader"] == known["leader"])
         kept = f.when(
-            f.coalesce(is_next & cuts_where, f.lit(False)) & known["watermark"].isNotNull(),
+            is_true(is_next & cuts_where) & known["watermark"].isNotNull(),
             f.least(known["watermark"], each["log_end"]),
         )
         return f.struct(
@@ -291,7 +289,7 @@ def was_in_sync_between(history: str, replica: str, *, after: str, until: str, a
             & long_ago(each)
         )
 
-    return f.coalesce(f.exists(history, with_it), f.lit(False))
+    return is_true(f.exists(history, with_it))
 
 
 JOB: Final = Job(

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
+from kactl.forensics.jobs.expressions import is_true
 
 
 def by_partition(losses: DataFrame) -> DataFrame:
@@ -33,8 +34,8 @@ def by_partition(losses: DataFrame) -> DataFrame:
         f.max("unclean").alias("unclean"),
         f.sort_array(f.collect_set("replica")).alias("replicas"),
         f.sort_array(f.collect_set("evidence")).alias("evidence"),
-        f.coalesce(f.max(f.col("truncated_to").isNotNull()), f.lit(False)).alias("truncated"),
-        f.coalesce(f.max("certain"), f.lit(False)).alias("certain"),
+        is_true(f.max(f.col("truncated_to").isNotNull())).alias("truncated"),
+        is_true(f.max("certain")).alias("certain"),
         f.max("tail_records").alias("tail_records"),
         f.max("committed_records").alias("committed_records"),
         sure("tail_records"),

@@ -16,11 +16,12 @@ A history may be truncated several times; each truncation counts the records tha
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.expressions import is_true, null, rows_of
 
 FOLLOWER: Final = "follower"
 LEADER: Final = "leader"
@@ -42,25 +43,24 @@ def follows(log_segments: DataFrame) -> DataFrame:
             before. Excess records of one of them are still there in the next, and are lost once.
         tail_known: `known` of the first segment of the tail. tail_cut_to: the lowest `cut_to` of the tail.
     """
-    own = Window.partitionBy(*KEY, "broker").orderBy("epoch", "at")
-    until_now = own.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    own = rows_of(*KEY, "broker").in_order("epoch", "at")
     remembered = f.when(f.col("prev_epoch") >= 0, f.col("prev_epoch"))
-    before = f.lag(f.struct("role", "log_end", "cut_to")).over(own)
+    before = own.previous(f.struct("role", "log_end", "cut_to"))
     same = (
         (f.col("role") == EventType.FOLLOWS)
         & (f.col("before.role") == EventType.FOLLOWS)
         & f.col("before.cut_to").isNull()
         & (f.col("log_end") <= f.col("before.log_end"))
     )
-    tail = Window.partitionBy(*KEY, "broker", "tail")
+    tail = rows_of(*KEY, "broker", "tail")
     return (
         log_segments.where("turn > 0")
-        .withColumn("known", f.greatest(remembered, f.lag("epoch").over(own)))
+        .withColumn("known", f.greatest(remembered, own.previous("epoch")))
         .withColumn("by_memory", remembered.isNotNull())
         .withColumn("before", before)
-        .withColumn("tail", f.sum(f.when(f.coalesce(same, f.lit(False)), 0).otherwise(1)).over(until_now))
-        .withColumn("tail_known", f.first("known").over(tail.orderBy("epoch", "at")))
-        .withColumn("tail_cut_to", f.min("cut_to").over(tail))
+        .withColumn("tail", own.running(f.sum(f.when(is_true(same), 0).otherwise(1))))
+        .withColumn("tail_known", tail.in_order("epoch", "at").so_far(f.first("known")))
+        .withColumn("tail_cut_to", tail.over_all(f.min("cut_to")))
         .where(f.col("role") == EventType.FOLLOWS)
         .drop("before")
     )
@@ -86,12 +86,8 @@ def of_followers(followed: DataFrame, starts: DataFrame) -> DataFrame:
         .where("base < log_end and leader <> broker")
     )
     # A later truncation can only remove what an earlier one left.
-    before = (
-        Window.partitionBy(*KEY, "broker", "tail")
-        .orderBy("leader_epoch", "epoch")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    left = f.least("log_end", f.min("base").over(before))
+    before = rows_of(*KEY, "broker", "tail").in_order("leader_epoch", "epoch")
+    left = f.least("log_end", before.running_before(f.min("base")))
     return (
         longer.withColumn("end", left)
         .where("base < end")
@@ -130,7 +126,7 @@ def of_leaders(starts: DataFrame) -> DataFrame:
         f.col("epoch").alias("took_part"),
         f.lit(True).alias("by_memory"),
         f.col("next.epoch").alias("told_in"),
-        f.lit(None).cast("long").alias("tail"),
+        null("long").alias("tail"),
     )
 
 
@@ -174,8 +170,8 @@ def of_truncations(
         # that began meanwhile.
         f.when(f.col("role") == EventType.FOLLOWS, f.col("epoch")).otherwise(f.col("then_epoch")).alias("leader_epoch"),
         f.col("cut_at").alias("replica_at"),
-        f.lit(None).cast("long").alias("high_watermark"),
-        f.lit(None).cast("int").alias("known"),
+        null("long").alias("high_watermark"),
+        null("int").alias("known"),
         f.when(f.col("role") == EventType.LEADS, f.col("epoch")).alias("took_part"),
         f.lit(False).alias("by_memory"),
     )
@@ -191,7 +187,7 @@ def _cut(end: Value) -> list[Value]:
         f.lit(TRUNCATED).alias("evidence"),
         f.col("cut_to").alias("truncated_to"),
         f.col("epoch").alias("told_in"),
-        f.lit(None).cast("long").alias("tail"),
+        null("long").alias("tail"),
     ]
 
 

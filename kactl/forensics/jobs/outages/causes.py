@@ -9,11 +9,11 @@ deleted. Every other change of leaders moved a live leader; such a change is sho
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, all_known, is_a, is_true, rows_of
 
 from .intervals import DIRECTORY, concerns_partition, lost_brokers
 
@@ -50,10 +50,10 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
     """
     found = _with_takeover(_with_loss(intervals, timed, absences), timed)
     known = _with_deletion(found, timed).withColumn("stepped_down", _stepped_down())
-    judged = known.withColumn("is_forced", f.coalesce(_is_forced(), f.lit(False)))
+    judged = known.withColumn("is_forced", is_true(_is_forced()))
     return (
-        judged.where(f.col("is_forced") | f.coalesce(_is_handed_over(), f.lit(False)))
-        .withColumn("is_waiting", f.col("is_forced") & f.coalesce(_is_waiting(), f.lit(False)))
+        judged.where(f.col("is_forced") | is_true(_is_handed_over()))
+        .withColumn("is_waiting", f.col("is_forced") & is_true(_is_waiting()))
         .withColumn("planned", f.when(f.col("is_forced"), False).otherwise(f.col("after.head.planned")))
         .withColumn("cause", _cause())
         .withColumn("unclean", _unclean())
@@ -70,9 +70,9 @@ def _with_loss(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> D
     # If epochs are missing, other brokers led in between. The last known leader may have been absent for long and need
     # not be the lost one. This does not matter once the partition was unavailable, or if the change was planned.
     is_gap = (
-        f.coalesce(head["leader_epoch"] > f.col("before.last_epoch") + 1, f.lit(False))
+        is_true(head["leader_epoch"] > f.col("before.last_epoch") + 1)
         & f.col("before.first_unavailable").isNull()
-        & ~f.coalesce(head["planned"], f.lit(False))
+        & ~is_true(head["planned"])
     )
     of_the_epoch_before = f.when(head["prev_leader_epoch"] == head["leader_epoch"] - 1, said)
     lost = f.when(_has_returned(), head["leader"]).when(is_gap, of_the_epoch_before).otherwise(f.coalesce(was, said))
@@ -102,7 +102,7 @@ def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
     of_term = is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH, EventType.CONTROLLER_READY)
     is_ready = f.col("type") == EventType.CONTROLLER_READY
     terms = (
-        timed.where(of_term & f.col("controller").isNotNull() & f.col("controller_epoch").isNotNull())
+        timed.where(of_term & all_known("controller", "controller_epoch"))
         .groupBy(f.col("controller").alias("by"), f.col("controller_epoch").alias("by_epoch"))
         .agg(
             f.min(f.when(~is_ready, f.unix_micros("at"))).alias("elected_us"),
@@ -131,10 +131,10 @@ def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
         EventType.TOPIC_REMOVED,
     ) | (is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT))
     # KRaft's controllers log a removal again whenever they replay their log: the first line of an id counts.
-    first = f.min("at").over(Window.partitionBy("topic", "topic_id", "type"))
+    first = rows_of("topic", "topic_id", "type").over_all(f.min("at"))
     removed = is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull()
     deletions = (
-        timed.where(asked & f.col("topic").isNotNull() & f.col("at").isNotNull())
+        timed.where(asked & all_known("topic", "at"))
         .withColumn("at", f.when(removed, first).otherwise(f.col("at")))
         .select(f.explode(f.split("topic", ",")).alias("topic"), f.unix_micros("at").alias("at_us"))
         .groupBy(f.trim("topic").alias("topic"), f.expr("at_us div 1000000").alias("second"))
@@ -177,7 +177,7 @@ def _is_forced() -> Value:
     """True if the partition had lost its leader."""
     how, state = f.col("after.head.how"), f.col("after.head.from_state")
     is_unavailable = f.col("before.first_unavailable").isNotNull()
-    has_failed = f.coalesce(f.col("before.failed") > 0, f.lit(False))
+    has_failed = is_true(f.col("before.failed") > 0)
     born = how.eqNullSafe("initial") | state.eqNullSafe(NEW)
     # A topic that is created again, and whose previous deletion is not in the logs, ends no outage.
     never_led = has_failed & f.col("before.head").isNull()
@@ -197,11 +197,11 @@ def _is_forced() -> Value:
 def _has_returned() -> Value:
     """True if the lost leader leads again. A leader that stayed was not elected; see `intervals`."""
     head = f.col("after.head")
-    return head["how"].eqNullSafe("isr") & ~f.coalesce(head["from_state"].isin(OFFLINE, NEW), f.lit(False))
+    return head["how"].eqNullSafe("isr") & ~is_true(head["from_state"].isin(OFFLINE, NEW))
 
 
 def _is_deleted() -> Value:
-    return f.coalesce(f.col("deleted_us") <= f.col("before.first_unavailable.at_us"), f.lit(False))
+    return is_true(f.col("deleted_us") <= f.col("before.first_unavailable.at_us"))
 
 
 def _was_away() -> Value:
@@ -215,14 +215,14 @@ def _was_away() -> Value:
 def _has_stepped_down() -> Value:
     """True if the old leader stepped down before the new one led, not when it came back later."""
     head = f.col("after.head")
-    return f.coalesce(f.col("stepped_down.at_us") <= f.coalesce(head["led_us"], head["begin_us"]), f.lit(False))
+    return is_true(f.col("stepped_down.at_us") <= f.coalesce(head["led_us"], head["begin_us"]))
 
 
 def _is_handed_over() -> Value:
     """True if a live leader was moved."""
     head = f.col("after.head")
     born = head["how"].eqNullSafe("initial") | head["from_state"].eqNullSafe(NEW)
-    known = f.coalesce(head["planned"], f.lit(False)) | head["from_state"].eqNullSafe(ONLINE) | _has_stepped_down()
+    known = is_true(head["planned"]) | head["from_state"].eqNullSafe(ONLINE) | _has_stepped_down()
     return f.col("after").isNotNull() & ~born & (head["leader"] != f.col("lost")) & known
 
 

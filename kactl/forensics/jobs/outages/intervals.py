@@ -16,12 +16,22 @@ row, and no row of the query is duplicated.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
+from kactl.forensics.jobs.expressions import (
+    LEADER_AND_ISR,
+    NEW,
+    OFFLINE,
+    ONLINE,
+    all_known,
+    is_a,
+    is_true,
+    null,
+    rows_of,
+)
 
 # The broker is alive but has lost some of its replicas. All other values are those of `absences`.
 DIRECTORY: Final = "directory"
@@ -64,11 +74,11 @@ def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> D
     summed = _summed(_parted(marks))
     names = [name for name in summed.columns if name not in KEY]
     own = summed.select(*KEY, "interval", f.struct(*names).alias("own"))
-    order = Window.partitionBy(*KEY).orderBy("interval")
+    order = rows_of(*KEY).in_order("interval")
     nothing = f.lit(None).cast(own.schema["own"].dataType)
-    ended = f.struct(f.lag("own").over(order).alias("before"), f.col("own").alias("after"))
+    ended = f.struct(order.previous("own").alias("before"), f.col("own").alias("after"))
     left_unavailable = f.struct(f.col("own").alias("before"), nothing.alias("after"))
-    is_last = f.lead("interval").over(order).isNull()
+    is_last = order.next("interval").isNull()
     results = f.array(
         f.when(f.col("own.head").isNotNull(), ended),
         f.when(is_last & f.col("own.first_unavailable").isNotNull(), left_unavailable),
@@ -90,7 +100,7 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         return f.unix_micros(name).alias(name.replace("_at", "_us") if name.endswith("_at") else f"{name}_us")
 
     away = lost_brokers(absences).select(f.col("broker").alias("leader"), "losses")
-    was_same = f.col("how").eqNullSafe("isr") & ~f.coalesce(f.col("from_state").isin(OFFLINE, NEW), f.lit(False))
+    was_same = f.col("how").eqNullSafe("isr") & ~is_true(f.col("from_state").isin(OFFLINE, NEW))
     stayed = was_same & ~_has_returned()
     # The leader itself; or, if an epoch is only known from a line of another broker, its unknown leader.
     alive = stayed | f.col("leader").isNull()
@@ -124,7 +134,7 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         _known("led_error_us").alias("led_error_us"),
     )
     return (
-        leadership.withColumn("before", f.lag("begin").over(Window.partitionBy(*KEY).orderBy("leader_epoch")))
+        leadership.withColumn("before", rows_of(*KEY).in_order("leader_epoch").previous("begin"))
         .join(f.broadcast(away), "leader", "left")
         .withColumn("mark", mark)
         .where(f.col("mark").isNotNull() & at.isNotNull())
@@ -155,7 +165,7 @@ def _has_returned() -> Value:
         return one["silent_us"].isNotNull() & (one["detected_us"] > since) & (one["detected_us"] <= until)
 
     is_alone = f.col("prev_isr") == f.array("leader")
-    return f.coalesce(is_alone & f.exists("losses", was_lost), f.lit(False))
+    return is_true(is_alone & f.exists("losses", was_lost))
 
 
 def _is_elected_dead() -> Value:
@@ -173,7 +183,7 @@ def _is_elected_dead() -> Value:
         )
 
     silent = f.col("led_at").isNull() & f.col("received_at").isNull()
-    return silent & f.coalesce(f.exists("losses", was_dead), f.lit(False))
+    return silent & is_true(f.exists("losses", was_dead))
 
 
 def _lines(timed: DataFrame) -> DataFrame:
@@ -198,7 +208,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
     mark = f.coalesce(*(f.when(condition, name) for name, condition in marks))
     return (
-        timed.where(f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull())
+        timed.where(all_known("topic", "partition", "at"))
         .withColumn("mark", mark)
         .where(f.col("mark").isNotNull())
         .select(
@@ -231,24 +241,18 @@ def _known(error: str | Value) -> Value:
 def _parted(marks: DataFrame) -> DataFrame:
     """Marks with their interval, its election (`head`), and whether the partition was unavailable by then."""
     rank = f.array_position(f.array(*map(f.lit, _ORDER)), f.col("mark"))
-    until_now = (
-        Window.partitionBy(*KEY)
-        .orderBy("at_us", rank, "leader_epoch", "controller_epoch")
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    until_now = rows_of(*KEY).in_order("at_us", rank, "leader_epoch", "controller_epoch")
     # The mark of a previous controller or epoch: its clock is wrong, and it in fact precedes the election.
-    is_old = f.coalesce(f.col("controller_epoch") < f.col("head.controller_epoch"), f.lit(False)) | f.coalesce(
-        f.col("leader_epoch") < f.col("head.leader_epoch"), f.lit(False)
+    is_old = is_true(f.col("controller_epoch") < f.col("head.controller_epoch")) | is_true(
+        f.col("leader_epoch") < f.col("head.leader_epoch")
     )
     became_unavailable = f.when(f.col("is_unavailable_mark"), f.struct("interval", "at_us"))
     return (
-        marks.withColumn("interval", f.count("led").over(until_now))
-        .withColumn("head", f.last("led", ignorenulls=True).over(until_now))
+        marks.withColumn("interval", until_now.running(f.count("led")))
+        .withColumn("head", until_now.latest("led"))
         .withColumn("is_unavailable_mark", f.col("mark").isin(*_UNAVAILABLE) & ~is_old)
-        .withColumn("became_unavailable", f.last(became_unavailable, ignorenulls=True).over(until_now))
-        .withColumn(
-            "is_unavailable", f.coalesce(f.col("became_unavailable.interval") == f.col("interval"), f.lit(False))
-        )
+        .withColumn("became_unavailable", until_now.latest(became_unavailable))
+        .withColumn("is_unavailable", is_true(f.col("became_unavailable.interval") == f.col("interval")))
     )
 
 
@@ -269,7 +273,7 @@ def _summed(parted: DataFrame) -> DataFrame:
     """
 
     def has(mark: str) -> Value:
-        return f.coalesce(f.max(f.when(f.col("mark") == mark, f.col("is_unavailable_mark"))), f.lit(False))
+        return is_true(f.max(f.when(f.col("mark") == mark, f.col("is_unavailable_mark"))))
 
     def when(mark: str, condition: Value, value: Value) -> Value:
         return f.when((f.col("mark") == mark) & condition, value)
@@ -281,8 +285,8 @@ def _summed(parted: DataFrame) -> DataFrame:
     )
     explained = f.col("mark").isin(FAILED, WHY) & f.col("reason").isNotNull()
     down = f.struct(at, error, "broker_id", "leader_epoch", "is_started")
-    is_leader = f.coalesce(f.col("broker_id") == f.col("head.leader"), f.lit(False))
-    is_of_head = f.coalesce(at == f.col("head.begin_us"), f.lit(False))
+    is_leader = is_true(f.col("broker_id") == f.col("head.leader"))
+    is_of_head = is_true(at == f.col("head.begin_us"))
     shows_available = is_leader & ~f.col("is_unavailable")
     other_leader = f.struct(
         (-f.col("became_unavailable.at_us")).alias("minus_after_us"),
@@ -301,7 +305,7 @@ def _summed(parted: DataFrame) -> DataFrame:
         has(CUT).alias("cut"),
         f.max(f.when(explained, f.struct(at, "reason", "error"))).alias("why"),
         f.max(when(SAID, always, f.col("unclean"))).alias("is_said"),
-        f.coalesce(f.max(when(DECIDED, is_of_head, always)), f.lit(False)).alias("is_decided"),
+        is_true(f.max(when(DECIDED, is_of_head, always))).alias("is_decided"),
         f.max(when(DECIDED, is_of_head, f.col("unclean"))).alias("is_decided_unclean"),
         f.max(when(WENT_ALIVE, shows_available, at - error)).alias("available_us"),
         f.min(when(WENT_ALIVE, shows_available, at + error)).alias("proved_us"),
@@ -324,7 +328,7 @@ def lost_brokers(absences: DataFrame, timed: DataFrame | None = None) -> DataFra
             `detected_us` first; `names` are the partitions that a loss is limited to, as `,topic-0,topic-1,`, or null.
             `callbacks` are times in microseconds.
     """
-    away = absences.where(f.col("detected_at").isNotNull() & f.col("broker").isNotNull()).select(
+    away = absences.where(all_known("detected_at", "broker")).select(
         "broker",
         f.struct(
             f.unix_micros("detected_at").alias("detected_us"),
@@ -337,10 +341,10 @@ def lost_brokers(absences: DataFrame, timed: DataFrame | None = None) -> DataFra
             f.greatest(f.col("session_ms") * 1000, f.lit(SESSION_US)).alias("session_us"),
             f.coalesce("error_us", f.lit(UNKNOWN_ERROR_US)).cast("long").alias("error_us"),
             f.col("how"),
-            f.coalesce("planned", f.lit(False)).alias("planned"),
-            f.lit(None).cast("string").alias("names"),
+            is_true(f.col("planned")).alias("planned"),
+            null("string").alias("names"),
         ).alias("one"),
-        f.lit(None).cast("long").alias("callback_us"),
+        null("long").alias("callback_us"),
     )
     found = away if timed is None else away.unionByName(_directories(timed)).unionByName(_callbacks(timed, away))
     # Sets, because the same line may be in two files.
@@ -356,8 +360,8 @@ def concerns_partition(one: Value) -> Value:
 
 
 def _directories(timed: DataFrame) -> DataFrame:
-    none = f.lit(None).cast("long")
-    return timed.where(is_a(EventType.REPLICAS_OFFLINE) & f.col("broker").isNotNull() & f.col("at").isNotNull()).select(
+    none = null("long")
+    return timed.where(is_a(EventType.REPLICAS_OFFLINE) & all_known("broker", "at")).select(
         "broker",
         f.struct(
             f.unix_micros("at").alias("detected_us"),

@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import Role
-from kactl.forensics.jobs.expressions import NEW
+from kactl.forensics.jobs.expressions import NEW, is_true
 from kactl.forensics.jobs.membership import FENCED
 
 from .intervals import CUT, FAILED, NOBODY, SESSION_US, WENT_OFFLINE
@@ -66,8 +66,8 @@ def _flat(caused: DataFrame) -> DataFrame:
     revived = f.col("before.revived")
     goes_on = f.col("after").isNull()
     # A leader was seen after the last mark without one; a leader seen before it was an earlier one.
-    came_last = f.coalesce(revived["minus_after_us"] == -f.col("before.last_unavailable.at_us"), f.lit(False))
-    is_deleted = goes_on & f.coalesce(f.col("deleted_us") > first["at_us"], f.lit(False))
+    came_last = is_true(revived["minus_after_us"] == -f.col("before.last_unavailable.at_us"))
+    is_deleted = goes_on & is_true(f.col("deleted_us") > first["at_us"])
     is_revived = goes_on & came_last & ~is_deleted
     elected_us = f.when(f.col("after.is_decided"), head["begin_us"])
     # Bound of the end of an outage that no election ended.
@@ -135,7 +135,7 @@ def _may_be_elected_dead(first_unavailable: Value) -> Value:
     silent = head["led_us"].isNull() & head["received_us"].isNull() & f.col("before.available_us").isNull()
     session_us = f.coalesce(f.col("loss.session_us"), f.lit(SESSION_US))
     missed_us = f.least(f.col("loss.detected_us"), first_unavailable["at_us"], f.col("after.head")["begin_us"])
-    return silent & f.coalesce(missed_us <= head["begin_us"] + session_us, f.lit(False))
+    return silent & is_true(missed_us <= head["begin_us"] + session_us)
 
 
 # -- end and begin -----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _with_end(flat: DataFrame) -> DataFrame:
 def _with_paused_leader(ended: DataFrame) -> DataFrame:
     """Move the end forward where the lost leader was only paused and was usable before a line states that it leads."""
     awake = f.when(f.col("is_forced") & ~f.col("is_deleted"), f.col("awake_us"))
-    is_before = f.coalesce(awake < f.col("until_us"), f.lit(False))
+    is_before = is_true(awake < f.col("until_us"))
     leads_on = is_before & f.col("new_leader").eqNullSafe(f.col("lost")) & (f.col("loss_how") != FENCED)
     return ended.withColumns(
         {

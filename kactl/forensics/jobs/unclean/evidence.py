@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.expressions import NEW, is_a
+from kactl.forensics.jobs.expressions import NEW, is_a, is_true, null
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 WARNED: Final = "warned"
@@ -62,7 +62,7 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
     )
     weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_for_sure()
     # The election of a new partition's first leader is never unclean.
-    first = f.coalesce(f.col("how") == "initial", f.lit(False)) | f.coalesce(f.col("from_state") == NEW, f.lit(False))
+    first = is_true(f.col("how") == "initial") | is_true(f.col("from_state") == NEW)
     prev_isr = f.coalesce("known_isr", f.when(f.size("prev_isr") > 0, f.col("prev_isr")), f.col("told_prev_isr"))
     prev_leader = f.coalesce(
         "last_leader", f.when(f.col("prev_leader") >= 0, f.col("prev_leader")), f.col("told_prev_leader")
@@ -96,7 +96,7 @@ def _left(some: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFra
 
 def _sure(condition: Value) -> Value:
     """A condition with null as false."""
-    return f.coalesce(condition, f.lit(False))
+    return is_true(condition)
 
 
 def _may_be_unclean() -> Value:
@@ -135,7 +135,7 @@ def _is_clean_in_kraft() -> Value:
 
 def _began_to_recover() -> Value:
     """True if the leader began to recover: it was elected uncleanly now, unless it was already recovering."""
-    was = f.coalesce(f.col("prior_recovery.state") == "RECOVERING", f.lit(False))
+    was = is_true(f.col("prior_recovery.state") == "RECOVERING")
     return _sure(f.col("recovery") == "RECOVERING") & ~was
 
 
@@ -223,7 +223,7 @@ def _line(lines: DataFrame, evidence: str | Value, epoch: Value | None = None) -
         (f.lit(None) if epoch is None else epoch).cast("int").alias("line_epoch"),
         "leader",
         (f.lit(evidence) if isinstance(evidence, str) else evidence).alias("evidence"),
-        f.lit(None).cast("string").alias("asked_by"),
+        null("string").alias("asked_by"),
         "controller",
         "controller_epoch",
         f.col("prev_isr").alias("told_prev_isr"),
@@ -250,14 +250,14 @@ def _asked(timed: DataFrame) -> DataFrame:
     return partitions.select(
         f.regexp_extract("name", "^(.+)-[0-9]+$", 1).alias("topic"),
         number.alias("partition"),
-        f.lit(None).cast("int").alias("life"),
+        null("int").alias("life"),
         "at",
-        f.lit(None).cast("int").alias("line_epoch"),
-        f.lit(None).cast("int").alias("leader"),
+        null("int").alias("line_epoch"),
+        null("int").alias("leader"),
         f.lit(ASKED).alias("evidence"),
         f.col("trigger").alias("asked_by"),
         "controller",
         "controller_epoch",
-        f.lit(None).cast("array<int>").alias("told_prev_isr"),
-        f.lit(None).cast("int").alias("told_prev_leader"),
+        null("array<int>").alias("told_prev_isr"),
+        null("int").alias("told_prev_leader"),
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import (
@@ -29,6 +29,7 @@ from kactl.forensics.columns import (
     Unit,
     names_of,
 )
+from kactl.forensics.jobs.expressions import Order, is_true, null, rows_of
 from kactl.forensics.jobs.job import Job
 
 from .evidence import ASKED, judged, matched, said_clean
@@ -77,13 +78,13 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
     alone = lines.where("election_at is null").select(
         *KEY,
         "at",
-        f.lit(None).cast("int").alias("leader_epoch"),
+        null("int").alias("leader_epoch"),
         "leader",
-        f.lit(None).cast("int").alias("prev_leader"),
-        f.lit(None).cast("array<int>").alias("prev_isr"),
+        null("int").alias("prev_leader"),
+        null("array<int>").alias("prev_isr"),
         f.array("evidence").alias("evidence"),
         f.lit(True).alias("certain"),
-        f.lit(None).cast("string").alias("asked_by"),
+        null("string").alias("asked_by"),
         "controller",
         "controller_epoch",
     )
@@ -123,12 +124,11 @@ def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
     )
     both = asked.unionByName(facts, allowMissingColumns=True)
     # Up to 1.0 there may be no line with an epoch: such rows are ordered by time.
-    by_time = Window.partitionBy(*KEY).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    epoch = f.coalesce("leader_epoch", f.last("leader_epoch", ignorenulls=True).over(by_time), f.lit(-1))
-    before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
+    by_time = rows_of(*KEY).in_order("at")
+    epoch = f.coalesce("leader_epoch", by_time.latest("leader_epoch", with_equals=True), f.lit(-1))
 
     def last(value: Value, where: Value) -> Value:
-        return f.last(f.when(f.col("is_fact") & where, value), ignorenulls=True).over(before)
+        return _in_order().latest_before(f.when(f.col("is_fact") & where, value))
 
     recovery = f.struct("leader_epoch", f.col("recovery").alias("state"))
     return (
@@ -147,10 +147,10 @@ def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
     )
 
 
-def _in_order() -> WindowSpec:
+def _in_order() -> Order:
     """Sort key of the states of a partition; an election comes before the state that it made."""
     nameless = f.col("leader_epoch").isNull()
-    return Window.partitionBy(*KEY).orderBy(
+    return rows_of(*KEY).in_order(
         "epoch",
         nameless,
         f.when(nameless, f.col("at")),
@@ -176,7 +176,7 @@ def _with_out_at(found: DataFrame, states: DataFrame) -> DataFrame:
     )
     since = f.aggregate(
         "history",
-        f.lit(None).cast("timestamp"),
+        null("timestamp"),
         lambda out_at, each: f.when(~each["was_in"], f.coalesce(out_at, each["state"]["at"])),
     )
     was_once_in = f.exists("history", lambda each: each["was_in"])
@@ -195,9 +195,7 @@ def _with_isr_down(found: DataFrame, absences: DataFrame) -> DataFrame:
     )
     joined = each.join(f.broadcast(away), (each["member"] == away["member"]) & then, "left").drop(away["member"])
     latest = f.max_by(f.col("detected_at"), f.coalesce(f.unix_micros("detected_at"), f.lit(0)))
-    placed = joined.groupBy("one", "place", "member").agg(
-        f.coalesce(f.max("away"), f.lit(False)).alias("away"), latest.alias("down_at")
-    )
+    placed = joined.groupBy("one", "place", "member").agg(is_true(f.max("away")).alias("away"), latest.alias("down_at"))
     down_ms = f.floor((f.unix_micros("one.at") - f.unix_micros("down_at")) / 1000).cast("long")
     down = f.struct("place", f.col("member").alias("broker"), "away", "down_at", down_ms.alias("down_ms"))
     gathered = placed.groupBy("one").agg(
