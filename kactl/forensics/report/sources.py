@@ -8,8 +8,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.coverage import ENOUGH, share
 from kactl.forensics.event_types import Kind
-from kactl.forensics.files import FILE_COLUMNS
-from kactl.forensics.tables import Manifest
+from kactl.forensics.tables import FILE_COLUMNS, Manifest
 
 from .facts import Facts, File, LogDetail, ReportCoverage, Sources
 from .findings import Clock
