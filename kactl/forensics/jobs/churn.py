@@ -21,11 +21,11 @@ from .job import Job
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
     Column("elections", LONG, "leaders that took over from another one, or from none", title="leaders"),
-    Column("planned", LONG, "of them, those that were requested", title="wanted"),
+    Column("planned", LONG, "of them, those that were requested", title="requested"),
     Column("forced", LONG, "of them, those after a failure", title="after a failure"),
     Column("partitions", LONG, "partitions with an election"),
     Column("shrinks", LONG, "ISR changes that removed a replica", title="ISRs shrank"),
-    Column("expands", LONG, "ISR changes that added a replica", title="grew"),
+    Column("expands", LONG, "ISR changes that added a replica", title="ISRs grew"),
     Column("most_in_a_minute", LONG, "elections in its worst minute", title="in its worst minute"),
     Column("storm", BOOL, "whether that minute had many times the usual number; see `churn.STORM_FACTOR`"),
 )

@@ -33,7 +33,7 @@ COLUMNS: Final = (
         MS,
         "from the last sign of the previous controller (its resignation, or the last line of its broker) until "
         "elected: no controller was active; null for the first",
-        title="nobody before it for",
+        title="no controller before for",
     ),
     Column(
         "overlap_ms",

@@ -16,7 +16,7 @@ from .job import Job
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),
     Column(
-        "asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft", title="asked"
+        "asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft", title="requested"
     ),
     Column("started_at", TIME, "when its replicas began to be stopped, the last time"),
     Column("done_at", TIME, "when it was deleted; null if no line states it"),
@@ -26,14 +26,14 @@ COLUMNS: Final = (
         "from request until done, or until the controllers' logs end; null if either is unknown",
         title="for",
     ),
-    Column("restarts", LONG, "number of times it was restarted", title="begun again"),
+    Column("restarts", LONG, "number of times it was restarted", title="restarted"),
     Column("halts", LONG, "number of times it was halted", title="halted"),
     Column("reason", TEXT, "reason of the last halt, as the controller logged it", title="why"),
     Column(
         "blocked_by",
         IDS,
         "brokers with replicas that were dead, could not be stopped, or were being reassigned",
-        title="held up by",
+        title="blocked by",
     ),
     Column("finished", BOOL, "whether it was deleted within the logs"),
 )

@@ -23,7 +23,7 @@ COLUMNS: Final = (
         "ping_pongs",
         LONG,
         "number of times the leadership went from A to B and back to A within ten minutes",
-        title="to and fro",
+        title="back and forth",
     ),
     Column(
         "preferred_lost",
@@ -32,9 +32,9 @@ COLUMNS: Final = (
         title="preferred, lost again",
     ),
     Column("shrinks", LONG, "number of ISR changes that removed a replica", title="ISR shrank"),
-    Column("expands", LONG, "number of ISR changes that added a replica", title="grew"),
+    Column("expands", LONG, "number of ISR changes that added a replica", title="ISR grew"),
     Column("cycles_per_hour", REAL, "shrinks followed by the return of a removed replica, in the worst sixty minutes"),
-    Column("worst_follower", ID, "replica that left the ISR most often; null if none did", title="who fell out most"),
+    Column("worst_follower", ID, "replica that left the ISR most often; null if none did", title="left the ISR most"),
     Column("worst_follower_falls", LONG, "number of times it did"),
     Column(
         "lone_ms", MS, "milliseconds with at most one replica in sync, though more are assigned", title="one in sync"

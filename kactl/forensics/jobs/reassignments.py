@@ -39,7 +39,7 @@ COLUMNS: Final = (
         title="for",
     ),
     Column("origin", IDS, "replicas assigned before; null if unknown"),
-    Column("target", IDS, "replicas to be assigned", title="to go to"),
+    Column("target", IDS, "replicas to be assigned", title="target"),
     Column("copy_ms", MS, "from started until caught up"),
     Column("waits", LONG, "number of times the controller found replicas that had not caught up"),
     Column(

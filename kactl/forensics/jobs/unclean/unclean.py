@@ -58,7 +58,7 @@ COLUMNS: Final = (
         "isr_down",
         _DOWN_LIST,
         "members of the last ISR: whether each was absent, since when (null: before the logs), and for how long",
-        title="where those were",
+        title="state of those",
     ),
 )
 
