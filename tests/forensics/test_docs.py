@@ -1,4 +1,4 @@
-"""The page about the tables says what they are."""
+"""The page docs/forensics.md lists the tables, columns and jobs as they are declared."""
 
 import re
 
@@ -8,6 +8,7 @@ from kactl.forensics.columns import Column
 from kactl.forensics.event_types import Kind
 from kactl.forensics.events import COLUMNS
 from kactl.forensics.jobs import catalog, timed
+from kactl.forensics.jobs.job import Job
 from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS
 from tests.support.tree import ROOT
 
@@ -18,19 +19,27 @@ TABLES = [("Events", COLUMNS), ("Files", FILE_COLUMNS), ("Levels", LEVEL_COLUMNS
 TABLES += [(job.name, job.columns) for job in catalog.JOBS if job is not timed.JOB]
 
 
-@pytest.mark.parametrize(("title", "columns"), TABLES, ids=[title for title, _ in TABLES])
-def test_every_column_stands_there_as_it_is(title: str, columns: tuple[Column, ...]) -> None:
+def section_of(title: str) -> str:
     _, _, section = PAGE.partition(f"### {title}\n")
+    return section.split("\n### ")[0]
 
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (.+) \|$", section.split("\n### ")[0], re.MULTILINE)
+
+@pytest.mark.parametrize(("title", "columns"), TABLES, ids=[title for title, _ in TABLES])
+def test_columns_are_documented_as_declared(title: str, columns: tuple[Column, ...]) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (.+) \|$", section_of(title), re.MULTILINE)
 
     assert rows == [
-        (each.name, re.sub(r"list<element: (\w+)>", r"list of \1", str(each.type)), each.description)
-        for each in columns
+        (column.name, re.sub(r"list<element: (\w+)>", r"list of \1", str(column.type)), column.description)
+        for column in columns
     ]
 
 
-def test_every_kind_of_log_stands_there() -> None:
-    told = set(re.findall(r"^\| `([\w-]+)` \| [^|]+ \|$", PAGE, re.MULTILINE))
+@pytest.mark.parametrize("job", catalog.JOBS, ids=lambda job: job.name)
+def test_section_of_a_job_begins_with_its_description(job: Job) -> None:
+    assert " ".join(section_of(job.name).split()).startswith(job.description)
 
-    assert told == {str(each) for each in Kind} - {"empty", "foreign", "unreadable"}
+
+def test_kinds_of_logs_are_documented() -> None:
+    documented = set(re.findall(r"^\| `([\w-]+)` \| [^|]+ \|$", PAGE, re.MULTILINE))
+
+    assert documented == {str(kind) for kind in Kind} - {"empty", "foreign", "unreadable"}

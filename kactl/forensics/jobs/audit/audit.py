@@ -35,12 +35,12 @@ RULES: Final = {
     "replica-chain": "a replica left a state that it was not in, by the same controller's line before",
     "leader-epoch": "a partition's leader epoch went back, or did not rise with the election of a leader",
     "partition-epoch": "the version of a partition's stored state went back, or did not rise with the leader epoch",
-    "one-leader": "two leaders were told of with the same leader epoch of a partition",
+    "one-leader": "two leaders were logged with the same leader epoch of a partition",
     "leader-in-isr": "a leader was not in its own ISR",
     "isr-assigned": "a broker stayed in the ISR of a partition that it is not assigned to",
     "request-order": "a broker took a role of an older leader epoch than it had had",
-    "controller-epoch": "a broker obeyed a controller of an older epoch than it had obeyed before",
-    "one-controller": "two controllers were at work with the same epoch",
+    "controller-epoch": "a broker accepted a controller of an older epoch than one that it had accepted before",
+    "one-controller": "two controllers acted with the same epoch",
 }
 
 
