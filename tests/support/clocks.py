@@ -15,13 +15,14 @@ _UPTIME_MS: Final = 3_600_000
 async def settle() -> None:
     """Let all other tasks run until each of them waits for something that only a test, a timer or a thread brings."""
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    # Every step of a task and every callback that can run is in this queue of asyncio's loop. uvloop does not show its
+    # own; its tasks are searched, which is slow: the set of all tasks also holds those that are not collected yet.
+    ready = getattr(loop, "_ready", None)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
-        # What is scheduled without a task, such as a callback of a future, counts too. uvloop does not show it. It is
-        # looked at first: to go through all tasks costs more than a turn of the loop.
-        if getattr(loop, "_ready", ()):
+        if ready:
             continue
-        if all(_waits(task) for task in asyncio.all_tasks(loop) if task is not me):
+        if ready is not None or all(_waits(task) for task in asyncio.all_tasks(loop) if task is not me):
             return
     raise AssertionError(f"tasks were still busy after {TURNS_MAX} turns of the event loop")
 
