@@ -17,6 +17,9 @@ CHECK_READY := $(CHECK_VENV)/.ready
 FAST := not long and not slow and not interop and not java
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
+# Tests start hundreds of interpreters. Without bytecode on disk each of them compiles all that it imports, which takes
+# longer than most of what they are started for.
+unexport PYTHONDONTWRITEBYTECODE
 # Where the figures of the benches go.
 RESULTS ?= bench/results
 
