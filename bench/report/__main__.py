@@ -22,15 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.report", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("docs/performance.md"))
-    asked = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     try:
-        results = read_all(asked.results)
+        results = read_all(arguments.results)
     except NotFigures as error:
         print(error, file=sys.stderr)
         return 2
-    parts = Parts(asked.out)
+    parts = Parts(arguments.out)
     parts.write(page(results, parts))
-    print(f"{asked.out}: {', '.join(results) or 'nothing'} and {len(parts.pictures)} pictures")
+    print(f"{arguments.out}: {', '.join(results) or 'nothing'} and {len(parts.pictures)} pictures")
     return 0
 
 

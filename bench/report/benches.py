@@ -1,6 +1,6 @@
 """Sections of the page for the benchmarks that run in one process."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bench import tables
@@ -14,101 +14,92 @@ from .parts import Parts
 
 _MISSING: Final = "–"
 _PERCENTILES: Final = ("p50", "p90", "p99", "p99.9", "max")
+_ELECTION_STAGES: Final = ("find", "elect", "commit", "apply", "gather", "encode", "other")
+_STORES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo"}
 
 
 def election(results: Results, parts: Parts) -> str:
     """Returns the duration of a broker failure by number of partitions and by stage."""
     figures = results.figures
-    kinds = [kind for kind in ("sqlite", "memory") if sizes(figures, kind)]
+    stores = [store for store in ("sqlite", "memory") if sizes(figures, store)]
     series: dict[str, list[Point]] = {}
-    for kind in kinds:
-        series[f"kactl over {_NAMES[kind]}"] = points(figures, kind, "repeated/total")
-        series["· encoding"] = points(figures, kind, "repeated/encode")
-        series["· committing"] = points(figures, kind, "repeated/commit")
-        series["· deciding"] = points(figures, kind, "repeated/elect")
+    for store in stores:
+        series[f"kactl over {_STORES[store]}"] = points(figures, store, "repeated/total")
+        series["· encoding"] = points(figures, store, "repeated/encode")
+        series["· committing"] = points(figures, store, "repeated/commit")
+        series["· deciding"] = points(figures, store, "repeated/elect")
     series["objects"] = points(figures, "objects", "total")
-    drawn = curves("One of 30 brokers fails", series, x="partitions in the cluster", y="milliseconds")
-    stages = ("find", "elect", "commit", "apply", "gather", "encode", "other")
-    rows = []
-    for kind in kinds:
-        for size in sizes(figures, kind):
-            at = f"{kind}/{size}"
-            rows.append(
-                [
-                    f"{size:,}",
-                    cell(figures, f"{at}/first/total"),
-                    cell(figures, f"{at}/repeated/total"),
-                    cell(figures, f"{at}/repeated/per affected"),
-                    *(median(figures, f"{at}/repeated/{stage}") for stage in stages),
-                ]
-            )
-    head = ["partitions", "first, ms", "repeated, ms", "ns per affected partition", *stages]
+    chart = curves("One of 30 brokers fails", series, x="partitions in the cluster", y="milliseconds")
+    by_size = [(size, f"{store}/{size}") for store in stores for size in sizes(figures, store)]
+    stages = [
+        [
+            f"{size:,}",
+            *cells(figures, path, ("first/total", "repeated/total", "repeated/per affected")),
+            *(median(figures, f"{path}/repeated/{stage}") for stage in _ELECTION_STAGES),
+        ]
+        for size, path in by_size
+    ]
     objects = [
         [
             f"{size:,}",
             cell(figures, f"objects/{size}/total"),
             cell(figures, f"objects uncollected/{size}/total"),
-            quotient(figures, f"objects/{size}/total", f"{kinds[0]}/{size}/repeated/total") if kinds else _MISSING,
+            quotient(figures, f"objects/{size}/total", f"{stores[0]}/{size}/repeated/total") if stores else _MISSING,
         ]
         for size in sizes(figures, "objects")
     ]
     memory = [
-        [f"{size:,}", median(figures, f"{kind}/{size}/memory/table"), median(figures, f"{kind}/{size}/memory/process")]
-        for kind in kinds
-        for size in sizes(figures, kind)
+        [f"{size:,}", median(figures, f"{path}/memory/table"), median(figures, f"{path}/memory/process")]
+        for size, path in by_size
     ]
-    said = [parts.picture("election", "Cost of a broker's failure against partitions", drawn), markdown(head, rows)]
+    head = ["partitions", "first, ms", "repeated, ms", "ns per affected partition", *_ELECTION_STAGES]
+    texts = [parts.picture("election", "Cost of a broker's failure against partitions", chart), markdown(head, stages)]
     if objects:
-        said.append(markdown(["object form", "ms", "ms without the collector", "objects ÷ columns"], objects))
-    said.append(markdown(["bytes of a partition", "in the table", "of the whole process"], memory))
-    return "\n\n".join(said)
+        texts.append(markdown(["object form", "ms", "ms without the collector", "objects ÷ columns"], objects))
+    texts.append(markdown(["bytes of a partition", "in the table", "of the whole process"], memory))
+    return "\n\n".join(texts)
 
 
 def failover(results: Results, parts: Parts) -> str:
     """Returns the duration of takeovers by number of partitions."""
     figures = results.figures
-    kinds = [kind for kind in ("memory", "sqlite", "zookeeper") if sizes(figures, kind)]
+    stores = [store for store in ("memory", "sqlite", "zookeeper") if sizes(figures, store)]
     series = {
-        f"{how}, {_NAMES[kind]}": points(figures, kind, f"{how}/told")
-        for kind in reversed(kinds)
-        for how in ("cold", "warm")
+        f"{start}, {_STORES[store]}": points(figures, store, f"{start}/told")
+        for store in reversed(stores)
+        for start in ("cold", "warm")
     }
-    drawn = curves("Takeover, until all requests are encoded", series, x="partitions in the cluster", y="milliseconds")
-    said = [parts.picture("failover", "Cost of a takeover against partitions", drawn)]
-    for kind in kinds:
+    chart = curves("Takeover, until all requests are encoded", series, x="partitions in the cluster", y="milliseconds")
+    texts = [parts.picture("failover", "Cost of a takeover against partitions", chart)]
+    for store in stores:
         rows = []
-        for size in sizes(figures, kind):
-            at = f"{kind}/{size}"
-            for how in ("cold", "warm"):
-                stages = (cell(figures, f"{at}/{how}/{stage}") for stage in FAILOVER_STAGES)
-                gain = quotient(figures, f"{at}/cold/told", f"{at}/warm/told") if how == "warm" else ""
-                rows.append([f"{size:,}", how, *stages, gain])
-        said.append(markdown([f"{_NAMES[kind]}, ms", "", *FAILOVER_STAGES, "cold ÷ warm"], rows))
-    return "\n\n".join(said)
+        for size in sizes(figures, store):
+            path = f"{store}/{size}"
+            gain = quotient(figures, f"{path}/cold/told", f"{path}/warm/told")
+            rows.append([f"{size:,}", "cold", *cells(figures, f"{path}/cold", FAILOVER_STAGES), ""])
+            rows.append([f"{size:,}", "warm", *cells(figures, f"{path}/warm", FAILOVER_STAGES), gain])
+        texts.append(markdown([f"{_STORES[store]}, ms", "", *FAILOVER_STAGES, "cold ÷ warm"], rows))
+    return "\n\n".join(texts)
 
 
 def latency(results: Results, parts: Parts) -> str:
     """Returns percentiles of single elections, idle and loaded."""
-    figures = results.figures
-    rows, repeats = [], []
-    for what in ("durable", "told"):
-        for phase in ("idle", "loaded"):
-            at = f"pooled/{phase}/{what}"
-            counted = cell(figures, f"{at}/elections")
-            rows.append([f"{what}, {phase}", counted, *(cell(figures, f"{at}/{each}") for each in _PERCENTILES)])
-            each_repeat = (cell(figures, f"{phase}/{what}/{each}") for each in ("p50", "p90", "p99", "max"))
-            repeats.append([f"{what}, {phase}", *each_repeat])
-    asked = results.settings
-    said = (
-        f"{asked.get('rate'):g} elections a second; {asked.get('repeats')} failures, each of which affected "
-        f"{median(figures, 'failure/affected')} partitions and took {median(figures, 'failure/told')} ms until all "
-        "brokers were informed."
-    )
+    figures, settings = results.figures, results.settings
+    kinds = [(moment, phase) for moment in ("durable", "told") for phase in ("idle", "loaded")]
+    pooled = [(f"{moment}, {phase}", f"pooled/{phase}/{moment}") for moment, phase in kinds]
+    per_run = [(f"{moment}, {phase}", f"{phase}/{moment}") for moment, phase in kinds]
     return "\n\n".join(
         (
-            said,
-            markdown(["all runs pooled, ms", "elections", *_PERCENTILES], rows),
-            markdown(["per run, ms", "p50", "p90", "p99", "max"], repeats),
+            f"{settings.get('rate'):g} elections a second; {settings.get('repeats')} failures, each of which affected "
+            f"{median(figures, 'failure/affected')} partitions and took {median(figures, 'failure/told')} ms until "
+            "all brokers were informed.",
+            markdown(
+                ["all runs pooled, ms", "elections", *_PERCENTILES],
+                rows_of(figures, pooled, ("elections", *_PERCENTILES)),
+            ),
+            markdown(
+                ["per run, ms", "p50", "p90", "p99", "max"], rows_of(figures, per_run, ("p50", "p90", "p99", "max"))
+            ),
         )
     )
 
@@ -116,73 +107,66 @@ def latency(results: Results, parts: Parts) -> str:
 def channel(results: Results, parts: Parts) -> str:
     """Returns the costs of encoding, flushing, sending, responses, and a slow broker."""
     figures = results.figures
-    encoded = [
-        [name, *(cell(figures, f"encode/{name}/{what}") for what in ("partition", "again", "size of a partition"))]
-        for name in children(figures, "encode")
-    ]
-    flushed = [
-        [f"{int(size):,}", *(cell(figures, f"flush/{size}/{what}") for what in ("gather", "encode", "partition"))]
-        for size in children(figures, "flush")
-    ]
-    whats = ("bytes", "total", "rate", "processor", "longest hold")
-    sent = [
-        [_of_size(size), *(cell(figures, f"send/{size}/{what}") for what in whats)]
-        for size in children(figures, "send")
-    ]
-    answered = [[name, cell(figures, f"answer/{name}/partition")] for name in children(figures, "answer")]
+    encode = [(name, f"encode/{name}") for name in children(figures, "encode")]
+    flush = [(f"{int(size):,}", f"flush/{size}") for size in children(figures, "flush")]
+    send = [(_cluster(size), f"send/{size}") for size in children(figures, "send")]
+    answer = [(name, f"answer/{name}") for name in children(figures, "answer")]
     slow = [
-        [
-            f"{int(size):,} partitions, {how}",
-            *(cell(figures, f"slow broker/{size}/{how}/{what}") for what in ("requests", "bytes", "processor")),
-        ]
+        (f"{int(size):,} partitions, {mode}", f"slow broker/{size}/{mode}")
         for size in children(figures, "slow broker")
-        for how in children(figures, f"slow broker/{size}")
+        for mode in children(figures, f"slow broker/{size}")
     ]
-    tables = (
-        (["encoding", "ns per partition state", "µs, body known", "bytes per state"], encoded),
-        (["a chunk to all brokers, partitions", "gather, ms", "encode, ms", "ns per partition"], flushed),
-        (["sending", "MB", "ms", "MB/s", "processor, ms", "longest hold of the loop, ms"], sent),
-        (["responses without an error", "ns per partition"], answered),
-        (["requests to a slow broker afterwards", "requests", "MB", "processor, ms"], slow),
+    costs = (
+        (
+            ["encoding", "ns per partition state", "µs, body known", "bytes per state"],
+            rows_of(figures, encode, ("partition", "again", "size of a partition")),
+        ),
+        (
+            ["a chunk to all brokers, partitions", "gather, ms", "encode, ms", "ns per partition"],
+            rows_of(figures, flush, ("gather", "encode", "partition")),
+        ),
+        (
+            ["sending", "MB", "ms", "MB/s", "processor, ms", "longest hold of the loop, ms"],
+            rows_of(figures, send, ("bytes", "total", "rate", "processor", "longest hold")),
+        ),
+        (["responses without an error", "ns per partition"], rows_of(figures, answer, ("partition",))),
+        (
+            ["requests to a slow broker afterwards", "requests", "MB", "processor, ms"],
+            rows_of(figures, slow, ("requests", "bytes", "processor")),
+        ),
     )
-    return "\n\n".join(markdown(head, rows) for head, rows in tables if rows)
+    return "\n\n".join(markdown(head, rows) for head, rows in costs if rows)
 
 
 def store(results: Results, parts: Parts) -> str:
     """Returns the costs of reads and writes over each store, for several batch sizes, and the lower bound."""
     figures = results.figures
-    rows = [
-        [f"{_NAMES[kind]}, {size:,} partitions", *(cell(figures, f"{kind}/{size}/{what}") for what in _STORE_FIGURES)]
-        for kind in ("memory", "sqlite", "zookeeper", "kazoo")
-        for size in sizes(figures, kind)
+    stores = [
+        (f"{_STORES[store]}, {size:,} partitions", f"{store}/{size}")
+        for store in ("memory", "sqlite", "zookeeper", "kazoo")
+        for size in sizes(figures, store)
     ]
     head = ["µs per partition", "read", "its processor", "topics read", "written", "its processor"]
-    said = [markdown(head, rows)]
+    costs = ("read/partition", "read/processor", "topics/partition", "write/partition", "write/processor")
+    texts = [markdown(head, rows_of(figures, stores, costs))]
     floors = [
-        [f"{what}, {batch} in a request", cell(figures, f"floor/{size}/{what}/{batch}")]
+        [f"{access}, {batch} in a request", cell(figures, f"floor/{size}/{access}/{batch}")]
         for size in sizes(figures, "floor")
-        for what in ("read", "write")
-        for batch in children(figures, f"floor/{size}/{what}")
+        for access in ("read", "write")
+        for batch in children(figures, f"floor/{size}/{access}")
     ]
     if floors:
-        said.append(markdown(["ZooKeeper alone", "µs per node"], floors))
-    grid = children(figures, "batches")
+        texts.append(markdown(["ZooKeeper alone", "µs per node"], floors))
+    grid = [name.split("x") for name in children(figures, "batches")]
     if grid:
-        batches, windows = (
-            sorted({int(part) for part in parts_}) for parts_ in zip(*(each.split("x") for each in grid), strict=True)
-        )
-        table = [
+        batches = sorted({int(batch) for batch, _ in grid})
+        windows = sorted({int(window) for _, window in grid})
+        rows = [
             [str(batch), *(cell(figures, f"batches/{batch}x{window}/write/partition") for window in windows)]
             for batch in batches
         ]
-        said.append(markdown(["writes in a multi ↓, multis in flight →", *map(str, windows)], table))
-    return "\n\n".join(said)
-
-
-_STORE_FIGURES: Final = ("read/partition", "read/processor", "topics/partition", "write/partition", "write/processor")
-
-
-_NAMES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo"}
+        texts.append(markdown(["writes in a multi ↓, multis in flight →", *map(str, windows)], rows))
+    return "\n\n".join(texts)
 
 
 # -- reading figures ---------------------------------------------------------------------------------------------------
@@ -200,12 +184,24 @@ def sizes(figures: Mapping[str, Figure], prefix: str) -> list[int]:
 
 def points(figures: Mapping[str, Figure], prefix: str, name: str) -> list[Point]:
     """Returns a curve over all sizes that have the figure with a value above zero."""
-    found = ((size, figures.get(f"{prefix}/{size}/{name}")) for size in sizes(figures, prefix))
-    return [Point(size, each.spread) for size, each in found if each is not None and each.spread.least > 0]
+    by_size = ((size, figures.get(f"{prefix}/{size}/{name}")) for size in sizes(figures, prefix))
+    return [Point(size, figure.spread) for size, figure in by_size if figure is not None and figure.spread.least > 0]
 
 
 def cell(figures: Mapping[str, Figure], name: str) -> str:
     return runs(figures[name]) if name in figures else _MISSING
+
+
+def cells(figures: Mapping[str, Figure], path: str, names: Iterable[str]) -> list[str]:
+    """Returns the cells of several figures below a path."""
+    return [cell(figures, f"{path}/{name}") for name in names]
+
+
+def rows_of(
+    figures: Mapping[str, Figure], labelled_paths: Iterable[tuple[str, str]], names: Sequence[str]
+) -> list[list[str]]:
+    """Returns a row for each path: its label, and the figures of these names below it."""
+    return [[label, *cells(figures, path, names)] for label, path in labelled_paths]
 
 
 def median(figures: Mapping[str, Figure], name: str) -> str:
@@ -218,7 +214,7 @@ def quotient(figures: Mapping[str, Figure], above: str, below: str) -> str:
     return times(ratio(figures[above].runs, figures[below].runs))
 
 
-def _of_size(size: str) -> str:
+def _cluster(size: str) -> str:
     """Returns `30x100000` as "30 brokers, 100,000 partitions"."""
     brokers, _, partitions = size.partition("x")
     return f"{brokers} brokers, {int(partitions):,} partitions"
@@ -227,8 +223,12 @@ def _of_size(size: str) -> str:
 def settings_of(results: Iterable[Results]) -> list[list[str]]:
     """Returns the time and the settings of each benchmark."""
     return [
-        [each.what, each.made, ", ".join(f"{name} {_plain(value)}" for name, value in each.settings.items() if value)]
-        for each in results
+        [
+            result.what,
+            result.made,
+            ", ".join(f"{name} {_plain(value)}" for name, value in result.settings.items() if value),
+        ]
+        for result in results
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from bench.figures import Figure, Results
 from bench.tables import markdown, number
 
-from .benches import cell, children, median
+from .benches import cells, children, median, rows_of
 from .parts import Parts
 
 _SWEEPS: Final = ("open", "brokers", "pairs", "racks", "rack+broker", "rolling")
@@ -16,60 +16,61 @@ def forensics(results: Results, parts: Parts) -> str:
     """Returns the costs of ingest and of all jobs by lines of the logs, and of each job."""
     figures = results.figures
     sizes = sorted(int(name) for name in _roots(figures) if name.isdecimal())
-    ingested, together, asked = [], [], []
-    for size in sizes:
-        lines = median(figures, f"{size}/lines")
-        for how in ("first", "warm"):
-            at = f"{size}/ingest/{how}"
-            if f"{at}/line" in figures:
-                speed = number(1e6 / figures[f"{at}/line"].median)
-                costs = (cell(figures, f"{at}/{what}") for what in ("time", "line", "line, processor"))
-                ingested.append([f"{lines} lines, {how}", speed, *costs])
-        if f"{size}/all jobs/time" not in figures:
-            continue
-        asked.append(size)
-        for how in ("all jobs", "one by one"):
-            whats = ("time", "processor", "line, processor")
-            together.append([f"{lines} lines, {how}", *(cell(figures, f"{size}/{how}/{what}") for what in whats)])
-    head = [
-        f"{median(figures, f'{size}/lines')} lines: {what}" for size in asked for what in ("rows", "s", "its CPU s")
+    lines = {size: median(figures, f"{size}/lines") for size in sizes}
+    ingest = [
+        [
+            f"{lines[size]} lines, {start}",
+            number(1e6 / figures[f"{size}/ingest/{start}/line"].median),
+            *cells(figures, f"{size}/ingest/{start}", ("time", "line", "line, processor")),
+        ]
+        for size in sizes
+        for start in ("first", "warm")
+        if f"{size}/ingest/{start}/line" in figures
     ]
-    jobs = [[name, *_of_job(figures, name, asked)] for name in children(figures, f"{asked[0]}/jobs")] if asked else []
+    with_jobs = [size for size in sizes if f"{size}/all jobs/time" in figures]
+    modes = [
+        (f"{lines[size]} lines, {mode}", f"{size}/{mode}") for size in with_jobs for mode in ("all jobs", "one by one")
+    ]
+    head = [f"{lines[size]} lines: {cost}" for size in with_jobs for cost in ("rows", "s", "its CPU s")]
+    names = children(figures, f"{with_jobs[0]}/jobs") if with_jobs else []
     return "\n\n".join(
         (
-            markdown(["ingest", "lines a second", "s", "µs a line", "its processor, µs a line"], ingested),
-            markdown(["jobs", "s", "processor, s", "processor, µs a line"], together),
-            markdown(["one by one", *head], jobs),
+            markdown(["ingest", "lines a second", "s", "µs a line", "its processor, µs a line"], ingest),
+            markdown(
+                ["jobs", "s", "processor, s", "processor, µs a line"],
+                rows_of(figures, modes, ("time", "processor", "line, processor")),
+            ),
+            markdown(["one by one", *head], [[name, *_job(figures, name, with_jobs)] for name in names]),
         )
     )
 
 
-def _of_job(figures: Mapping[str, Figure], name: str, sizes: list[int]) -> list[str]:
-    cells = []
+def _job(figures: Mapping[str, Figure], name: str, sizes: list[int]) -> list[str]:
+    costs = []
     for size in sizes:
-        at = f"{size}/jobs/{name}"
-        cells += [median(figures, f"{at}/rows"), cell(figures, f"{at}/time"), cell(figures, f"{at}/processor")]
-    return cells
+        path = f"{size}/jobs/{name}"
+        costs += [median(figures, f"{path}/rows"), *cells(figures, path, ("time", "processor"))]
+    return costs
 
 
 def whatif(results: Results, parts: Parts) -> str:
     """Returns the durations of sweeps by cluster and placement."""
     figures = results.figures
-    rows, sparks = [], []
+    local, spark = [], []
     for cluster in (name for name in _roots(figures) if "x" in name):
         brokers, _, partitions = cluster.partition("x")
         for placement in children(figures, cluster):
-            at = f"{cluster}/{placement}"
-            what = f"{brokers} brokers, {int(partitions):,} partitions, {placement}"
-            if f"{at}/classes" in figures:
-                times = (cell(figures, f"{at}/{name}") for name in _SWEEPS)
-                rows.append([what, median(figures, f"{at}/classes"), median(figures, f"{at}/pairs/scenarios"), *times])
-            if f"{at}/Spark/open" in figures:
-                sparks.append([what, cell(figures, f"{at}/Spark/open"), cell(figures, f"{at}/Spark/brokers")])
-    said = [markdown(["s", "classes", "pairs", *_SWEEPS], rows)]
-    if sparks:
-        said.append(markdown(["with Spark, s", "open", "brokers"], sparks))
-    return "\n\n".join(said)
+            path = f"{cluster}/{placement}"
+            label = f"{brokers} brokers, {int(partitions):,} partitions, {placement}"
+            if f"{path}/classes" in figures:
+                counts = (median(figures, f"{path}/{count}") for count in ("classes", "pairs/scenarios"))
+                local.append([label, *counts, *cells(figures, path, _SWEEPS)])
+            if f"{path}/Spark/open" in figures:
+                spark.append([label, *cells(figures, f"{path}/Spark", ("open", "brokers"))])
+    texts = [markdown(["s", "classes", "pairs", *_SWEEPS], local)]
+    if spark:
+        texts.append(markdown(["with Spark, s", "open", "brokers"], spark))
+    return "\n\n".join(texts)
 
 
 def _roots(figures: Mapping[str, Figure]) -> list[str]:

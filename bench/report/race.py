@@ -54,39 +54,39 @@ def _size(results: Results, size: str, parts: Parts) -> str:
     brokers, _, partitions = size.partition("x")
     title = f"{brokers} brokers, {int(partitions):,} partitions"
     stock, ours = results.under(f"{size}/{STOCK}"), results.under(f"{size}/{OURS}")
-    wanted = {each.path: each for each in RACE if each.size == size}
-    said = [f"### {title}"]
+    goals = {goal.path: goal for goal in RACE if goal.size == size}
+    texts = [f"### {title}"]
     rows, drawn = [], []
     for phase, figure, label in _TIMES:
         path = f"{phase}/{figure}"
         if path not in stock and path not in ours:
             continue
-        rows.append(_row(label, path, stock, ours, wanted))
-        both = {name: side[path].spread for name, side in ((STOCK, stock), (OURS, ours)) if path in side}
-        if all(each.least > 0 for each in both.values()):
-            drawn.append((label.removeprefix("· "), both, rows[-1][3]))
-    said.append(markdown(["seconds", "stock", "kactl", "stock ÷ kactl", "goal"], rows))
+        rows.append(_row(label, path, stock, ours, goals))
+        spreads = {name: side[path].spread for name, side in ((STOCK, stock), (OURS, ours)) if path in side}
+        if all(spread.least > 0 for spread in spreads.values()):
+            drawn.append((label.removeprefix("· "), spreads, rows[-1][3]))
+    texts.append(markdown(["seconds", "stock", "kactl", "stock ÷ kactl", "goal"], rows))
     if drawn:
-        said.append(parts.picture(f"race-{size}", f"Stock and kactl, {title}", pairs(title, drawn, x="seconds")))
+        texts.append(parts.picture(f"race-{size}", f"Stock and kactl, {title}", pairs(title, drawn, x="seconds")))
     costs = [
-        _row(label, f"{phase}/{figure}", stock, ours, wanted)
+        _row(label, f"{phase}/{figure}", stock, ours, goals)
         for phase, figure, label in _COSTS
         if f"{phase}/{figure}" in stock or f"{phase}/{figure}" in ours
     ]
     if costs:
-        said.append(markdown(["cost", "stock", "kactl", "stock ÷ kactl", "goal"], costs))
-    return "\n\n".join(said)
+        texts.append(markdown(["cost", "stock", "kactl", "stock ÷ kactl", "goal"], costs))
+    return "\n\n".join(texts)
 
 
 def _row(
-    label: str, path: str, stock: Mapping[str, Figure], ours: Mapping[str, Figure], wanted: Mapping[str, Wanted]
+    label: str, path: str, stock: Mapping[str, Figure], ours: Mapping[str, Figure], goals: Mapping[str, Wanted]
 ) -> list[str]:
     cells = [runs(side[path]) if path in side else "–" for side in (stock, ours)]
-    found, bound = "–", ""
+    quotient, bound = "–", ""
     if path in stock and path in ours and min(ours[path].runs) > 0:
         value = ratio(stock[path].runs, ours[path].runs)
-        found = times(value)
-        if path in wanted:
-            reached = value.value >= wanted[path].at_least
-            bound = f"≥ {wanted[path].at_least:g}" + ("" if reached else ", not reached")
-    return [label, *cells, found, bound]
+        quotient = times(value)
+        if path in goals:
+            reached = value.value >= goals[path].at_least
+            bound = f"≥ {goals[path].at_least:g}" + ("" if reached else ", not reached")
+    return [label, *cells, quotient, bound]
