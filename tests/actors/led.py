@@ -26,7 +26,7 @@ ID = b"t" * 16
 
 
 @asynccontextmanager
-async def led(
+async def led_partition(
     *,
     isr: tuple[int, ...] = (1, 2),
     recovering: bool = False,
@@ -71,7 +71,7 @@ async def led(
             await made.check()
 
 
-async def ask(made: World, asked: ControllerRequest) -> Any:
+async def send_request(made: World, asked: ControllerRequest) -> Any:
     """Ask the controller as a broker does."""
     found = made.controller.hub.controller(CONTROLLER)
     assert found is not None
@@ -109,11 +109,11 @@ async def propose(
         for each in proposals
     ]
     epoch = epoch_of(made, broker) if broker_epoch is None else broker_epoch
-    answer: list[IsrResult] = await ask(made, AlterPartitionRequested(broker, epoch, tuple(named), version))
+    answer: list[IsrResult] = await send_request(made, AlterPartitionRequested(broker, epoch, tuple(named), version))
     return answer
 
 
-async def refusal(made: World, isr: tuple[int, ...] = (1, 2), **columns: Any) -> ErrorCode:
+async def isr_error(made: World, isr: tuple[int, ...] = (1, 2), **columns: Any) -> ErrorCode:
     """How one proposal for t-0 is refused; nothing of it is stored."""
     before = await made.store.leaderships(Names.of([T0]))
     (result,) = await propose(made, proposal(isr, **columns))

@@ -11,7 +11,7 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingBrokers, World
 
 
-class Seen(NamedTuple):
+class MetadataView(NamedTuple):
     """What metadata says of one partition."""
 
     leader: int
@@ -20,15 +20,15 @@ class Seen(NamedTuple):
     offline: tuple[int, ...]
 
 
-def metadata(brokers: RecordingBrokers, broker: int) -> dict[str, Seen]:
+def metadata_at(brokers: RecordingBrokers, broker: int) -> dict[str, MetadataView]:
     """The partitions, as the latest request that spoke of each said."""
-    known: dict[str, Seen] = {}
+    known: dict[str, MetadataView] = {}
     for request in brokers.of(broker, UpdateMetadata):
         assert isinstance(request, UpdateMetadata)
         states = request.states
         for row in range(len(states)):
             name = f"{states.topics[states.topic[row]].name}-{states.partition[row]}"
-            known[name] = Seen(
+            known[name] = MetadataView(
                 int(states.leader[row]),
                 tuple(sorted(_listed(states.isr, row))),
                 _listed(states.replicas, row),
@@ -62,7 +62,7 @@ class Failing(ControllerRequest, frozen=True):
     number: int = 0
 
 
-async def block(w: World) -> asyncio.Event:
+async def block_loop(w: World) -> asyncio.Event:
     """Occupy the controller until the event is set; what happens meanwhile waits."""
     gate = asyncio.Event()
 

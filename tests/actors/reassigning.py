@@ -5,9 +5,10 @@ from typing import Any
 
 from kactl.errors import ErrorCode
 from kactl.messages.admin import ReassignmentResult
-from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
+from kactl.model import Assignment, PartitionView, ReplicaState
 from kactl.outbound.batch import Addressed
 from tests.support.clocks import settle
+from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World
 from tests.support.machine_harness import Flush
 from tests.support.scripted_store import Step
@@ -15,16 +16,12 @@ from tests.support.scripted_store import Step
 Targets = Mapping[str, Sequence[int] | None]
 
 
-def tp(name: str) -> TopicPartition:
-    return TopicPartition.parse(name)
-
-
 async def reassign(w: World, targets: Targets, *, dry_run: bool = False) -> list[ErrorCode]:
     """Ask for reassignments, None to cancel one; the error of each, in order. What follows has come to rest."""
-    return [result.error for result in await results(w, targets, dry_run=dry_run)]
+    return [result.error for result in await reassignment_results(w, targets, dry_run=dry_run)]
 
 
-async def results(w: World, targets: Targets, *, dry_run: bool = False) -> list[ReassignmentResult]:
+async def reassignment_results(w: World, targets: Targets, *, dry_run: bool = False) -> list[ReassignmentResult]:
     moves = {tp(name): target for name, target in targets.items() if target is not None}
     answered: list[ReassignmentResult] = []
     if moves:
@@ -36,25 +33,25 @@ async def results(w: World, targets: Targets, *, dry_run: bool = False) -> list[
     return answered
 
 
-async def leave(w: World, targets: Mapping[str, Sequence[int]]) -> None:
+async def write_reassignment(w: World, targets: Mapping[str, Sequence[int]]) -> None:
     """Leave a request in the store, as Kafka's older tools do."""
     await w.store.request_reassignment({tp(name): tuple(target) for name, target in targets.items()})
     await settle()
 
 
-async def left(w: World) -> dict[str, tuple[int, ...]] | None:
+async def requested_reassignment(w: World) -> dict[str, tuple[int, ...]] | None:
     """What is left of it."""
     requested = await w.store.reassignment_request()
     return None if requested is None else {str(name): target for name, target in requested.items()}
 
 
-async def entry(w: World, name: str) -> Assignment:
+async def stored_assignment(w: World, name: str) -> Assignment:
     """What is stored as the assignment of a partition."""
     loaded = await w.store.assignments([tp(name).topic])
     return dict(loaded.items())[tp(name)]
 
 
-async def running(w: World) -> dict[str, Assignment]:
+async def ongoing(w: World) -> dict[str, Assignment]:
     """Which reassignments run."""
     return {str(name): held for name, held in (await w.controller.reassignments()).items()}
 
@@ -64,7 +61,7 @@ def replicas(view: PartitionView) -> tuple[tuple[int, ...], tuple[int, ...], tup
     return view.replicas, view.adding, view.removing
 
 
-def states(view: PartitionView) -> dict[int, ReplicaState]:
+def replica_states(view: PartitionView) -> dict[int, ReplicaState]:
     return dict(sorted(view.replica_states.items()))
 
 
@@ -83,7 +80,7 @@ def flushes(w: World) -> list[Flush]:
     return noted
 
 
-def once(w: World, method: str, *steps: Step) -> None:
+def script_once(w: World, method: str, *steps: Step) -> None:
     """The controller's next calls of a method of the store go as `steps` say; then all is as it was."""
     store, waiting = w.controller.store, list(steps)
     real = getattr(store, method)

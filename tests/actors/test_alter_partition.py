@@ -15,12 +15,12 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, partitions_of, world
 from tests.support.scripted_store import fails, fails_after
 
-from .led import EPOCH, ID, T0, VERSION, ask, epoch_of, led, proposal, propose, refusal
+from .led import EPOCH, ID, T0, VERSION, epoch_of, isr_error, led_partition, proposal, propose, send_request
 
 pytestmark = pytest.mark.anyio
 
 
-async def stored(made: World, name: TopicPartition = T0) -> Leadership:
+async def stored_state(made: World, name: TopicPartition = T0) -> Leadership:
     state = (await made.store.leaderships(Names.of([name]))).one(0)
     assert state is not None
     return state
@@ -32,8 +32,8 @@ async def stored(made: World, name: TopicPartition = T0) -> Leadership:
 @pytest.mark.scenario(288)
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> None:
-    async with led(isr=(1,), brokers=(1,), assignment=Assignment((1,))) as made:
-        before = await stored(made)
+    async with led_partition(isr=(1,), brokers=(1,), assignment=Assignment((1,))) as made:
+        before = await stored_state(made)
 
         (result,) = await propose(made, proposal((1,)), version=version)
 
@@ -41,16 +41,16 @@ async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> N
         assert result.leadership is not None
         assert result.leadership == before
         assert result.topic == (TopicRef("", ID) if version >= 2 else TopicRef("t"))
-        assert await stored(made) == before
+        assert await stored_state(made) == before
 
 
 @pytest.mark.scenario(289)
 async def test_topics_are_found_by_the_ids_that_they_have_below_the_level_of_ids_too() -> None:
-    async with led(level=ProtocolLevel(2, 7, 2)) as made:
+    async with led_partition(level=ProtocolLevel(2, 7, 2)) as made:
         (result,) = await propose(made, proposal((1,)), version=3)
 
         assert result.error is ErrorCode.NONE
-        assert (await stored(made)).isr == (1,)
+        assert (await stored_state(made)).isr == (1,)
 
 
 @pytest.mark.scenario(290)
@@ -67,19 +67,19 @@ async def test_a_proposal_that_is_repeated_is_written_once() -> None:
             answers.append((result.error, result.leadership.isr, result.leadership.partition_epoch))
 
         assert answers == [(ErrorCode.NONE, (1,), 1)] * 3
-        assert (await stored(made, name)).partition_epoch == 1
+        assert (await stored_state(made, name)).partition_epoch == 1
         await made.check()
 
 
 @pytest.mark.scenario(306)
 async def test_a_leader_that_has_recovered_says_so() -> None:
-    async with led(isr=(1,), recovering=True) as made:
+    async with led_partition(isr=(1,), recovering=True) as made:
         assert made.known("t-0").recovering
 
         (result,) = await propose(made, proposal((1,), recovering=False))
 
         assert result.error is ErrorCode.NONE
-        now = await stored(made)
+        now = await stored_state(made)
         assert result.leadership == now
         assert (now.leader, now.leader_epoch, now.isr, now.partition_epoch) == (1, EPOCH, (1,), VERSION + 1)
         assert not now.recovering
@@ -89,41 +89,41 @@ async def test_a_leader_that_has_recovered_says_so() -> None:
 async def test_the_same_members_in_another_order_are_the_same_isr() -> None:
     """For Kafka the lists differ; it writes one over the other, to no effect but a version that is higher by one."""
     members = (2, 1)
-    async with led() as made:
-        assert members != (await stored(made)).isr
+    async with led_partition() as made:
+        assert members != (await stored_state(made)).isr
 
         (result,) = await propose(made, proposal(members))
 
         assert result.error is ErrorCode.NONE
         assert result.leadership is not None
         assert set(result.leadership.isr) == set(members)
-        assert result.leadership.partition_epoch == (await stored(made)).partition_epoch == VERSION
+        assert result.leadership.partition_epoch == (await stored_state(made)).partition_epoch == VERSION
 
 
 async def test_a_grown_isr_keeps_leader_and_epoch_and_carries_ours() -> None:
-    async with led(isr=(1,)) as made:
+    async with led_partition(isr=(1,)) as made:
         (result,) = await propose(made, proposal((1, 2)))
 
-        now = await stored(made)
+        now = await stored_state(made)
         assert now == Leadership(1, EPOCH, (1, 2), VERSION + 1, made.controller.snapshot().epoch)
         assert result.leadership == now
 
 
 async def test_an_isr_member_that_is_not_assigned_is_accepted_and_stopped() -> None:
-    async with led(brokers=(1, 2, 3)) as made:
+    async with led_partition(brokers=(1, 2, 3)) as made:
         (result,) = await propose(made, proposal((1, 2, 3)))
         await settle()
 
         assert result.leadership is not None
         assert result.leadership.isr == (1, 2, 3)
-        assert (await stored(made)).isr == (1, 2)
+        assert (await stored_state(made)).isr == (1, 2)
         assert made.known("t-0").replicas == (1, 2)
         assert made.brokers.of(3, StopReplica)
         assert not made.controller.cluster.reassigning
 
 
 async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:
-    async with led(brokers=(1, 2, 3), assignment=Assignment((1, 2, 3)), isr=(1, 2, 3)) as made:
+    async with led_partition(brokers=(1, 2, 3), assignment=Assignment((1, 2, 3)), isr=(1, 2, 3)) as made:
         results = await propose(made, proposal((1,)), proposal((1, 2), partition=7), proposal((1, 3)))
 
         assert [each.error for each in results] == [
@@ -131,8 +131,8 @@ async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NONE,
         ]
-        assert results[0].leadership == results[2].leadership == await stored(made)
-        assert (await stored(made)).isr == (1, 3)
+        assert results[0].leadership == results[2].leadership == await stored_state(made)
+        assert (await stored_state(made)).isr == (1, 3)
 
 
 async def test_a_leader_of_ten_thousand_partitions_proposes_for_all_of_them_at_once() -> None:
@@ -159,19 +159,19 @@ async def test_a_leader_of_ten_thousand_partitions_proposes_for_all_of_them_at_o
 
 @pytest.mark.scenario(291, 307)
 async def test_a_broker_that_is_not_known_under_that_epoch_is_refused_as_a_whole() -> None:
-    async with led() as made:
+    async with led_partition() as made:
         for broker, epoch in ((1, epoch_of(made, 1) - 1), (1, epoch_of(made, 1) + 1), (99, 1)):
             with pytest.raises(StaleBrokerEpoch) as refused:
                 await propose(made, proposal((1,)), broker=broker, broker_epoch=epoch)
             assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
-        assert (await stored(made)).partition_epoch == VERSION
+        assert (await stored_state(made)).partition_epoch == VERSION
         assert made.brokers.sent == []
 
 
 @pytest.mark.scenario(312)
 async def test_who_is_not_the_controller_judges_nothing() -> None:
-    async with led() as made:
+    async with led_partition() as made:
         epoch = epoch_of(made, 1)
         await made.store.contest(7, take_over=True)
         await settle()
@@ -181,14 +181,14 @@ async def test_who_is_not_the_controller_judges_nothing() -> None:
             await propose(made, proposal((1,)), broker_epoch=epoch)
 
         assert (refused.value.code, refused.value.active_id) == (ErrorCode.NOT_CONTROLLER, 7)
-        assert (await stored(made)).partition_epoch == VERSION
+        assert (await stored_state(made)).partition_epoch == VERSION
 
 
 async def test_only_the_stored_leader_may_propose() -> None:
     """Kafka takes whoever asks for the leader: where all epochs fit it would write what the follower asks for with the
     follower as the leader, under the same leader epoch, while the leader goes on leading."""
-    async with led() as made:
-        state = await stored(made)
+    async with led_partition() as made:
+        state = await stored_state(made)
         asked = proposal((1, 2))
         assert (asked.leader_epoch, asked.partition_epoch) == (state.leader_epoch, state.partition_epoch)  # all fits
         assert state.leader != 2
@@ -196,14 +196,14 @@ async def test_only_the_stored_leader_may_propose() -> None:
         (result,) = await propose(made, asked, broker=2)
 
         assert result.error is ErrorCode.INVALID_REQUEST
-        assert await stored(made) == state
+        assert await stored_state(made) == state
 
 
 @pytest.mark.parametrize("isr", [(), (2,)], ids=["empty", "without its leader"])
 async def test_an_isr_holds_its_leader(isr: tuple[int, ...]) -> None:
     """Kafka writes it: the next election finds nobody in sync, or a leader out of sync goes on leading."""
-    async with led() as made:
-        assert await refusal(made, isr) is ErrorCode.INVALID_REQUEST
+    async with led_partition() as made:
+        assert await isr_error(made, isr) is ErrorCode.INVALID_REQUEST
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ async def test_an_isr_holds_its_leader(isr: tuple[int, ...]) -> None:
 
 @pytest.mark.scenario(292, 293)
 async def test_what_is_not_known_is_refused_by_itself() -> None:
-    async with led() as made:
+    async with led_partition() as made:
         stranger = TopicRef("stranger", b"s" * 16)
         asked = (proposal((1,)), proposal((1,), topic=stranger), proposal((1,), partition=1))
 
@@ -239,28 +239,28 @@ OUTDATED = [
 async def test_who_knows_less_is_refused_and_who_knows_more_asks_another(
     knows: dict[str, int], expected: ErrorCode
 ) -> None:
-    async with led() as made:
-        assert await refusal(made, (1,), **knows) is expected
+    async with led_partition() as made:
+        assert await isr_error(made, (1,), **knows) is expected
         # Also where the recovery state could not be taken either.
-        assert await refusal(made, (1, 2), recovering=True, **knows) is expected
-        assert await refusal(made, (1,), recovering=True, **knows) is expected
+        assert await isr_error(made, (1, 2), recovering=True, **knows) is expected
+        assert await isr_error(made, (1,), recovering=True, **knows) is expected
 
 
 @pytest.mark.scenario(298, 299)
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
 async def test_who_has_recovered_does_not_recover_again(isr: tuple[int, ...]) -> None:
-    async with led() as made:
-        assert await refusal(made, isr, recovering=True) is ErrorCode.INVALID_REQUEST
+    async with led_partition() as made:
+        assert await isr_error(made, isr, recovering=True) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.scenario(301)
 async def test_a_recovery_state_that_does_not_exist_fails_the_whole_request() -> None:
-    async with led() as made:
+    async with led_partition() as made:
         with pytest.raises(UnknownRecoveryState, match="no leader recovery state 25") as refused:
             await propose(made, proposal((1,)), proposal((1,), recovering=25))
 
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert (await stored(made)).partition_epoch == VERSION
+        assert (await stored_state(made)).partition_epoch == VERSION
 
 
 @pytest.mark.scenario(302)
@@ -313,28 +313,28 @@ async def test_a_follower_that_has_restarted_is_refused_under_its_former_registr
 
 
 async def test_one_stale_member_refuses_its_partition_only() -> None:
-    async with led(isr=(1,), partitions=2) as made:
+    async with led_partition(isr=(1,), partitions=2) as made:
         stale = proposal((1, 2), broker_epochs=(epoch_of(made, 1), epoch_of(made, 2) - 1))
         right = proposal((1, 2), partition=1, broker_epochs=(epoch_of(made, 1), epoch_of(made, 2)))
 
         results = await propose(made, stale, right)
 
         assert [result.error for result in results] == [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NONE]
-        assert (await stored(made)).isr == (1,)
-        assert (await stored(made, TopicPartition("t", 1))).isr == (1, 2)
+        assert (await stored_state(made)).isr == (1,)
+        assert (await stored_state(made, TopicPartition("t", 1))).isr == (1, 2)
 
 
 async def test_a_broker_that_shuts_down_is_not_taken_in() -> None:
-    async with led(isr=(1,)) as made:
+    async with led_partition(isr=(1,)) as made:
         made.controller.cluster.mark_shutting_down(2)
 
-        assert await refusal(made, (1, 2)) is ErrorCode.INELIGIBLE_REPLICA
+        assert await isr_error(made, (1, 2)) is ErrorCode.INELIGIBLE_REPLICA
 
 
 # -- a leader that was elected uncleanly -------------------------------------------------------------------------------
 
 
-async def unclean(made: World) -> TopicRef:
+async def elect_uncleanly(made: World) -> TopicRef:
     """Broker 1 leads t-0 again although it was out of sync."""
     await made.create("t", [[1, 2]], {"unclean.leader.election.enable": "true"})
     await made.stop(1)
@@ -349,9 +349,9 @@ async def unclean(made: World) -> TopicRef:
 @pytest.mark.scenario(303)
 async def test_an_uncleanly_elected_leader_recovers() -> None:
     async with world(1, 2) as made:
-        await unclean(made)
+        await elect_uncleanly(made)
 
-        now = await stored(made)
+        now = await stored_state(made)
         assert (now.leader, now.leader_epoch, now.isr, now.recovering) == (1, 3, (1,), True)
         await made.check()
 
@@ -359,9 +359,9 @@ async def test_an_uncleanly_elected_leader_recovers() -> None:
 @pytest.mark.scenario(304, 305)
 async def test_what_a_recovering_leader_may_not_propose() -> None:
     async with world(1, 2) as made:
-        topic = await unclean(made)
+        topic = await elect_uncleanly(made)
         await made.start(2)
-        now = await stored(made)
+        now = await stored_state(made)
         version, epoch = now.partition_epoch, now.leader_epoch
 
         for broker, broker_epoch in ((1, epoch_of(made, 1) - 1), (99, 1)):
@@ -388,7 +388,7 @@ async def test_what_a_recovering_leader_may_not_propose() -> None:
             ErrorCode.NOT_CONTROLLER,
         ]
         assert refused == each * 3 + [ErrorCode.INVALID_REQUEST]
-        assert await stored(made) == now
+        assert await stored_state(made) == now
         await made.check()
 
 
@@ -397,7 +397,7 @@ async def test_what_a_recovering_leader_may_not_propose() -> None:
 
 @pytest.mark.scenario(310)
 async def test_brokers_hear_of_what_was_taken_and_of_what_was_not() -> None:
-    async with led(partitions=3) as made:
+    async with led_partition(partitions=3) as made:
         results = await propose(made, proposal((1,), partition=0), proposal((1,), partition=2, version=1))
 
         assert [each.error.name for each in results] == ["NONE", "INVALID_UPDATE_VERSION"]
@@ -410,7 +410,7 @@ async def test_brokers_hear_of_what_was_taken_and_of_what_was_not() -> None:
 
 
 async def test_nobody_hears_of_what_nobody_knows() -> None:
-    async with led() as made:
+    async with led_partition() as made:
         await propose(made, proposal((1,), partition=5))
 
         assert made.brokers.sent == []
@@ -419,8 +419,8 @@ async def test_nobody_hears_of_what_nobody_knows() -> None:
 @pytest.mark.scenario(311)
 async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> None:
     moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
-    async with led(assignment=moving, isr=(1, 2), brokers=(1, 2, 3)) as made:
-        state = await stored(made)
+    async with led_partition(assignment=moving, isr=(1, 2), brokers=(1, 2, 3)) as made:
+        state = await stored_state(made)
         found = made.controller.hub.controller(CONTROLLER)
         assert found is not None
         asked = proposal((1, 2, 3), version=state.partition_epoch, leader_epoch=state.leader_epoch)
@@ -432,14 +432,14 @@ async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> No
 
         held = dict((await made.store.assignments(["t"])).items())
         assert held[T0] == Assignment((3, 1))
-        assert set((await stored(made)).isr) == {1, 3}
+        assert set((await stored_state(made)).isr) == {1, 3}
         assert T0 not in made.controller.cluster.reassigning
 
 
 async def test_only_what_was_taken_lets_a_reassignment_be_looked_at() -> None:
     moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
-    async with led(assignment=moving, isr=(1, 2), brokers=(1, 2, 3), partitions=2) as made:
-        state = await stored(made)
+    async with led_partition(assignment=moving, isr=(1, 2), brokers=(1, 2, 3), partitions=2) as made:
+        state = await stored_state(made)
         looked_at: list[object] = []
         put_once = made.controller.loop.inbox.put_once
 
@@ -468,12 +468,12 @@ async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
             commits.append(write)
             return await super().commit(write, fence)
 
-    async with led(make_store=lambda store: Noting(store.state, clock=store._clock)) as made:
+    async with led_partition(make_store=lambda store: Noting(store.state, clock=store._clock)) as made:
         commits.clear()
-        state = await stored(made)
+        state = await stored_state(made)
         assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1  # behind our back
 
-        assert await refusal(made, (1,)) is ErrorCode.INVALID_UPDATE_VERSION
+        assert await isr_error(made, (1,)) is ErrorCode.INVALID_UPDATE_VERSION
         assert len(commits) == 1
         assert made.known("t-0").partition_epoch == VERSION + 1
         (told,) = made.brokers.of(1)
@@ -509,14 +509,14 @@ async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_broker
 
 
 async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_judged() -> None:
-    async with led() as made:
-        state = await stored(made)
+    async with led_partition() as made:
+        state = await stored_state(made)
         assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1
 
         (result,) = await propose(made, proposal((1,), version=VERSION + 1))
 
         assert result.error is ErrorCode.NONE
-        assert (await stored(made)).partition_epoch == VERSION + 2
+        assert (await stored_state(made)).partition_epoch == VERSION + 2
 
 
 class Unsure(MemoryStore):
@@ -540,17 +540,17 @@ class Unsure(MemoryStore):
 
 
 async def test_a_write_without_an_answer_is_read_back() -> None:
-    async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
+    async with led_partition(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
         made.controller.store.unknown_outcomes = True  # type: ignore[attr-defined]
 
         (result,) = await propose(made, proposal((1,)))
 
-        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored(made))
+        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored_state(made))
         assert made.known("t-0").partition_epoch == VERSION + 1
 
 
 async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_again() -> None:
-    async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
+    async with led_partition(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
         store = made.controller.store
         store.unknown_outcomes, store.blind = True, 1  # type: ignore[attr-defined]
         (result,) = await propose(made, proposal((1,)))
@@ -559,8 +559,8 @@ async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_a
 
         (result,) = await propose(made, proposal((1,)))
 
-        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored(made))
-        assert (await stored(made)).partition_epoch == VERSION + 1
+        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored_state(made))
+        assert (await stored_state(made)).partition_epoch == VERSION + 1
 
 
 @pytest.mark.scenario(313)
@@ -578,9 +578,9 @@ async def test_a_controller_that_finds_itself_fenced_says_so_and_resigns() -> No
                 active_when_fenced.append(made.controller.is_active)
             return await super().commit(write, fence)
 
-    async with led(make_store=lambda store: Fenced(store.state, clock=store._clock)) as made:
+    async with led_partition(make_store=lambda store: Fenced(store.state, clock=store._clock)) as made:
         made.controller.store.fencing = True  # type: ignore[attr-defined]
-        before = await stored(made)
+        before = await stored_state(made)
 
         with pytest.raises(KactlError) as refused:
             await propose(made, proposal((1,)))
@@ -589,13 +589,13 @@ async def test_a_controller_that_finds_itself_fenced_says_so_and_resigns() -> No
         assert refused.value.active_id == 7
         assert active_when_fenced == [True]
         assert not made.controller.is_active
-        assert await stored(made) == before
+        assert await stored_state(made) == before
         assert made.brokers.sent == []
 
 
 async def test_a_proposal_that_waits_while_the_controller_resigns_is_answered() -> None:
     """Kafka drops it, and its broker waits until the request times out."""
-    async with led() as made:
+    async with led_partition() as made:
         found = made.controller.hub.controller(CONTROLLER)
         assert found is not None
         asked = AlterPartitionRequested(1, epoch_of(made, 1), (proposal((1,)),))
@@ -604,4 +604,4 @@ async def test_a_proposal_that_waits_while_the_controller_resigns_is_answered() 
         with pytest.raises(NotController):
             await found(asked)
 
-        assert await ask(made, ResignRequested()) is None
+        assert await send_request(made, ResignRequested()) is None

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 
-async def lead_elsewhere(w: World, topic: str, *, partitions: int, moved: int) -> None:
+async def create_imbalanced(w: World, topic: str, *, partitions: int, moved: int) -> None:
     """A topic with replicas on 1 and 2, of which 2 leads the first `moved` partitions, in sync with 1."""
     await w.create(topic, [[1, 2]] * partitions)
     await bring_elsewhere(w, {topic: moved})
@@ -36,20 +36,22 @@ async def bring_elsewhere(w: World, moved: dict[str, int]) -> None:
     await w.controller.elect(ElectionKind.PREFERRED, returned)
     await settle()
     for topic, count in moved.items():
-        assert [leader == 2 for leader in leaders(w, topic)] == [at < count for at in range(len(leaders(w, topic)))]
+        assert [leader == 2 for leader in leaders_of(w, topic)] == [
+            at < count for at in range(len(leaders_of(w, topic)))
+        ]
     w.brokers.forget()
 
 
-def leaders(w: World, topic: str) -> list[int]:
+def leaders_of(w: World, topic: str) -> list[int]:
     return [each.leader for each in w.controller.partitions_of(topic)]
 
 
-def told(w: World) -> set[str]:
+def informed_topics(w: World) -> set[str]:
     """The partitions of which anybody was told to lead or follow."""
     return {name for broker in w.sessions for name in w.brokers.told(broker)}
 
 
-async def check(w: World) -> None:
+async def run_balance_check(w: World) -> None:
     """Let a check be made now."""
     w.controller.loop.inbox.put(BalanceDue())
     await settle()
@@ -79,54 +81,54 @@ async def test_a_preferred_leader_that_comes_back_leads_again_at_the_next_check(
 @pytest.mark.scenario(259)
 async def test_exactly_the_percentage_is_not_too_much() -> None:
     async with world(1, 2, balance_percentage=10) as w:
-        await lead_elsewhere(w, "t", partitions=10, moved=1)
+        await create_imbalanced(w, "t", partitions=10, moved=1)
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t") == [2] + [1] * 9
+        assert leaders_of(w, "t") == [2] + [1] * 9
         assert w.brokers.sent == []
 
 
 @pytest.mark.scenario(260)
 async def test_beyond_it_all_return_whose_preferred_replica_is_online_and_in_sync() -> None:
     async with world(1, 2, balance_percentage=10) as w:
-        await lead_elsewhere(w, "t", partitions=10, moved=3)
+        await create_imbalanced(w, "t", partitions=10, moved=3)
         await w.write_isr("t-0", 2)  # 1 lags
         w.brokers.forget()
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t") == [2] + [1] * 9
-        assert told(w) == {"t-1", "t-2"}
+        assert leaders_of(w, "t") == [2] + [1] * 9
+        assert informed_topics(w) == {"t-1", "t-2"}
         assert await w.stored("t-1") == (1, 2, (1, 2))
         await w.check()
 
 
 async def test_nobody_returns_to_a_directory_that_failed() -> None:
     async with world(1, 2) as w:
-        await lead_elsewhere(w, "t", partitions=2, moved=2)
+        await create_imbalanced(w, "t", partitions=2, moved=2)
         table = w.controller.cluster.table
         table.mark_dirs(1, table.all()[:1], True)
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t") == [2, 1]
+        assert leaders_of(w, "t") == [2, 1]
 
 
 async def test_nobody_returns_to_a_broker_that_is_shutting_down() -> None:
     async with world(1, 2) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         w.controller.cluster.mark_shutting_down(1)
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t") == [2]
+        assert leaders_of(w, "t") == [2]
 
 
 @pytest.mark.scenario(261)
 async def test_partitions_without_leadership_count_among_those_that_prefer_a_broker() -> None:
     async with world(1, 2, balance_percentage=10) as w:
-        await lead_elsewhere(w, "t", partitions=8, moved=1)
+        await create_imbalanced(w, "t", partitions=8, moved=1)
         left = w.script("commit", fails(ConnectionError()))
         await w.create("u", [[1, 2], [1, 2]])
         assert left == []
@@ -134,9 +136,9 @@ async def test_partitions_without_leadership_count_among_those_that_prefer_a_bro
         w.brokers.forget()
 
         # One of ten; of those with leadership it would be one of eight.
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t")[0] == 2
+        assert leaders_of(w, "t")[0] == 2
         assert w.brokers.sent == []
 
 
@@ -154,7 +156,7 @@ async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_i
         w.brokers.forget()
         caplog.set_level(logging.INFO)
 
-        await check(w)
+        await run_balance_check(w)
 
         assert "the partitions that prefer brokers [1] are led elsewhere; moving 0 of them back" in caplog.text
         assert await w.stored("t-0") == before
@@ -164,12 +166,12 @@ async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_i
 @pytest.mark.scenario(263)
 async def test_a_partition_that_is_being_reassigned_returns_like_any_other() -> None:
     async with world(1, 2) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         w.controller.cluster.put_assignment(TopicPartition("t", 0), Assignment((1, 2, 3), adding=(3,), removing=(2,)))
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t") == [1]
+        assert leaders_of(w, "t") == [1]
 
 
 @pytest.mark.scenario(264)
@@ -190,25 +192,25 @@ async def test_topics_that_are_being_deleted_count_neither_here_nor_there(
         await bring_elsewhere(w, {"q": queued, "t": moved})
         w.controller.cluster.queue_deletion(["q"])
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "t").count(2) == (0 if returns else moved)
-        assert leaders(w, "q").count(2) == queued
+        assert leaders_of(w, "t").count(2) == (0 if returns else moved)
+        assert leaders_of(w, "q").count(2) == queued
 
 
 @pytest.mark.scenario(265)
 async def test_with_a_percentage_of_nothing_any_imbalance_is_too_much_and_none_is_not() -> None:
     async with world(1, 2, balance_percentage=0) as w:
-        await lead_elsewhere(w, "t", partitions=3, moved=0)
+        await create_imbalanced(w, "t", partitions=3, moved=0)
 
-        await check(w)
+        await run_balance_check(w)
 
         assert w.brokers.sent == []
-        await lead_elsewhere(w, "u", partitions=30, moved=1)
+        await create_imbalanced(w, "u", partitions=30, moved=1)
 
-        await check(w)
+        await run_balance_check(w)
 
-        assert leaders(w, "u") == [1] * 30
+        assert leaders_of(w, "u") == [1] * 30
 
 
 # -- when it is looked at ----------------------------------------------------------------------------------------------
@@ -218,34 +220,34 @@ async def test_with_a_percentage_of_nothing_any_imbalance_is_too_much_and_none_i
 async def test_the_first_check_comes_five_seconds_after_a_takeover_and_the_next_after_the_interval() -> None:
     assert balancing.FIRST_CHECK_MS == FIRST_MS
     async with world(1, 2) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
 
         await w.wait(FIRST_MS - 1)
-        assert leaders(w, "t") == [2]
+        assert leaders_of(w, "t") == [2]
         await w.wait(1)
-        assert leaders(w, "t") == [1]
+        assert leaders_of(w, "t") == [1]
 
-        await lead_elsewhere(w, "u", partitions=1, moved=1)
+        await create_imbalanced(w, "u", partitions=1, moved=1)
         await w.wait(INTERVAL_MS - 1)
-        assert leaders(w, "u") == [2]
+        assert leaders_of(w, "u") == [2]
         await w.wait(1)
-        assert leaders(w, "u") == [1]
+        assert leaders_of(w, "u") == [1]
 
 
 @pytest.mark.scenario(268)
 async def test_where_it_is_switched_off_no_check_ever_comes() -> None:
     async with world(1, 2, auto_balance=False) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
 
         await w.wait(2 * INTERVAL_MS)
 
-        assert leaders(w, "t") == [2]
+        assert leaders_of(w, "t") == [2]
 
 
 @pytest.mark.scenario(266)
 async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         tried: list[float] = []
 
         async def note() -> None:
@@ -257,13 +259,13 @@ async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCap
 
         assert "BalanceDue was abandoned" in caplog.text
         assert tried == [5_000, 6_000, 7_000]
-        assert leaders(w, "t") == [1]
+        assert leaders_of(w, "t") == [1]
 
 
 @pytest.mark.scenario(267)
 async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         second, _ = open_standby(w, 200)
         async with second:
             await settle()
@@ -273,14 +275,14 @@ async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() 
             await settle()
 
             assert w.clock.sleepers == sleepers
-            assert leaders(w, "t") == [2]
+            assert leaders_of(w, "t") == [2]
 
 
 async def test_the_checks_of_a_controller_end_with_its_controllership() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         await w.wait(FIRST_MS)
-        assert leaders(w, "t") == [1]
+        assert leaders_of(w, "t") == [1]
         sleepers = w.clock.sleepers
         w.controller.loop.controllership.stopping = True
 
@@ -292,7 +294,7 @@ async def test_the_checks_of_a_controller_end_with_its_controllership() -> None:
 
 async def test_a_fenced_controller_that_checks_resigns_and_checks_no_more() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
-        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await create_imbalanced(w, "t", partitions=1, moved=1)
         # Both at once, so that the check is what it meets first.
         w.controller.loop.inbox.put(BalanceDue())
         await w.store.contest(200, take_over=True)

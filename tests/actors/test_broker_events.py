@@ -10,7 +10,7 @@ from kactl.messages.events import BrokerModified, BrokersChanged, LeaderAndIsrAn
 from kactl.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Found
-from tests.actors.metadata import Seen, alive, block, metadata
+from tests.actors.metadata import MetadataView, alive, block_loop, metadata_at
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, kinds, partitions_of, world
 from tests.support.scripted_store import Step, fails, returns, with_status
@@ -29,22 +29,28 @@ async def test_everybody_is_told_which_replicas_are_offline_and_when_no_longer()
         await w.stop(3)
 
         for broker in (1, 2):
-            assert metadata(w.brokers, broker)["topic1-0"] == Seen(1, isr=(1,), replicas=(1, 3), offline=(3,))
-            assert metadata(w.brokers, broker)["topic1-1"] == Seen(1, isr=(1, 2), replicas=(1, 2), offline=())
+            assert metadata_at(w.brokers, broker)["topic1-0"] == MetadataView(
+                1, isr=(1,), replicas=(1, 3), offline=(3,)
+            )
+            assert metadata_at(w.brokers, broker)["topic1-1"] == MetadataView(
+                1, isr=(1, 2), replicas=(1, 2), offline=()
+            )
 
         await w.start(3)
 
         for broker in (1, 2, 3):
-            assert metadata(w.brokers, broker)["topic1-0"].offline == ()
-            assert metadata(w.brokers, broker)["topic1-0"].replicas == (1, 3)
-            assert metadata(w.brokers, broker)["topic1-1"] == Seen(1, isr=(1, 2), replicas=(1, 2), offline=())
+            assert metadata_at(w.brokers, broker)["topic1-0"].offline == ()
+            assert metadata_at(w.brokers, broker)["topic1-0"].replicas == (1, 3)
+            assert metadata_at(w.brokers, broker)["topic1-1"] == MetadataView(
+                1, isr=(1, 2), replicas=(1, 2), offline=()
+            )
 
 
 @pytest.mark.scenario(373)
 async def test_the_new_are_welcomed_before_the_bounced_and_those_before_the_dead() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2, 3]])
-        gate = await block(w)
+        gate = await block_loop(w)
         before = w.controller.history.seq
         await w.start(3, 2)
         await w.stop(1)
@@ -106,7 +112,7 @@ async def test_other_endpoints_are_told_to_all_and_another_rack_to_nobody() -> N
     async with world(1, 2) as w:
         w.brokers.forget()
 
-        await change(w, 2, host="elsewhere")
+        await change_endpoint(w, 2, host="elsewhere")
         assert w.controller.cluster.brokers[2].endpoints[0].host == "elsewhere2"
         for broker in (1, 2):
             last = w.brokers.of(broker, UpdateMetadata)[-1]
@@ -114,11 +120,11 @@ async def test_other_endpoints_are_told_to_all_and_another_rack_to_nobody() -> N
             assert [each.endpoints[0].host for each in last.live_brokers] == ["h1", "elsewhere2"]
 
         w.brokers.forget()
-        await change(w, 2, host="elsewhere", rack="r9")
+        await change_endpoint(w, 2, host="elsewhere", rack="r9")
         assert w.brokers.sent == []
 
 
-async def change(w: World, broker: int, *, host: str, rack: str | None = None) -> None:
+async def change_endpoint(w: World, broker: int, *, host: str, rack: str | None = None) -> None:
     """The data of a registration changes, and its epoch does not."""
     held, session = w.store.state.brokers[broker]
     changed = msgspec.structs.replace(held, endpoints=(Endpoint("I", f"{host}{broker}", 9092),), rack=rack)
@@ -169,7 +175,7 @@ async def test_of_a_broker_that_hosted_nothing_the_others_learn_that_it_is_gone(
         for broker in (1, 2):
             assert kinds(w.brokers.of(broker)) == ["UpdateMetadata"]
             assert alive(w.brokers, broker) == [1, 2]
-            assert metadata(w.brokers, broker) == {}
+            assert metadata_at(w.brokers, broker) == {}
 
 
 @pytest.mark.scenario(380)
@@ -195,7 +201,7 @@ async def test_a_broker_that_hosted_only_what_is_being_deleted_fails_the_deletio
 # -- directories -------------------------------------------------------------------------------------------------------
 
 
-def answer(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
+def directory_response(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
     """What a broker says of the directories of some replicas."""
     names = [TopicPartition.parse(name) for name in errors]
     topics = tuple(dict.fromkeys(name.topic for name in names))
@@ -208,7 +214,7 @@ def answer(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> 
     return LeaderAndIsrAnswered(broker, w.epoch(broker), LeaderAndIsrResponse(error, said))
 
 
-def offline(w: World, broker: int) -> set[str]:
+def offline_partitions(w: World, broker: int) -> set[str]:
     """The replicas of a broker whose directories have failed."""
     table = w.controller.cluster.table
     return {str(table.view(row).name) for row in table.dirs_offline(broker).tolist()}
@@ -218,10 +224,10 @@ def offline(w: World, broker: int) -> set[str]:
 async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [1, 2], [1, 2]])
-        w.controller.loop.inbox.put(answer(w, 1, {"t-1": ErrorCode.KAFKA_STORAGE_ERROR}))
+        w.controller.loop.inbox.put(directory_response(w, 1, {"t-1": ErrorCode.KAFKA_STORAGE_ERROR}))
         await settle()
         t_1, t_2 = await w.stored("t-1"), await w.stored("t-2")
-        said = answer(
+        said = directory_response(
             w,
             1,
             {"t-0": ErrorCode.KAFKA_STORAGE_ERROR, "t-1": ErrorCode.NONE, "t-2": ErrorCode.STALE_CONTROLLER_EPOCH},
@@ -230,7 +236,7 @@ async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None
         w.controller.loop.inbox.put(said)
         await settle()
 
-        assert offline(w, 1) == {"t-0"}
+        assert offline_partitions(w, 1) == {"t-0"}
         assert await w.stored("t-0") == (2, 1, (2,))
         assert (await w.stored("t-1"), await w.stored("t-2")) == (t_1, t_2)
 
@@ -239,7 +245,7 @@ async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None
         w.controller.loop.inbox.put(said)
         await settle()
 
-        assert offline(w, 1) == {"t-0"}
+        assert offline_partitions(w, 1) == {"t-0"}
         assert w.brokers.sent == []
         assert w.controller.history.seq == before
 
@@ -252,11 +258,13 @@ async def test_an_answer_that_is_an_error_as_a_whole_says_nothing_of_directories
         await w.create("t", [[1, 2]])
 
         w.controller.loop.inbox.put(
-            answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            directory_response(
+                w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            )
         )
         await settle()
 
-        assert offline(w, 1) == set()
+        assert offline_partitions(w, 1) == set()
         assert "broker 1 rejected the LeaderAndIsr: CLUSTER_AUTHORIZATION_FAILED (31)" in caplog.text
 
 
@@ -266,7 +274,7 @@ async def test_a_leader_whose_directory_failed_is_followed_and_its_replica_stopp
         await w.create("t", [[1, 2]])
         w.brokers.forget()
 
-        w.controller.loop.inbox.put(answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
         await settle()
 
         assert await w.stored("t-0") == (2, 1, (2,))
@@ -282,12 +290,12 @@ async def test_a_leader_whose_directory_failed_is_followed_and_its_replica_stopp
 async def test_a_broker_that_returns_is_believed_to_have_all_its_directories() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        w.controller.loop.inbox.put(answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
         await settle()
 
         await w.start(1)
 
-        assert offline(w, 1) == set()
+        assert offline_partitions(w, 1) == set()
         assert w.known("t-0").replica_states[1] == ReplicaState.ONLINE
 
 
@@ -318,15 +326,15 @@ async def test_a_directory_that_serves_again_is_in_the_metadata_of_all() -> None
     """Its leader does not propose who is offline there."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        w.controller.loop.inbox.put(answer(w, 2, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        w.controller.loop.inbox.put(directory_response(w, 2, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
         await settle()
-        assert metadata(w.brokers, 1)["t-0"].offline == (2,)
+        assert metadata_at(w.brokers, 1)["t-0"].offline == (2,)
 
-        w.controller.loop.inbox.put(answer(w, 2, {"t-0": ErrorCode.NONE}))
+        w.controller.loop.inbox.put(directory_response(w, 2, {"t-0": ErrorCode.NONE}))
         await settle()
 
-        assert offline(w, 2) == set()
-        assert metadata(w.brokers, 1)["t-0"].offline == ()
+        assert offline_partitions(w, 2) == set()
+        assert metadata_at(w.brokers, 1)["t-0"].offline == ()
 
 
 # -- ISRs --------------------------------------------------------------------------------------------------------------
@@ -342,7 +350,7 @@ async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody()
 
         assert w.known("t-0").isr == (1,)
         for broker in (1, 2):
-            assert metadata(w.brokers, broker) == {"t-0": Seen(1, isr=(1,), replicas=(1, 2), offline=())}
+            assert metadata_at(w.brokers, broker) == {"t-0": MetadataView(1, isr=(1,), replicas=(1, 2), offline=())}
         assert not [request for _, request in w.brokers.sent if isinstance(request, LeaderAndIsr)]
         assert await w.store.isr_notifications() == []
 
@@ -360,7 +368,7 @@ async def test_an_isr_that_cannot_be_read_at_once_is_read_later(step: Step) -> N
         await w.wait(1_000)
 
         assert w.known("t-0").isr == (1,)
-        assert metadata(w.brokers, 2)["t-0"] == Seen(1, isr=(1,), replicas=(1, 2), offline=())
+        assert metadata_at(w.brokers, 2)["t-0"] == MetadataView(1, isr=(1,), replicas=(1, 2), offline=())
         assert await w.store.isr_notifications() == []
 
 

@@ -6,19 +6,14 @@ import pytest
 from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
 from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.messages.control import LeaderAndIsr, Request, StopReplica
-from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, kinds, open_standby, partitions_of, world
+from tests.support.controller_harness import World, broker_event_names, kinds, open_standby, partitions_of, world
 from tests.support.scripted_store import after
 
 pytestmark = pytest.mark.anyio
 
 ONLINE, OFFLINE = ReplicaState.ONLINE, ReplicaState.OFFLINE
-
-
-def what_happened(w: World) -> list[tuple[str, int]]:
-    return [(each.what, each.broker) for each in w.events("broker") if isinstance(each, BrokerEvent)]
 
 
 def stops(requests: list[Request]) -> list[tuple[str, bool]]:
@@ -311,7 +306,7 @@ async def test_asking_again_is_answered_anew_and_changes_nothing_that_was_done()
         assert [await w.stored(name) for name in ("t-0", "t-1", "last-0")] == before
         # What it led it follows by now, and is told to stop as well.
         assert set(stops(w.brokers.of(2))) == {("t-0", False), ("t-1", False)}
-        assert what_happened(w).count(("shutting-down", 2)) == 1
+        assert broker_event_names(w).count(("shutting-down", 2)) == 1
 
         # What kept it is over: the other one is in sync again.
         await w.write_isr("last-0", 1, 2)

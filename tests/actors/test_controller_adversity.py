@@ -37,7 +37,7 @@ from tests.support.controller_harness import RecordingConnection, World, open_st
 pytestmark = pytest.mark.anyio
 
 
-def fails(w: World, method: str, error: Exception, times: int = 1, *, done: bool = False) -> list[int]:
+def fail_calls(w: World, method: str, error: Exception, times: int = 1, *, done: bool = False) -> list[int]:
     """Let a method of the controller's store fail some times, before it does anything or after it was `done`.
 
     The one number in the list says how many failures are left.
@@ -61,7 +61,7 @@ def _fails(store: Any, method: str, error: Exception, times: int = 1, *, done: b
     return left
 
 
-async def pass_time(w: World, seconds: int) -> None:
+async def keep_alive_for(w: World, seconds: int) -> None:
     """Time passes, and the brokers stay alive meanwhile."""
     for _ in range(seconds):
         for session in w.sessions.values():
@@ -143,7 +143,7 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever
         w.controller.loop.controllership.resign("for a test")
         await w.store.resign(Fence(epoch=1, version=1))
         w.controller.loop.clear_and_put(ControllerChanged())
-        fails(w, "contest", AWAY, done=True)
+        fail_calls(w, "contest", AWAY, done=True)
         await w.clock.advance(60_000)
 
         assert w.controller.is_active
@@ -151,7 +151,7 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever
 
 async def test_a_controllership_that_could_not_be_given_up_is_taken_again() -> None:
     async with world(1, 2) as w:
-        fails(w, "resign", AWAY)
+        fail_calls(w, "resign", AWAY)
         await w.controller.resign()
         assert not w.controller.is_active
 
@@ -167,7 +167,7 @@ async def test_a_lost_fence_ends_the_controllership_even_if_the_store_names_us()
         w.controller.cluster.fence = Fence(epoch=1, version=0)
 
         await w.stop(1)
-        await pass_time(w, 20)
+        await keep_alive_for(w, 20)
 
         assert w.controller.is_active
         assert w.controller.cluster.fence.epoch == 2
@@ -181,7 +181,7 @@ async def test_who_is_the_controller_is_looked_up_later_if_it_cannot_be_now() ->
         # A later controller that we do not hear of.
         w.controller.store._watches._armed.clear()  # type: ignore[attr-defined]
         await w.store.contest(200, take_over=True)
-        fails(w, "controller", AWAY)
+        fail_calls(w, "controller", AWAY)
 
         await w.controller.loop.receive(IsrNotified())
         await w.clock.advance(60_000)
@@ -209,7 +209,7 @@ async def test_the_controllership_is_taken_from_others_at_the_first_contest_only
 async def test_what_only_a_bug_can_bring_about_ends_in_a_new_election() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        fails(w, "brokers", IllegalState("a batch was begun while another was not sent"))
+        fail_calls(w, "brokers", IllegalState("a batch was begun while another was not sent"))
 
         await w.start(3)
         await w.clock.advance(5_000)
@@ -316,7 +316,7 @@ async def test_a_full_inbox_does_not_keep_the_controller_from_stopping() -> None
 async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     async with world(1) as w:
-        fails(w, "brokers", ZeroDivisionError("a bug"), 1_000)
+        fail_calls(w, "brokers", ZeroDivisionError("a bug"), 1_000)
         for _ in range(50):
             await w.controller.loop.receive(BrokersChanged())
 
@@ -328,7 +328,7 @@ async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogC
 
 async def test_a_topic_whose_id_could_not_be_written_at_once_is_created_all_the_same() -> None:
     async with world(1, 2) as w:
-        fails(w, "write_assignment", AWAY)
+        fail_calls(w, "write_assignment", AWAY)
 
         await w.create("orders", [[1, 2]])
         await w.clock.advance(1_000)
@@ -455,10 +455,10 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RecordingConnection, "deliver", broken)
             await w.create("orders", [[1, 2]])
-            await pass_time(w, 10)
+            await keep_alive_for(w, 10)
 
         assert 1 < tries < 20
-        await pass_time(w, 10)
+        await keep_alive_for(w, 10)
         assert set(w.brokers.told(2)) == {"orders-0"}
 
 
@@ -466,11 +466,11 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
 async def test_what_the_store_did_not_keep_is_tried_again_without_a_new_event(times: int) -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2], [2, 1], [1]])
-        left = fails(w, "commit", AWAY, times)
+        left = fail_calls(w, "commit", AWAY, times)
 
         await w.stop(1)
         assert (await w.stored("orders-0"))[0] != 2
-        await pass_time(w, 45)
+        await keep_alive_for(w, 45)
 
         assert left == [0]
         assert (await w.stored("orders-0"))[::2] == (2, (2,))
@@ -483,10 +483,10 @@ async def test_what_the_store_did_not_keep_is_tried_again_without_a_new_event(ti
 
 async def test_a_first_leader_that_the_store_did_not_keep_is_tried_again() -> None:
     async with world(1, 2) as w:
-        fails(w, "commit", AWAY)
+        fail_calls(w, "commit", AWAY)
 
         await w.create("orders", [[1, 2]])
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert await w.stored("orders-0") == (1, 0, (1, 2))
         await w.check()
@@ -496,10 +496,10 @@ async def test_a_failed_directory_whose_consequences_were_not_kept_has_them_late
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2], [2, 1]])
         w.brokers.failed_dirs[1] = {"orders-0", "orders-1"}
-        fails(w, "commit", AWAY, 2)
+        fail_calls(w, "commit", AWAY, 2)
 
         await w.store.notify_log_dir(1)
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert (await w.stored("orders-0"))[::2] == (2, (2,))
         assert (await w.stored("orders-1"))[::2] == (2, (2,))
@@ -543,7 +543,7 @@ async def test_a_first_leader_that_was_written_without_our_knowing_is_adopted() 
         assert await w.stored("orders-0") == (1, 0, (1, 2))
         assert w.known("orders-0").state is PartitionState.NEW
 
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert w.known("orders-0").state is PartitionState.ONLINE
         assert w.brokers.told(2)["orders-0"] == (1, 0, (1, 2), True)
@@ -556,7 +556,7 @@ async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another()
         await w.create("orders", [[1, 2]])
 
         await w.stop(1)
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert await w.stored("orders-0") == (2, 1, (2,))
         assert w.brokers.told(2)["orders-0"][:2] == (2, 1)
@@ -584,7 +584,7 @@ async def test_brokers_whose_event_a_bug_broke_off_are_found_again(how: str) -> 
         await (w.stop(2) if how == "stop" else w.start(2))
         assert broke
 
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert (2 in w.controller.cluster.brokers) == (how != "stop")
         if how == "stop":
@@ -604,7 +604,7 @@ async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None
         assert await w.stored("orders-0") == (1, 1, (1,))
         assert w.known("orders-0").isr == (1, 2)
 
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert w.known("orders-0").isr == (1,)
         assert w.brokers.told(1)["orders-0"][:3] == (1, 1, (1,))
@@ -614,7 +614,7 @@ async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None
 async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> None:
     """Nobody but a controller makes it; whatever stands there has to be looked at by a person, or the next one."""
     async with world(1, 2) as w:
-        fails(w, "commit", AWAY)
+        fail_calls(w, "commit", AWAY)
         store: Any = w.controller.store
         real = store.leaderships
 
@@ -627,7 +627,7 @@ async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> 
         foreign = Leadership(2, 7, (2,), 0, 99)
         assert await w.store.write_isr(TopicPartition("orders", 0), foreign, expected=-1) == 0
 
-        await pass_time(w, 15)
+        await keep_alive_for(w, 15)
 
         assert w.known("orders-0").state is PartitionState.NEW
         assert await w.stored("orders-0") == (2, 7, (2,))
@@ -656,8 +656,8 @@ async def test_whoever_comes_before_a_first_leader_is_known_is_told_of_it() -> N
     """It was written, but nobody said so, and it could not be read back either."""
     async with world(1, 2, 3) as w:
         await w.stop(3)
-        fails(w, "commit", AWAY, done=True)
-        fails(w, "leaderships", AWAY)
+        fail_calls(w, "commit", AWAY, done=True)
+        fail_calls(w, "leaderships", AWAY)
         await w.create("t", [[1, 2, 3]])
         assert w.known("t-0").state is PartitionState.NEW
 

@@ -22,7 +22,7 @@ from tests.support.scripted_store import Real, Step, fails, fails_after, really
 pytestmark = pytest.mark.anyio
 
 
-def told(w: World) -> list[str]:
+def topic_event_names(w: World) -> list[str]:
     return [event.what for event in w.events("topic") if isinstance(event, TopicEvent)]
 
 
@@ -82,7 +82,7 @@ async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
         assert await w.store.topics() == ["t"]
         await passes(w, 10_000)
         assert await w.store.topics() == await w.store.deletions() == []
-        assert told(w) == ["created", "deletion started", "deleted"]
+        assert topic_event_names(w) == ["created", "deletion started", "deleted"]
 
 
 async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of_that_name() -> None:
@@ -309,7 +309,7 @@ async def test_a_topic_that_vanishes_while_it_is_being_deleted_takes_its_mark_wi
         assert w.controller.deletions() == []
         assert await w.store.deletions() == []
         assert await w.store.topic_configs(["t"]) == {"t": {}}
-        assert told(w) == ["created", "deletion started", "deleted"]
+        assert topic_event_names(w) == ["created", "deletion started", "deleted"]
         # What the broker answers now is about nothing.
         w.brokers.silent.discard(2)
         await passes(w, 1_000)
@@ -352,7 +352,7 @@ async def test_a_topic_that_nobody_could_read_is_deleted_like_any_other() -> Non
         await w.delete("t")
 
         assert await w.store.topics() == await w.store.deletions() == []
-        assert told(w) == ["deleted"]
+        assert topic_event_names(w) == ["deleted"]
 
 
 async def test_a_halt_that_is_left_behind_would_stop_the_next_topic_of_that_name() -> None:

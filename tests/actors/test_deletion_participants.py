@@ -44,7 +44,7 @@ class Disk(Listener):
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[tuple[Controller, Participants, dict[int, Disk], ManualClock]]:
+async def open_cluster() -> AsyncIterator[tuple[Controller, Participants, dict[int, Disk], ManualClock]]:
     clock, disks = ManualClock(), {broker: Disk() for broker in (1, 2, 3)}
     store = MemoryStore(clock=clock)
     async with (
@@ -56,7 +56,7 @@ async def cluster() -> AsyncIterator[tuple[Controller, Participants, dict[int, D
 
 
 async def test_a_topic_is_created_deleted_and_created_again() -> None:
-    async with cluster() as (controller, brokers, disks, _):
+    async with open_cluster() as (controller, brokers, disks, _):
         first = await controller.create_topic("t", assignment={0: (1, 2), 1: (2, 3)})
         await settle()
         assert {broker: disk.held for broker, disk in disks.items()} == {1: {T0}, 2: {T0, T1}, 3: {T1}}
@@ -83,7 +83,7 @@ async def test_a_topic_is_created_deleted_and_created_again() -> None:
 
 
 async def test_a_broker_that_hangs_deletes_when_it_goes_on() -> None:
-    async with cluster() as (controller, brokers, disks, _):
+    async with open_cluster() as (controller, brokers, disks, _):
         await controller.create_topic("t", assignment={0: (1, 2, 3)})
         await settle()
         brokers.pause(3)
@@ -102,7 +102,7 @@ async def test_a_broker_that_hangs_deletes_when_it_goes_on() -> None:
 
 
 async def test_a_broker_that_was_killed_deletes_when_it_is_back() -> None:
-    async with cluster() as (controller, brokers, disks, clock):
+    async with open_cluster() as (controller, brokers, disks, clock):
         await controller.create_topic("t", assignment={0: (1, 2, 3)})
         await settle()
         await brokers.kill(3)

@@ -9,19 +9,15 @@ from kactl.machines import draining
 from kactl.machines.explain import explain_deletion
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.control import StopReplica
-from kactl.messages.log import BrokerEvent, TopicEvent
+from kactl.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, partitions_of, world
+from tests.support.controller_harness import World, broker_event_names, partitions_of, world
 
 pytestmark = pytest.mark.anyio
 
 ONLINE, OFFLINE = ReplicaState.ONLINE, ReplicaState.OFFLINE
 LIMIT_MS = 600_000
-
-
-def what_happened(w: World) -> list[tuple[str, int]]:
-    return [(each.what, each.broker) for each in w.events("broker") if isinstance(each, BrokerEvent)]
 
 
 async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> None:
@@ -53,7 +49,7 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         assert w.known("t-0").leader == 1
         assert w.known("t-1").replica_states[2] == ONLINE
         assert await w.stored("n-0") == (2, 0, (2,))
-        assert what_happened(w)[-2:] == [("shutting-down", 2), ("restored", 2)]
+        assert broker_event_names(w)[-2:] == [("shutting-down", 2), ("restored", 2)]
         await w.write_isr("t-1", 1, 2)
         await w.check()
         assert await w.controller.ask(UndrainRequested(2)) is False
@@ -95,7 +91,7 @@ async def test_a_broker_that_asked_by_itself_and_stays_is_counted_on_again() -> 
         await w.wait(1_000)
 
         assert w.controller.cluster.shutting_down == frozenset()
-        assert what_happened(w)[-1] == ("restored", 2)
+        assert broker_event_names(w)[-1] == ("restored", 2)
         await w.write_isr("t-0", 1, 2)
         await w.stop(1)
         assert (await w.stored("t-0"))[0] == 2

@@ -21,25 +21,27 @@ PREFERRED, UNCLEAN = ElectionKind.PREFERRED, ElectionKind.UNCLEAN
 AWAY = StoreUnavailable("the store is away")
 
 
-def names(*written: str) -> list[TopicPartition]:
+def parse_names(*written: str) -> list[TopicPartition]:
     return [TopicPartition.parse(each) for each in written]
 
 
-async def elect(w: World, kind: ElectionKind, *partitions: str, dry_run: bool = False) -> dict[str, ElectionResult]:
-    results = await w.controller.elect(kind, names(*partitions) if partitions else None, dry_run=dry_run)
+async def run_election(
+    w: World, kind: ElectionKind, *partitions: str, dry_run: bool = False
+) -> dict[str, ElectionResult]:
+    results = await w.controller.elect(kind, parse_names(*partitions) if partitions else None, dry_run=dry_run)
     await settle()
     answered = {f"{each.topic}-{each.partition}": each for each in results}
     assert len(answered) == len(results)
     return answered
 
 
-async def request(w: World, *partitions: str) -> None:
+async def request_election(w: World, *partitions: str) -> None:
     """Somebody leaves a request for preferred elections in the store."""
-    await w.store.request_preferred_election(names(*partitions))
+    await w.store.request_preferred_election(parse_names(*partitions))
     await settle()
 
 
-async def lead_elsewhere(w: World, preferred: int, *isr: int, back: str) -> None:
+async def fail_over_from(w: World, preferred: int, *isr: int, back: str) -> None:
     """The preferred replica goes, comes again, and is let into the ISR of `back`."""
     await w.stop(preferred)
     await w.start(preferred)
@@ -54,7 +56,7 @@ async def test_a_partition_that_its_preferred_replica_leads_needs_no_election() 
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 
-        answered = await elect(w, PREFERRED, "t-0")
+        answered = await run_election(w, PREFERRED, "t-0")
 
         assert answered["t-0"] == ElectionResult("t", 0, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", 1, 1)
         assert await w.stored("t-0") == (1, 0, (1, 2))
@@ -67,7 +69,7 @@ async def test_a_preferred_replica_that_is_not_in_sync_does_not_lead() -> None:
         await w.stop(1)
         await w.start(1)
 
-        answered = await elect(w, PREFERRED, "t-0")
+        answered = await run_election(w, PREFERRED, "t-0")
 
         assert answered["t-0"].error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         assert (answered["t-0"].leader, answered["t-0"].previous) == (2, 2)
@@ -78,10 +80,10 @@ async def test_a_preferred_replica_that_is_not_in_sync_does_not_lead() -> None:
 async def test_a_preferred_replica_that_is_in_sync_leads_again_and_everybody_is_told() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
-        await lead_elsewhere(w, 2, 1, 2, back="t-0")
+        await fail_over_from(w, 2, 1, 2, back="t-0")
         w.brokers.forget()
 
-        answered = await elect(w, PREFERRED, "t-0")
+        answered = await run_election(w, PREFERRED, "t-0")
 
         assert answered["t-0"] == ElectionResult("t", 0, "ok", ErrorCode.NONE, "", leader=2, previous=1)
         assert await w.stored("t-0") == (2, 2, (1, 2))
@@ -96,7 +98,7 @@ async def test_what_does_not_exist_or_is_being_deleted_is_not_elected() -> None:
         await w.stop(1)
         w.controller.cluster.queue_deletion(["q"])
         for kind in (PREFERRED, UNCLEAN):
-            answered = await elect(w, kind, "none-0", "q-0", "q-7")
+            answered = await run_election(w, kind, "none-0", "q-0", "q-7")
 
             assert {name: each.error for name, each in answered.items()} == {
                 "none-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -104,7 +106,7 @@ async def test_what_does_not_exist_or_is_being_deleted_is_not_elected() -> None:
                 "q-7": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             }
         # Where nothing is named, topics that are being deleted are named nevertheless: nobody is to wait for them.
-        assert (await elect(w, PREFERRED))["q-0"].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert (await run_election(w, PREFERRED))["q-0"].error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.scenario(250)
@@ -113,7 +115,7 @@ async def test_a_partition_with_a_live_leader_needs_no_unclean_election() -> Non
         await w.create("t", [[1, 2]])
         await w.stop(1)
 
-        assert (await elect(w, UNCLEAN, "t-0"))["t-0"].error is ErrorCode.ELECTION_NOT_NEEDED
+        assert (await run_election(w, UNCLEAN, "t-0"))["t-0"].error is ErrorCode.ELECTION_NOT_NEEDED
         assert await w.stored("t-0") == (2, 1, (2,))
 
 
@@ -127,7 +129,7 @@ async def test_an_admin_may_elect_uncleanly_where_the_topic_forbids_it() -> None
         assert await w.stored("t-0") == (NO_LEADER, 2, (1,))
         assert w.controller.partitions.unclean_elections == 0
 
-        answered = await elect(w, UNCLEAN, "t-0")
+        answered = await run_election(w, UNCLEAN, "t-0")
 
         assert (answered["t-0"].outcome, answered["t-0"].leader) == ("ok", 2)
         assert await w.stored("t-0") == (2, 3, (2,))
@@ -143,7 +145,7 @@ async def test_where_nobody_is_alive_there_is_no_unclean_leader_either() -> None
         await w.stop(1, 2)
         before = await w.stored("t-0")
 
-        answered = await elect(w, UNCLEAN, "t-0")
+        answered = await run_election(w, UNCLEAN, "t-0")
 
         assert answered["t-0"].error is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         assert answered["t-0"].message == "none of its replicas is alive"
@@ -156,12 +158,12 @@ async def test_a_leader_that_is_shutting_down_can_be_followed_by_one_that_is_in_
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(2)
-        assert await w.controller.drain(1) == names("t-0")
+        assert await w.controller.drain(1) == parse_names("t-0")
         await w.start(2)
         await w.write_isr("t-0", 1, 2)
         assert w.known("t-0").leader == 1
 
-        answered = await elect(w, UNCLEAN, "t-0")
+        answered = await run_election(w, UNCLEAN, "t-0")
 
         assert (answered["t-0"].outcome, answered["t-0"].leader) == ("ok", 2)
         # Clean: 2 was in sync. 1 is not live, and so does not stay.
@@ -174,11 +176,11 @@ async def test_a_leader_that_is_shutting_down_can_be_followed_by_one_that_is_in_
 async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_elected() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="t-1")
+        await fail_over_from(w, 1, 1, 2, back="t-1")
         # Nobody is found for t-0, so that it is read; which is what fails.
         left = w.script("leaderships", returns(with_status(Found.FAILED, "t-0")))
 
-        answered = await elect(w, PREFERRED, "t-0", "t-1")
+        answered = await run_election(w, PREFERRED, "t-0", "t-1")
 
         assert left == []
         assert answered["t-0"].error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -195,7 +197,7 @@ async def test_who_is_not_the_controller_says_so_once_for_all_partitions() -> No
         async with second:
             await settle()
             with pytest.raises(NotController) as refused:
-                await second.elect(PREFERRED, names("t-0", "u-0"))
+                await second.elect(PREFERRED, parse_names("t-0", "u-0"))
 
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     assert refused.value.active_id == 100
@@ -213,7 +215,7 @@ async def test_a_partition_without_leadership_is_answered_and_keeps_nobody_from_
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [3]])
         if kind is PREFERRED:
-            await lead_elsewhere(w, 1, 1, 2, back="t-0")
+            await fail_over_from(w, 1, 1, 2, back="t-0")
         else:
             await w.stop(2)
             await w.start(2)
@@ -223,8 +225,8 @@ async def test_a_partition_without_leadership_is_answered_and_keeps_nobody_from_
         # NEW or absent it says nothing, since no election was held for it.
         assert w.known("t-1").leadership is None
 
-        dry = await elect(w, kind, "t-1", "t-0", dry_run=True)
-        answered = await elect(w, kind, "t-1", "t-0")
+        dry = await run_election(w, kind, "t-1", "t-0", dry_run=True)
+        answered = await run_election(w, kind, "t-1", "t-0")
 
         assert [(name, each.error) for name, each in answered.items()] == [("t-1", error), ("t-0", ErrorCode.NONE)]
         assert answered["t-0"].leader == w.known("t-0").leader == (1 if kind is PREFERRED else 2)
@@ -248,8 +250,8 @@ async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_an
         assert left == []
         assert w.known("t-0").state is PartitionState.NEW
 
-        dry = await elect(w, kind, "t-0", dry_run=True)
-        answered = await elect(w, kind, "t-0")
+        dry = await run_election(w, kind, "t-0", dry_run=True)
+        answered = await run_election(w, kind, "t-0")
 
         assert (
             dry == answered == {"t-0": ElectionResult("t", 0, "ok", ErrorCode.NONE, "", leader=2, previous=NO_LEADER)}
@@ -263,16 +265,16 @@ async def test_a_partition_that_nobody_holds_cannot_be_led(kind: ElectionKind) -
     async with world(1) as w:
         await w.create("t", [[]])
 
-        assert (await elect(w, kind, "t-0"))["t-0"].outcome == "failed"
+        assert (await run_election(w, kind, "t-0"))["t-0"].outcome == "failed"
 
 
 async def test_each_partition_is_answered_once_in_the_order_asked_or_by_name() -> None:
     async with world(1, 2) as w:
         await w.create("b", [[1, 2]])
         await w.create("a", [[1, 2], [1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="a-0")
+        await fail_over_from(w, 1, 1, 2, back="a-0")
 
-        named = await w.controller.elect(PREFERRED, names("b-0", "none-0", "a-1", "b-0", "a-0"), dry_run=True)
+        named = await w.controller.elect(PREFERRED, parse_names("b-0", "none-0", "a-1", "b-0", "a-0"), dry_run=True)
         every = await w.controller.elect(PREFERRED, dry_run=True)
 
         assert [f"{each.topic}-{each.partition} {each.outcome}" for each in named] == [
@@ -290,11 +292,11 @@ async def test_an_admin_hears_of_a_controller_that_is_fenced_in_the_middle_of_an
     """In Kafka the admin waits until it gives up: the answer is lost along with the controllership."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        await fail_over_from(w, 1, 1, 2, back="t-0")
         left = w.script("commit", after(lambda: w.store.contest(200, take_over=True)))
 
         with pytest.raises(NotController) as refused:
-            await w.controller.elect(PREFERRED, names("t-0"))
+            await w.controller.elect(PREFERRED, parse_names("t-0"))
 
         assert left == []
         assert refused.value.active_id == 200
@@ -316,7 +318,7 @@ async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_ag
             await w.write_isr("t-0", 1, 2)
             reads = w.script("preferred_election_request", really, really)
 
-            await request(w, "t-0")
+            await request_election(w, "t-0")
 
             # Once for what is requested, and once more for what may have been requested meanwhile.
             assert reads == []
@@ -333,7 +335,7 @@ async def test_a_request_for_a_preferred_replica_that_is_dead_is_taken_away_and_
         await w.create("t", [[1, 2]])
         await w.stop(1)
 
-        await request(w, "t-0")
+        await request_election(w, "t-0")
 
         assert await w.store.preferred_election_request() is None
         assert await w.stored("t-0") == (2, 1, (2,))
@@ -345,10 +347,10 @@ async def test_a_fenced_controller_resigns_over_a_request_and_leaves_it_to_the_n
 ) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        await fail_over_from(w, 1, 1, 2, back="t-0")
         caplog.set_level(logging.INFO)
         # Both at once, so that the request is what it meets first.
-        await w.store.request_preferred_election(names("t-0"))
+        await w.store.request_preferred_election(parse_names("t-0"))
         await w.store.contest(200, take_over=True)
 
         await settle()
@@ -359,14 +361,14 @@ async def test_a_fenced_controller_resigns_over_a_request_and_leaves_it_to_the_n
         assert resigned.what == "resigned"
         assert not w.controller.is_active
         assert await w.stored("t-0") == (2, 1, (1, 2))
-        assert await w.store.preferred_election_request() == names("t-0")
+        assert await w.store.preferred_election_request() == parse_names("t-0")
 
 
 @pytest.mark.scenario(257)
 async def test_that_no_request_is_there_is_no_reason_to_do_anything() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        await fail_over_from(w, 1, 1, 2, back="t-0")
         w.brokers.forget()
         deletions = w.script("delete_preferred_election_request", fails(AWAY))
 
@@ -384,7 +386,7 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
         await w.create("t", [[2, 1]])
         await w.create("u", [[1, 2], [3]])
         await w.create("q", [[1, 2, 3]])
-        await lead_elsewhere(w, 1, 1, 2, back="u-0")
+        await fail_over_from(w, 1, 1, 2, back="u-0")
         await w.write_isr("q-0", 1, 2)
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
@@ -394,7 +396,7 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
         # Broker 3 is not there, so that q waits for its deletion as long as this lasts.
         await w.store.mark_deletion("q")
         # u-1 never had a leader. In Kafka this alone costs each controller its office, one after the other.
-        await request(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
+        await request_election(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
         second, told = open_standby(w, 200)
         reads = script(second, "preferred_election_request", really, really)
         async with second:
@@ -410,9 +412,9 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
                 assert await w.stored(name) == before[name]
 
             # It listens for the next request.
-            await lead_elsewhere(w, 1, 1, 2, back="u-0")
+            await fail_over_from(w, 1, 1, 2, back="u-0")
             assert (await w.stored("u-0"))[0] == 2
-            await request(w, "u-0")
+            await request_election(w, "u-0")
 
             assert (await w.stored("u-0"))[0] == 1
 
@@ -420,10 +422,10 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
 async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_is_taken_later() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        await fail_over_from(w, 1, 1, 2, back="t-0")
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
-        await request(w, "t-0")
+        await request_election(w, "t-0")
         second, _ = open_standby(w, 200)
         left = script(second, "delete_preferred_election_request", *[fails(AWAY)] * 7)
         async with second:

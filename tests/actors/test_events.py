@@ -27,7 +27,7 @@ from kactl.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataR
 from kactl.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
 from kactl.model import TopicPartition
 from kactl.telemetry.durations import Summary
-from tests.actors.metadata import Blocking, Failing, block, let_fail
+from tests.actors.metadata import Blocking, Failing, block_loop, let_fail
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import partitions_of, world
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 T_0 = TopicPartition("t", 0)
 
 
-def read(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], Any]]]:
+def exported_metrics(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], Any]]]:
     """All points by the name of the metric, as (attributes, value or count)."""
     data = reader.get_metrics_data()
     found: dict[str, list[tuple[dict[str, Any], Any]]] = {}
@@ -53,12 +53,12 @@ def read(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], A
 
 def timed(reader: InMemoryMetricReader, state: ControllerState) -> int:
     """How many events the timer of a state has counted."""
-    points = read(reader).get("kafka.controller.event.process.duration", [])
+    points = exported_metrics(reader).get("kafka.controller.event.process.duration", [])
     return sum(count for attributes, count in points if attributes["kafka.controller.state"] == state.label)
 
 
 def gauge(reader: InMemoryMetricReader, name: str) -> Any:
-    ((_, value),) = read(reader)[name]
+    ((_, value),) = exported_metrics(reader)[name]
     return value
 
 
@@ -69,7 +69,7 @@ def gauge(reader: InMemoryMetricReader, name: str) -> Any:
 async def test_a_broker_that_came_and_went_while_the_controller_was_busy_is_told_everything_anew() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
-        gate = await block(w)
+        gate = await block_loop(w)
         before = w.epoch(2)
         w.brokers.forget()
 
@@ -95,7 +95,7 @@ async def test_who_was_fenced_while_busy_finds_out_by_the_next_write(
 ) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        gate = await block(w)
+        gate = await block_loop(w)
         if what == "topic created":
             await w.create("u", [[1]])
         elif what == "topic deleted":
@@ -142,7 +142,7 @@ async def test_what_should_not_be_possible_ends_the_controllership_and_is_raised
 @pytest.mark.scenario(357)
 async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_over() -> None:
     async with world(1) as w:
-        gate = await block(w)
+        gate = await block_loop(w)
         await w.create("t", [[1]])
         w.controller.loop.inbox.put_once(BrokersChanged())
         before = [each.label for each in w.controller.queue().next]
@@ -178,7 +178,7 @@ async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_ove
 )
 async def test_whoever_waits_for_an_answer_gets_one(asked: ControllerRequest, refusal: type[NotController]) -> None:
     async with world(1) as w:
-        gate = await block(w)
+        gate = await block_loop(w)
         waiting = asyncio.ensure_future(w.controller.ask(asked))
         await settle()
         assert [(each.label, each.asked) for each in w.controller.queue().next] == [(asked.label, True)]
@@ -195,7 +195,7 @@ async def test_whoever_waits_for_an_answer_gets_one(asked: ControllerRequest, re
 async def test_a_stop_that_voids_the_end_of_a_session_leaves_nobody_waiting() -> None:
     """In Kafka the thread that would make the next session waits for ever; here nobody waits for the event but us."""
     async with world(1) as w:
-        gate = await block(w)
+        gate = await block_loop(w)
         w.controller.store.expire()  # type: ignore[attr-defined]
         await settle()
         assert [each.label for each in w.controller.queue().next] == ["SessionLost", "SessionOpened"]
@@ -221,7 +221,7 @@ async def test_the_state_shows_while_an_event_is_handled_and_its_timer_counts_it
     reader = InMemoryMetricReader()
     async with world(1, meter_provider=MeterProvider([reader])) as w:
         before = timed(reader, ControllerState.TOPIC_CHANGE)
-        gate = await block(w)
+        gate = await block_loop(w)
         if fails:
             handler = w.controller.loop._handlers[Blocking]
 
@@ -297,7 +297,7 @@ async def test_the_wait_of_the_second_is_the_time_that_the_first_took() -> None:
         assert (slow.handled, slow.failed, slow.preempted) == (2, 0, 0)
         assert (slow.wait.count, slow.wait.min_ms, slow.wait.max_ms) == (2, 0, 500)
         assert (slow.process.count, slow.process.min_ms, slow.process.total_ms) == (2, 500, 1000)
-        (queued,) = read(reader)["kafka.controller.event.queue.duration"]
+        (queued,) = exported_metrics(reader)["kafka.controller.event.queue.duration"]
         assert queued[1] == w.controller.queue().wait.count
 
 
@@ -331,7 +331,7 @@ async def test_nothing_is_read_of_an_instance_that_has_stopped() -> None:
         assert gauge(reader, "kafka.controller.active.count") == 1
         assert gauge(reader, "kafka.controller.event.queue.size") == 0
 
-    left = read(reader)
+    left = exported_metrics(reader)
     assert not [name for name, points in left.items() if points and not name.endswith("duration")]
 
 
@@ -361,18 +361,20 @@ async def test_gauges_say_what_the_active_controller_knows_and_others_nothing() 
         }
 
         assert {name: gauge(reader, name) for name in named} == named
-        assert sorted((a["kafka.broker.id"], value) for a, value in read(reader)["kafka.leader.count"])[0] == (1, 2)
+        assert sorted((a["kafka.broker.id"], value) for a, value in exported_metrics(reader)["kafka.leader.count"])[
+            0
+        ] == (1, 2)
 
         await w.store.contest(6, take_over=True)
         await settle()
 
         assert {name: gauge(reader, name) for name in named} == dict.fromkeys(named, 0)
-        assert read(reader).get("kafka.leader.count", []) == []
+        assert exported_metrics(reader).get("kafka.leader.count", []) == []
 
 
 async def test_the_queue_names_no_more_events_than_asked_for() -> None:
     async with world(1) as w:
-        gate = await block(w)
+        gate = await block_loop(w)
         for number in range(5):
             w.controller.loop.inbox.put(Slow(number))
         await w.clock.advance(250)

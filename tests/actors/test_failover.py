@@ -15,18 +15,11 @@ from kactl.model import NO_LEADER, Assignment
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term
-from tests.actors.metadata import Seen, alive, block, metadata
+from tests.actors.metadata import MetadataView, alive, block_loop, metadata_at
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import CONTROLLER, RecordingBrokers, World, open_standby, world
+from tests.support.controller_harness import CONTROLLER, RecordingBrokers, open_standby, resign_for_good, world
 
 pytestmark = pytest.mark.anyio
-
-
-async def retire(w: World) -> None:
-    """The controller gives up, and does not come back."""
-    w.controller.loop.controllership.stopping = True
-    await w.controller.resign()
-    await settle()
 
 
 def calls(controller: Controller, *methods: str) -> list[str]:
@@ -103,7 +96,7 @@ async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody(
         async with other:
             await settle()
             other.store.contest = unanswered  # type: ignore[method-assign]
-            await retire(w)
+            await resign_for_good(w)
             await w.clock.advance(CONTEST_BACKOFF_MS)
 
             assert other.is_active
@@ -123,7 +116,7 @@ async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
         async with other:
             await settle()
             other.store.contest = outrun  # type: ignore[method-assign]
-            await retire(w)
+            await resign_for_good(w)
 
             assert not other.is_active
             assert other.loop.active_id == 300
@@ -143,7 +136,7 @@ async def test_a_takeover_that_fails_gives_up_and_leads_to_another_election() ->
         async with other:
             await settle()
             other.store.topics = broken  # type: ignore[method-assign]
-            await retire(w)
+            await resign_for_good(w)
             assert await w.store.controller() is None
             assert [event.what for event in other.history.read(0, kinds=("controller",))[0]] == ["resigned"]  # type: ignore[union-attr]
 
@@ -171,7 +164,7 @@ async def test_a_takeover_goes_in_kafkas_order() -> None:
         )  # fmt: skip
         async with other:
             await settle()
-            await retire(w)
+            await resign_for_good(w)
             assert other.is_active
 
         expected = [
@@ -197,7 +190,7 @@ async def test_a_leader_that_dies_with_the_controller_costs_two_epochs() -> None
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         other, _ = open_standby(w, 200)
-        await retire(w)
+        await resign_for_good(w)
         await w.stop(1)
         async with other:
             await settle()
@@ -211,14 +204,14 @@ async def test_a_partition_whose_replicas_died_before_the_controller_keeps_its_i
         await w.create("t", [[1]])
         await w.stop(1)
         await w.stop(2)
-        await retire(w)
+        await resign_for_good(w)
 
         other, told = open_standby(w, 200)
         async with other:
             await settle()
             await w.start(2)
 
-            assert metadata(told, 2)["t-0"] == Seen(NO_LEADER, isr=(1,), replicas=(1,), offline=(1,))
+            assert metadata_at(told, 2)["t-0"] == MetadataView(NO_LEADER, isr=(1,), replicas=(1,), offline=(1,))
 
 
 @pytest.mark.scenario(342)
@@ -231,7 +224,7 @@ async def test_the_last_broker_learns_that_it_is_alone_although_no_partition_cha
         await w.stop(2)
 
         assert alive(w.brokers, 3) == [3]
-        assert metadata(w.brokers, 3) == {}
+        assert metadata_at(w.brokers, 3) == {}
         assert w.brokers.of(3, LeaderAndIsr) == []
 
 
@@ -241,7 +234,7 @@ async def test_the_last_broker_learns_that_it_is_alone_although_no_partition_cha
 @pytest.mark.scenario(370)
 async def test_the_end_of_a_session_voids_what_waits_and_nothing_of_the_next_comes_before_it() -> None:
     async with world(1) as w:
-        gate = await block(w)
+        gate = await block_loop(w)
         await w.create("t", [[1]])
         w.controller.loop.inbox.put_once(BrokersChanged())
         waiting = asyncio.ensure_future(w.controller.elect(ElectionKind.PREFERRED))
@@ -304,7 +297,7 @@ async def test_every_instance_remembers_who_was_the_controller_and_why_no_longer
         other, _ = open_standby(w, 200)
         async with other:
             await w.clock.advance(1000)
-            await retire(w)
+            await resign_for_good(w)
             at_ms = w.clock.now_ms()
 
             assert w.controller.controllerships()[0] == Term(
@@ -360,7 +353,7 @@ async def test_after_the_end_of_the_session_nothing_is_sent_even_if_the_controll
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
         await w.create("u", [[2, 1]])
-        gate = await block(w)
+        gate = await block_loop(w)
         w.brokers.forget()
 
         w.controller.store.expire()  # type: ignore[attr-defined]

@@ -122,10 +122,10 @@ class _Story:
         await self.bench.move(self.bench.cluster.table.in_state(ONLINE, OFFLINE), ONLINE, Election.UNCLEAN)
         for name in self.names:
             if self.bench.state(name) != NEW:
-                assert _same(await self.bench.stored(name), self.bench.leadership(name)), f"{name} after {self.done}"
+                assert _agree(await self.bench.stored(name), self.bench.leadership(name)), f"{name} after {self.done}"
 
 
-def _same(stored: Leadership | None, known: Leadership | None) -> bool:
+def _agree(stored: Leadership | None, known: Leadership | None) -> bool:
     if stored is None or known is None:
         return stored is known
     return set(stored.isr) == set(known.isr) and (

@@ -42,7 +42,7 @@ OTHER: Final = TopicPartition("other", 0)
 ASSIGNMENT: Final = [[1, 2, 3]] * COUNT
 
 
-async def ready(w: World) -> None:
+async def create_and_prepare(w: World) -> None:
     """Broker 1 leads a topic of which every chunk is one partition; the preferred leader of another is not its own."""
     await w.create("other", [[2, 3]])
     await w.stop(2)
@@ -71,15 +71,15 @@ class Middle:
         return await self._real(write, fence)
 
 
-def elect(w: World) -> Callable[[], Awaitable[Any]]:
+def preferred_election(w: World) -> Callable[[], Awaitable[Any]]:
     return lambda: w.controller.elect(ElectionKind.PREFERRED, [OTHER])
 
 
 @pytest.mark.parametrize("at", range(1, COUNT))
 async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
-        middle = Middle(w, at, elect(w))
+        await create_and_prepare(w)
+        middle = Middle(w, at, preferred_election(w))
 
         await w.stop(1)
 
@@ -96,7 +96,7 @@ async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> N
 
 async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         last = TopicPartition("t", COUNT - 1)
         # It asks for a leader of one that the failure has not come to yet.
         middle = Middle(w, 1, lambda: w.controller.elect(ElectionKind.UNCLEAN, [last]))
@@ -116,7 +116,7 @@ async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
 
 async def test_who_was_elected_before_a_failure_came_to_it_does_not_go_offline() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         last, asked = TopicPartition("t", COUNT - 1), []
 
         async def look(real: Any) -> Any:
@@ -140,7 +140,7 @@ async def test_who_was_elected_before_a_failure_came_to_it_does_not_go_offline()
 
 async def test_a_leader_that_proposes_an_isr_is_answered_in_the_middle_and_its_word_holds() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         name, topic = TopicPartition("other", 0), w.controller.cluster.table.topic("other")
         assert topic is not None
         held = w.known("other-0")
@@ -160,7 +160,7 @@ async def test_a_leader_that_proposes_an_isr_is_answered_in_the_middle_and_its_w
 
 async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_decided() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         first = TopicPartition("t", 0)
         # Elected by the failure, and elected again before that is over.
         Middle(w, 2, lambda: w.controller.elect(ElectionKind.PREFERRED, [first]))
@@ -178,8 +178,8 @@ async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_de
 @pytest.mark.parametrize("error", [ControllerMoved(ours=1, theirs=2), IllegalState("it cannot be")])
 async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: int, error: KactlError) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
-        middle = Middle(w, at, elect(w))
+        await create_and_prepare(w)
+        middle = Middle(w, at, preferred_election(w))
         real = w.controller.store.commit
         states: list[int] = []
 
@@ -220,13 +220,13 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
 @pytest.mark.parametrize("what", ["moved", "expired", "failed", "bug"])
 async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at: int, what: str) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         store, real, writes = w.controller.store, w.controller.store.commit, []
 
         async def commit(write: Any, fence: Any) -> Any:
             writes.append(write)
             if len(writes) == at:
-                asyncio.ensure_future(elect(w)()).add_done_callback(lambda task: task.exception())
+                asyncio.ensure_future(preferred_election(w)()).add_done_callback(lambda task: task.exception())
                 await asyncio.sleep(0)
             if len(writes) == at + 1:
                 if what == "moved":
@@ -256,11 +256,11 @@ async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at
 
 async def test_nothing_overtakes_the_end_of_our_session() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
 
         async def expire_and_elect() -> Any:
             w.controller.store.expire()  # type: ignore[attr-defined]
-            return await elect(w)()
+            return await preferred_election(w)()
 
         handled: list[str] = []
         begin = w.controller.loop.turns.begin
@@ -280,7 +280,7 @@ async def test_nothing_overtakes_the_end_of_our_session() -> None:
 
 async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         many = 5 * COUNT
 
         async def flood() -> Any:
@@ -316,7 +316,7 @@ async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
 
 async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         seen: list[Any] = []
         states: list[ControllerState] = []
 
@@ -327,7 +327,7 @@ async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None
                 await w.clock.sleep_ms(40)
             return await real(write, fence)
 
-        Middle(w, 2, elect(w))
+        Middle(w, 2, preferred_election(w))
         real = w.controller.store.commit
         w.controller.store.commit = look  # type: ignore[method-assign]
         await w.stop(1)
@@ -346,8 +346,8 @@ async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None
 
 async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
     async with world(1, 2, 3, chunk_partitions=1, parity=True) as w:
-        await ready(w)
-        middle = Middle(w, 1, elect(w))
+        await create_and_prepare(w)
+        middle = Middle(w, 1, preferred_election(w))
         await w.stop(1)
 
         assert middle.writes[:2] == [[f"t-{each}" for each in range(COUNT)], ["other-0"]]
@@ -358,7 +358,7 @@ async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
 
 async def test_brokers_are_told_in_portions() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         await w.stop(1)
 
         sizes = [len(r.states) for r in w.brokers.of(3, LeaderAndIsr)]  # type: ignore[union-attr]
@@ -385,7 +385,7 @@ def _kinds(w: World, broker: int) -> list[str]:
 @pytest.mark.parametrize("bounced", [False, True])
 async def test_a_registration_first_gets_metadata_and_then_all_that_it_hosts(at: str, bounced: bool) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         # Partitions for which an election is asked at each boundary of the event that handles the registration.
         names = [TopicPartition("t", each) for each in range(COUNT)]
         asked: list[asyncio.Future[Any]] = []
@@ -470,7 +470,7 @@ def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
 
 async def test_answers_wait_for_a_large_event_unless_it_goes_on_for_long() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
-        await ready(w)
+        await create_and_prepare(w)
         depths: list[int] = []
         begin = w.controller.loop.turns.begin
 

@@ -18,13 +18,13 @@ from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, world
 
-from .led import ask, epoch_of, led
+from .led import epoch_of, led_partition, send_request
 
 pytestmark = pytest.mark.anyio
 
 
 async def next_block(made: World, broker: int = 1) -> tuple[int, int, int]:
-    block = await ask(made, ProducerIdsRequested(broker, epoch_of(made, broker)))
+    block = await send_request(made, ProducerIdsRequested(broker, epoch_of(made, broker)))
     assert isinstance(block, ProducerIdBlock)
     return block.broker, block.first, block.length
 
@@ -66,10 +66,10 @@ async def test_who_is_not_known_under_that_epoch_gets_none_and_a_standby_gives_n
     async with world(1) as made:
         epoch = epoch_of(made, 1)
         with pytest.raises(BrokerNotRegistered) as unknown:
-            await ask(made, ProducerIdsRequested(99, epoch))
+            await send_request(made, ProducerIdsRequested(99, epoch))
         for wrong in (epoch - 1, epoch + 1):
             with pytest.raises(StaleBrokerEpoch) as stale:
-                await ask(made, ProducerIdsRequested(1, wrong))
+                await send_request(made, ProducerIdsRequested(1, wrong))
         other, _ = open_standby(made, 7)
         async with other:
             await settle()
@@ -103,14 +103,14 @@ def contended(store: MemoryStore) -> MemoryStore:
 
 @pytest.mark.scenario(406)
 async def test_who_finds_a_block_taken_takes_the_next() -> None:
-    async with led(make_store=contended) as made:
+    async with led_partition(make_store=contended) as made:
         made.controller.store.faster = 1  # type: ignore[attr-defined]
 
         assert await next_block(made) == (1, 1000, 1000)
 
 
 async def test_a_store_that_always_refuses_is_given_up() -> None:
-    async with led(make_store=contended) as made:
+    async with led_partition(make_store=contended) as made:
         made.controller.store.faster = TRIES_MAX  # type: ignore[attr-defined]
 
         with pytest.raises(StoreError, match=f"producer ids {TRIES_MAX} times"):

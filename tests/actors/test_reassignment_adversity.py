@@ -13,8 +13,17 @@ from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
-from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
+from tests.actors.reassigning import (
+    ongoing,
+    reassign,
+    replica_states,
+    requested_reassignment,
+    script_once,
+    stored_assignment,
+    write_reassignment,
+)
 from tests.support.clocks import settle
+from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, open_standby, script, world
 from tests.support.scripted_store import after, fails, fails_after, really
 
@@ -36,8 +45,8 @@ async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         w.brokers.silent = {2}
-        await leave(w, {"t-0": [2]})
-        assert await left(w) == {"t-0": (2,)}
+        await write_reassignment(w, {"t-0": [2]})
+        assert await requested_reassignment(w) == {"t-0": (2,)}
 
         if how == "vanished":
             await vanish(w, "t")
@@ -49,7 +58,7 @@ async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store
             await w.wait(1_000)
 
         assert w.store.state.topics == {}
-        assert await left(w) is None
+        assert await requested_reassignment(w) is None
 
 
 async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> None:
@@ -59,7 +68,7 @@ async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> N
         await reassign(w, {"t-0": [2]})
         await w.delete("t")
         # The epoch is raised once more, and then the deletion begins; on broker 1 it does not come far.
-        once(w, "commit", really, fails(GONE))
+        script_once(w, "commit", really, fails(GONE))
         w.brokers.silent = {2}
         await w.start(2)
         cluster = w.controller.cluster
@@ -78,20 +87,20 @@ async def test_new_replicas_exist_although_their_epoch_could_not_be_written() ->
     """They could be deleted otherwise by nobody, and become members of the ISR that are in no state."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
-        once(w, "commit", fails(GONE))
+        script_once(w, "commit", fails(GONE))
 
         assert await reassign(w, {"t-0": [1, 2, 3]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
-        assert states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.NEW}
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.NEW}
         await w.write_isr("t-0", 1, 2, 3)
-        assert states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
-        assert await running(w) == {}
+        assert replica_states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
+        assert await ongoing(w) == {}
 
 
 async def test_a_topic_whose_new_replicas_were_told_nothing_is_deleted() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        once(w, "commit", fails(GONE))
+        script_once(w, "commit", fails(GONE))
         await reassign(w, {"t-0": [2]})
 
         await w.delete("t")
@@ -117,10 +126,10 @@ async def test_a_target_in_the_first_isr_completes_the_reassignment(drained: boo
             await w.start(2)
         await settle()
 
-        assert await running(w) == {}
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert (w.known("t-0").leader, w.known("t-0").isr) == (1, (1,))
-        assert states(w.known("t-0")) == {1: S.ONLINE}
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE}
         assert any(isinstance(request, StopReplica) and request.delete.all() for request in w.brokers.of(2))
         await w.check()
 
@@ -135,12 +144,12 @@ async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(
         await w.write_isr("t-0", 1, 2)
         await w.stop(1)
         await w.stop(2)
-        held = await entry(w, "t-0")
+        held = await stored_assignment(w, "t-0")
         assert (w.known("t-0").leader, w.known("t-0").isr) == (NO_LEADER, (2,))
 
         assert await reassign(w, {"t-0": target}) == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
 
-        assert await entry(w, "t-0") == held
+        assert await stored_assignment(w, "t-0") == held
         await w.start(2)
         assert w.known("t-0").leader == 2
 
@@ -148,8 +157,8 @@ async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(
 async def test_a_first_leader_that_a_reassignment_read_is_taken_over() -> None:
     """It was written, and nobody could say so; by the time it is tried again, its leadership is known."""
     async with world(1, 2) as w:
-        once(w, "commit", fails_after(GONE))
-        once(w, "leaderships", fails(GONE))
+        script_once(w, "commit", fails_after(GONE))
+        script_once(w, "leaderships", fails(GONE))
         await w.create("t", [[1]])
         assert w.known("t-0").leadership is None
         assert await reassign(w, {"t-0": [1, 2]}) == [ErrorCode.NONE]
@@ -167,20 +176,20 @@ async def test_replicas_in_sync_stay_if_the_target_leaves_the_isr_before_they_ar
     async with world(1, 3) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [3]})
-        once(w, "commit", fails(GONE), fails(GONE))
+        script_once(w, "commit", fails(GONE), fails(GONE))
         await w.write_isr("t-0", 1, 1, 3)
         w.brokers.forget()
         await w.stop(3)
         await w.wait(12_000)
 
-        assert set(await running(w)) == {"t-0"}
+        assert set(await ongoing(w)) == {"t-0"}
         assert not any(isinstance(request, StopReplica) and request.delete.any() for _, request in w.brokers.sent)
         assert (w.known("t-0").leader, w.known("t-0").isr) == (1, (1,))
 
         await w.start(3)
         await w.write_isr("t-0", 1, 1, 3)
-        assert await running(w) == {}
-        assert await entry(w, "t-0") == Assignment((3,))
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((3,))
         assert (w.known("t-0").leader, w.known("t-0").isr) == (3, (3,))
         await w.check()
 
@@ -196,7 +205,7 @@ async def test_a_drained_leader_that_stays_learns_of_its_new_replicas() -> None:
 
         assert await reassign(w, {"t-0": [1]}) == [ErrorCode.NONE]
 
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert w.brokers.told(1)["t-0"][:3] == (1, epoch + 1, (1,))
 
 
@@ -206,28 +215,28 @@ async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() ->
         await w.store.create_topic(ref, {0: Assignment((1, 2), adding=(1,), removing=(2,))}, {})
         await settle()
 
-        assert await running(w) == {}
-        assert await entry(w, "t-0") == Assignment((1,))
-        assert states(w.known("t-0")) == {1: S.ONLINE}
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE}
 
 
 async def test_the_end_is_not_stored_before_everybody_has_left() -> None:
     """Kafka stores it, and the replica that could not leave the ISR is in it, and runs, for ever."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        once(w, "commit", really, fails(GONE))  # a new epoch for the leader; the other one leaves
+        script_once(w, "commit", really, fails(GONE))  # a new epoch for the leader; the other one leaves
 
         await reassign(w, {"t-0": [1]})
 
         assert await w.stored("t-0") == (1, 1, (1, 2))
-        assert await entry(w, "t-0") == Assignment((1, 2), removing=(2,))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2), removing=(2,))
         assert tp("t-0") in w.controller.cluster.reassigning
 
         await w.wait(12_000)
 
         assert (await w.stored("t-0"))[2] == (1,)
-        assert await entry(w, "t-0") == Assignment((1,))
-        assert states(w.known("t-0")) == {1: S.ONLINE}
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE}
         assert [request.delete.tolist() for request in w.brokers.of(2) if hasattr(request, "delete")][-1] == [True]
         assert tp("t-0") not in w.controller.cluster.reassigning
 
@@ -236,15 +245,15 @@ async def test_a_partition_that_was_added_meanwhile_is_kept() -> None:
     """The entry is written whole. Kafka writes what it knows, and with that the new partition is gone."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        once(w, "assignments", *[fails(GONE)] * 4)  # it is not heard of at first
+        script_once(w, "assignments", *[fails(GONE)] * 4)  # it is not heard of at first
         await w.grow("t", [2])
         await w.wait(2_000)
         assert w.controller.partition("t-1") is None
 
         await reassign(w, {"t-0": [1, 2]})
 
-        assert await entry(w, "t-0") == Assignment((1, 2), adding=(2,))
-        assert await entry(w, "t-1") == Assignment((2,))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2), adding=(2,))
+        assert await stored_assignment(w, "t-1") == Assignment((2,))
         await w.wait(12_000)
         assert await w.stored("t-1") == (2, 0, (2,))
 
@@ -253,28 +262,28 @@ async def test_a_target_that_was_stored_without_our_knowing_is_put_back() -> Non
     """Whoever asked was told that it failed. Kafka leaves it in the store, and the next controller begins with it."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        once(w, "write_assignment", fails_after(GONE))
+        script_once(w, "write_assignment", fails_after(GONE))
 
         assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert await entry(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
+        assert await stored_assignment(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
         await w.wait(12_000)
 
-        assert await entry(w, "t-0") == Assignment((1,))
-        assert await running(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert await ongoing(w) == {}
         await w.check()
 
 
 async def test_putting_back_is_tried_until_it_succeeds() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        once(w, "write_assignment", fails_after(GONE), fails(GONE), really)
+        script_once(w, "write_assignment", fails_after(GONE), fails(GONE), really)
         await reassign(w, {"t-0": [2]})
 
         await w.wait(12_000)
-        assert await entry(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
+        assert await stored_assignment(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
         await w.wait(12_000)
 
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
 
 
 async def test_a_topic_that_came_again_is_not_written_over() -> None:
@@ -286,13 +295,13 @@ async def test_a_topic_that_came_again_is_not_written_over() -> None:
             w.store.state.delete_topic("t")
             await w.store.create_topic(new, {0: Assignment((2,)), 1: Assignment((2,))}, {})
 
-        once(w, "assignments", after(comes_again))
+        script_once(w, "assignments", after(comes_again))
 
         assert await reassign(w, {"t-0": [1, 2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
         await settle()
 
         assert w.store.state.topics["t"].ref == new
-        assert await entry(w, "t-0") == await entry(w, "t-1") == Assignment((2,))
+        assert await stored_assignment(w, "t-0") == await stored_assignment(w, "t-1") == Assignment((2,))
         assert await w.stored("t-1") == (2, 0, (2,))
 
 
@@ -315,7 +324,7 @@ async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_ne
         await reassign(w, {"t-0": target})
         await w.controller.resign()
         await settle()
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert (await w.stored("t-0"))[2] == (1, 2)
 
         second, brokers = open_standby(w, 200)
@@ -339,7 +348,7 @@ async def test_a_replica_that_joins_the_isr_while_it_is_stopped_leaves_it_again(
             await w.write_isr("t-0", 1, 4)
             return await real(*arguments)
 
-        once(w, "write_assignment", joined)
+        script_once(w, "write_assignment", joined)
         assert await reassign(w, {"t-0": [3]}) == [ErrorCode.NONE]
         assert (await w.stored("t-0"))[2] == (1,)
 
@@ -359,7 +368,7 @@ async def test_in_sync_replicas_are_not_stopped_while_no_assigned_replica_is_in_
         await w.controller.resign()
         await settle()
 
-        assert await running(w) == {"t-0": Assignment((3, 4), removing=(4,))}
+        assert await ongoing(w) == {"t-0": Assignment((3, 4), removing=(4,))}
         assert await w.stored("t-0") == (4, 1, (4,))
         assert w.brokers.told(3)["t-0"][:2] == (4, 1)
         assert not w.brokers.of(4, StopReplica)
@@ -368,7 +377,7 @@ async def test_in_sync_replicas_are_not_stopped_while_no_assigned_replica_is_in_
         await settle()
 
         assert (await w.stored("t-0"))[::2] == (3, (3,))
-        assert await running(w) == {}
-        assert await entry(w, "t-0") == Assignment((3,))
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((3,))
         assert w.brokers.of(4, StopReplica)
         await w.check()

@@ -10,15 +10,16 @@ from kactl.model import NO_LEADER, Assignment, TopicPartition
 from kactl.participant import Listener, Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.actors.reassigning import once, reassign, tp
+from tests.actors.reassigning import reassign, script_once
 from tests.support.clocks import ManualClock, settle
+from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
 
 
-def waiting(w: World) -> Progress:
+def only_progress(w: World) -> Progress:
     (found,) = progress(w.controller.cluster)
     return found
 
@@ -28,7 +29,7 @@ async def test_what_a_reassignment_waits_for() -> None:
         await w.create("t", [[1, 2]])
         await reassign(w, {"t-0": [4, 3]})
 
-        assert waiting(w) == Progress(
+        assert only_progress(w) == Progress(
             topic="t",
             partition=0,
             assignment=Assignment((4, 3, 1, 2), adding=(4, 3), removing=(1, 2)),
@@ -39,11 +40,11 @@ async def test_what_a_reassignment_waits_for() -> None:
             reason="leader 1 has not yet added brokers 4, 3 to the ISR",
         )
         await w.stop(3)
-        assert (waiting(w).waits_for, waiting(w).dead) == ((4, 3), (3,))
-        assert waiting(w).reason == "leader 1 has not yet added broker 4 to the ISR; broker 3 cannot serve"
+        assert (only_progress(w).waits_for, only_progress(w).dead) == ((4, 3), (3,))
+        assert only_progress(w).reason == "leader 1 has not yet added broker 4 to the ISR; broker 3 cannot serve"
         await w.write_isr("t-0", 1, 2, 4)
-        assert (waiting(w).waits_for, waiting(w).dead) == ((3,), (3,))
-        assert waiting(w).reason == "broker 3 cannot serve: start it, or choose another target"
+        assert (only_progress(w).waits_for, only_progress(w).dead) == ((3,), (3,))
+        assert only_progress(w).reason == "broker 3 cannot serve: start it, or choose another target"
 
 
 async def test_a_directory_that_failed_keeps_a_replica_from_coming_into_sync() -> None:
@@ -53,7 +54,7 @@ async def test_a_directory_that_failed_keeps_a_replica_from_coming_into_sync() -
 
         await reassign(w, {"t-0": [2]})
 
-        assert (waiting(w).waits_for, waiting(w).dead) == ((2,), (2,))
+        assert (only_progress(w).waits_for, only_progress(w).dead) == ((2,), (2,))
 
 
 async def test_without_a_leader_nobody_comes_into_sync() -> None:
@@ -62,8 +63,8 @@ async def test_without_a_leader_nobody_comes_into_sync() -> None:
         await reassign(w, {"t-0": [2]})
         await w.stop(1)
 
-        assert waiting(w).leader == NO_LEADER
-        assert waiting(w).reason == ("it has no leader to add broker 2 to the ISR: start a broker of the ISR")
+        assert only_progress(w).leader == NO_LEADER
+        assert only_progress(w).reason == ("it has no leader to add broker 2 to the ISR: start a broker of the ISR")
 
 
 async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
@@ -71,7 +72,7 @@ async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
         await w.create("t", [[2]])
         await reassign(w, {"t-0": [1, 2]})
 
-        assert waiting(w).reason == (
+        assert only_progress(w).reason == (
             "it never had a leader, so there is no replica to copy from: start one of its brokers"
         )
 
@@ -80,11 +81,11 @@ async def test_an_end_that_was_not_stored() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
-        once(w, "write_assignment", fails(StoreUnavailable("gone")))
+        script_once(w, "write_assignment", fails(StoreUnavailable("gone")))
         await w.write_isr("t-0", 1, 2)
 
-        assert (waiting(w).step, waiting(w).waits_for) == (Step.COMPLETING, ())
-        assert waiting(w).reason == "its completion could not be stored; the controller retries"
+        assert (only_progress(w).step, only_progress(w).waits_for) == (Step.COMPLETING, ())
+        assert only_progress(w).reason == "its completion could not be stored; the controller retries"
         await w.wait(12_000)
         assert progress(w.controller.cluster) == []
 
@@ -102,7 +103,7 @@ async def test_only_those_that_are_asked_for_and_run() -> None:
 # -- participants ------------------------------------------------------------------------------------------------------
 
 
-class Notes(Listener):
+class RecordingListener(Listener):
     """Writes down what its broker was told, in one list for all of them."""
 
     def __init__(self, broker: int, told: list[str]) -> None:
@@ -124,7 +125,7 @@ async def test_participants_carry_a_reassignment_through(level: ProtocolLevel) -
     copied: set[int] = {1, 2}
 
     def listener(broker: int) -> Listener:
-        return Notes(broker, told)
+        return RecordingListener(broker, told)
 
     def caught_up(_: TopicPartition, follower: int) -> bool:
         return follower in copied

@@ -5,8 +5,18 @@ import pytest
 from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
-from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
+from tests.actors.reassigning import (
+    ongoing,
+    reassign,
+    reassignment_results,
+    replicas,
+    requested_reassignment,
+    script_once,
+    stored_assignment,
+    write_reassignment,
+)
 from tests.support.clocks import settle
+from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, open_standby, world
 from tests.support.scripted_store import after, fails
 
@@ -47,10 +57,10 @@ async def test_targets_that_cannot_be(target: list[int], why: str, dry_run: bool
         w.controller.cluster.mark_shutting_down(8)
         w.brokers.forget()
 
-        (refused,) = await results(w, {"t-0": target}, dry_run=dry_run)
+        (refused,) = await reassignment_results(w, {"t-0": target}, dry_run=dry_run)
 
         assert (refused.error, refused.message, refused.assignment) == (INVALID, why, None)
-        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2))
         assert w.brokers.sent == []
 
 
@@ -62,7 +72,7 @@ async def test_a_dead_replica_may_stay() -> None:
 
         assert await reassign(w, {"t-0": [2, 3]}) == [0]
 
-        assert await running(w) == {"t-0": Assignment((2, 3, 1), adding=(3,), removing=(1,))}
+        assert await ongoing(w) == {"t-0": Assignment((2, 3, 1), adding=(3,), removing=(1,))}
 
 
 @pytest.mark.scenario(222)
@@ -83,10 +93,10 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_moved() -> None:
         await settle()
         assert "t" in w.controller.cluster.topics_to_delete
 
-        (refused,) = await results(w, {"t-0": [2]})
+        (refused,) = await reassignment_results(w, {"t-0": [2]})
 
         assert (refused.error, refused.message) == (UNKNOWN, "the partition does not exist: it is being deleted")
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
 
 
 @pytest.mark.scenario(224)
@@ -108,11 +118,11 @@ async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
         await w.create("t", [[2, 3]])
         assert w.known("t-0").state is PartitionState.NEW
 
-        (failed,) = await results(w, {"t-0": target})
+        (failed,) = await reassignment_results(w, {"t-0": target})
 
         assert (failed.error, failed.message) == (FAILED, "no leadership information is stored for it")
         expected = tp("t-0"), Assignment((2, 3)).reassign_to(tuple(target))
-        assert await entry(w, "t-0") == w.known("t-0").assignment == expected[1]
+        assert await stored_assignment(w, "t-0") == w.known("t-0").assignment == expected[1]
         # As soon as one of its brokers starts it has a leader, and goes on.
         await w.start(2)
         await w.start(3)
@@ -120,7 +130,7 @@ async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
         if 1 in target:
             await w.write_isr("t-0", 1, 2, 3)
         assert tp("t-0") not in w.controller.cluster.reassigning
-        assert await entry(w, "t-0") == Assignment(tuple(target))
+        assert await stored_assignment(w, "t-0") == Assignment(tuple(target))
         await w.check()
 
 
@@ -140,15 +150,15 @@ async def test_which_reassignments_run() -> None:
 async def test_what_would_be_is_said_and_not_done() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        await leave(w, {"u-0": [1]})
+        await write_reassignment(w, {"u-0": [1]})
         w.brokers.forget()
 
-        (would_be,) = await results(w, {"t-0": [2]}, dry_run=True)
+        (would_be,) = await reassignment_results(w, {"t-0": [2]}, dry_run=True)
 
         assert would_be.error == 0
         assert would_be.assignment == Assignment((2, 1), adding=(2,), removing=(1,))
-        assert await entry(w, "t-0") == Assignment((1,))
-        assert (await running(w), w.brokers.sent) == ({}, [])
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert (await ongoing(w), w.brokers.sent) == ({}, [])
 
 
 async def test_who_is_followed_as_controller_answers_that_he_is_none() -> None:
@@ -159,7 +169,7 @@ async def test_who_is_followed_as_controller_answers_that_he_is_none() -> None:
         async def another() -> None:
             await w.store.contest(200, take_over=True)
 
-        once(w, "write_assignment", after(another))
+        script_once(w, "write_assignment", after(another))
 
         with pytest.raises(NotController) as refused:
             await reassign(w, {"t-0": [2]})
@@ -176,9 +186,9 @@ async def test_a_topic_that_vanished_before_it_was_stored_is_not_made_again() ->
         async def vanish() -> None:
             w.store.state.topics.pop("t")
 
-        once(w, "write_assignment", after(vanish))
+        script_once(w, "write_assignment", after(vanish))
 
-        (failed,) = await results(w, {"t-0": [2]})
+        (failed,) = await reassignment_results(w, {"t-0": [2]})
 
         assert (failed.error, failed.message) == (FAILED, "there is no topic t")
         assert replicas(w.known("t-0")) == ((1,), (), ())
@@ -193,19 +203,19 @@ async def test_what_is_asked_for_now_takes_the_place_of_what_was_left() -> None:
         await w.create("t", [[1]])
         await w.create("u", [[1]])
         await w.stop(2, 3)
-        await leave(w, {"t-0": [2], "u-0": [3]})
+        await write_reassignment(w, {"t-0": [2], "u-0": [3]})
         await w.start(3)
         seen = []
 
         async def note(*_: object) -> None:
-            seen.append((await left(w), await entry(w, "t-0")))
+            seen.append((await requested_reassignment(w), await stored_assignment(w, "t-0")))
 
-        once(w, "write_assignment", after(note))
+        script_once(w, "write_assignment", after(note))
         assert await reassign(w, {"t-0": [3]}) == [0]
 
         # It was taken out before anything was done.
         assert seen == [({"u-0": (3,)}, Assignment((2, 1), adding=(2,), removing=(1,)))]
-        assert await left(w) == {"u-0": (3,)}
+        assert await requested_reassignment(w) == {"u-0": (3,)}
 
 
 @pytest.mark.scenario(228)
@@ -213,7 +223,7 @@ async def test_the_last_one_takes_the_request_with_it() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await w.create("u", [[1]])
-        await leave(w, {"t-0": [2]})
+        await write_reassignment(w, {"t-0": [2]})
         put = []
         real = w.controller.loop.inbox.put_once
 
@@ -225,11 +235,11 @@ async def test_the_last_one_takes_the_request_with_it() -> None:
 
         assert await reassign(w, {"t-0": [3]}) == [0]
 
-        assert await left(w) is None
+        assert await requested_reassignment(w) is None
         assert ReassignmentStored() in put
         # Whoever leaves another one is heard.
-        await leave(w, {"u-0": [2]})
-        assert (await running(w)).keys() == {"t-0", "u-0"}
+        await write_reassignment(w, {"u-0": [2]})
+        assert (await ongoing(w)).keys() == {"t-0", "u-0"}
 
 
 @pytest.mark.scenario(229)
@@ -237,19 +247,19 @@ async def test_what_cannot_be_is_taken_out_and_the_rest_stays(caplog: pytest.Log
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
-        await leave(w, {"x-0": [2], "t-0": [2]})
+        await write_reassignment(w, {"x-0": [2], "t-0": [2]})
 
-        assert await left(w) == {"t-0": (2,)}
+        assert await requested_reassignment(w) == {"t-0": (2,)}
         assert "x-0 is not reassigned as requested in the store: the partition does not exist" in caplog.text
         await w.write_isr("t-0", 1, 2)
-        assert await left(w) is None
+        assert await requested_reassignment(w) is None
 
 
 @pytest.mark.scenario(230)
 async def test_what_ended_elsewhere_than_was_asked_for_stays_in_the_request() -> None:
     async with world(1, 4, 5) as w:
         await w.create("t", [[1], [1]])
-        await leave(w, {"t-0": [4, 5], "t-1": [4, 5]})
+        await write_reassignment(w, {"t-0": [4, 5], "t-1": [4, 5]})
         # Somebody asks for another order; what he asked for is no longer in the request, and is left there again.
         await reassign(w, {"t-0": [5, 4]})
         w.store.state.reassignment_request = {tp("t-0"): (4, 5), tp("t-1"): (4, 5)}
@@ -257,9 +267,9 @@ async def test_what_ended_elsewhere_than_was_asked_for_stays_in_the_request() ->
         await w.write_isr("t-0", 1, 4, 5)
         await w.write_isr("t-1", 1, 4, 5)
 
-        assert await entry(w, "t-0") == Assignment((5, 4))
-        assert await entry(w, "t-1") == Assignment((4, 5))
-        assert await left(w) == {"t-0": (4, 5)}
+        assert await stored_assignment(w, "t-0") == Assignment((5, 4))
+        assert await stored_assignment(w, "t-1") == Assignment((4, 5))
+        assert await requested_reassignment(w) == {"t-0": (4, 5)}
 
 
 @pytest.mark.scenario(231)
@@ -275,8 +285,8 @@ async def test_a_request_that_cannot_be_read_is_left_alone() -> None:
         await reassign(w, {"t-0": [2]})
         await w.write_isr("t-0", 1, 2)
 
-        assert await entry(w, "t-0") == Assignment((2,))
-        assert await left(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        assert await requested_reassignment(w) == {}
 
 
 @pytest.mark.scenario(232)
@@ -288,10 +298,10 @@ async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], cap
         astray = Assignment((1,)).reassign_to(())
         assert (astray.target, set(astray.target) <= {1}) == ((), True)
 
-        await leave(w, {"t-0": target})
+        await write_reassignment(w, {"t-0": target})
 
-        assert await left(w) is None
-        assert await entry(w, "t-0") == Assignment((1,))
+        assert await requested_reassignment(w) is None
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert w.known("t-0").replica_states == {1: ReplicaState.ONLINE}
         assert await w.stored("t-0") == (1, 0, (1,))
         assert "t-0 is not reassigned as requested in the store: " in caplog.text
@@ -300,7 +310,7 @@ async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], cap
 async def in_store(w: World) -> None:
     """t-0 moves as an older tool asked, t-1 as somebody else did."""
     await w.create("t", [[1], [1]])
-    await leave(w, {"t-0": [2]})
+    await write_reassignment(w, {"t-0": [2]})
     await reassign(w, {"t-1": [2]})
 
 
@@ -316,8 +326,8 @@ async def test_the_next_controller_takes_each_up_once() -> None:
         assert w.controller.snapshot().epoch == 2
         assert (await w.stored("t-0"), await w.stored("t-1")) == ((1, 2, (1,)), (1, 2, (1,)))
         await w.write_isr("t-0", 1, 2)
-        assert await left(w) is None
-        assert await entry(w, "t-0") == Assignment((2,))
+        assert await requested_reassignment(w) is None
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
 
 
 async def test_a_request_that_is_read_again_begins_nothing_anew() -> None:
@@ -334,10 +344,10 @@ async def test_a_request_that_is_read_again_begins_nothing_anew() -> None:
 async def test_a_request_is_heard_although_the_store_failed() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        once(w, "reassignment_request", *[fails(StoreUnavailable("gone"))] * 4)
+        script_once(w, "reassignment_request", *[fails(StoreUnavailable("gone"))] * 4)
 
-        await leave(w, {"t-0": [2]})
-        assert await entry(w, "t-0") == Assignment((1,))
+        await write_reassignment(w, {"t-0": [2]})
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
         await w.wait(15_000)
 
-        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}

@@ -9,20 +9,19 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
 from tests.actors.reassigning import (
-    entry,
     flushes,
-    leave,
-    left,
-    once,
+    ongoing,
     reassign,
+    reassignment_results,
+    replica_states,
     replicas,
-    results,
-    running,
-    states,
-    tp,
+    requested_reassignment,
+    script_once,
+    stored_assignment,
+    write_reassignment,
 )
 from tests.support.clocks import settle
-from tests.support.cluster_seeds import led
+from tests.support.cluster_seeds import led, tp
 from tests.support.controller_harness import World, world
 from tests.support.machine_harness import Flush, SentStop, open_machines
 from tests.support.scripted_store import after, fails, really
@@ -33,7 +32,7 @@ S = ReplicaState
 REFUSED = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def told(flush: Flush) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
+def sent_leaders(flush: Flush) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
     """What the LeaderAndIsr of one flush say of t-0: leader, leader epoch, ISR, is new."""
     return {
         broker: (said["t-0"].leader, said["t-0"].leader_epoch, tuple(sorted(said["t-0"].isr)), said["t-0"].is_new)
@@ -57,21 +56,26 @@ async def test_what_is_stored_and_known_at_each_step() -> None:
 
         async def note(*_: object) -> None:
             """What is stored just before the next write, and what the controller knows then."""
-            seen.append((replicas_of(await entry(w, "t-0")), replicas(w.known("t-0")), await w.stored("t-0")))
+            seen.append(
+                (replicas_of(await stored_assignment(w, "t-0")), replicas(w.known("t-0")), await w.stored("t-0"))
+            )
 
         moving = ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
         plain, done = ((1, 2, 3), (), ()), ((4, 5, 6), (), ())
-        once(w, "write_assignment", after(note))
-        once(w, "commit", after(note))
+        script_once(w, "write_assignment", after(note))
+        script_once(w, "commit", after(note))
         await reassign(w, {"t-0": [4, 5, 6]})
 
         assert seen == [(plain, plain, (1, 0, (1, 2, 3))), (moving, moving, (1, 0, (1, 2, 3)))]
         assert (await w.stored("t-0"), replicas(w.known("t-0"))) == ((1, 1, (1, 2, 3)), moving)
-        assert states(w.known("t-0")) == {**dict.fromkeys((1, 2, 3), S.ONLINE), **dict.fromkeys((4, 5, 6), S.NEW)}
+        assert replica_states(w.known("t-0")) == {
+            **dict.fromkeys((1, 2, 3), S.ONLINE),
+            **dict.fromkeys((4, 5, 6), S.NEW),
+        }
 
         seen.clear()
-        once(w, "commit", *[after(note)] * 4)
-        once(w, "write_assignment", after(note))
+        script_once(w, "commit", *[after(note)] * 4)
+        script_once(w, "write_assignment", after(note))
         await w.write_isr("t-0", 1, 2, 3, 4, 5, 6)
 
         everybody = (1, 2, 3, 4, 5, 6)
@@ -83,9 +87,9 @@ async def test_what_is_stored_and_known_at_each_step() -> None:
             (moving, done, (4, 5, (4, 5, 6))),
         ]
         assert await w.stored("t-0") == (4, 5, (4, 5, 6))
-        assert replicas_of(await entry(w, "t-0")) == replicas(w.known("t-0")) == done
-        assert states(w.known("t-0")) == dict.fromkeys((4, 5, 6), S.ONLINE)
-        assert await running(w) == {}
+        assert replicas_of(await stored_assignment(w, "t-0")) == replicas(w.known("t-0")) == done
+        assert replica_states(w.known("t-0")) == dict.fromkeys((4, 5, 6), S.ONLINE)
+        assert await ongoing(w) == {}
         await w.check()
 
 
@@ -102,7 +106,7 @@ async def test_who_is_told_what_in_which_order() -> None:
         await reassign(w, {"t-0": [4, 5, 6]})
 
         everybody = {1, 2, 3, 4, 5, 6}
-        assert [told(flush) for flush in sent] == [
+        assert [sent_leaders(flush) for flush in sent] == [
             {broker: (1, 1, (1, 2, 3), broker > 3) for broker in everybody},
             {4: (1, 1, (1, 2, 3), True)},
             {5: (1, 1, (1, 2, 3), True)},
@@ -125,12 +129,12 @@ async def test_who_is_told_what_in_which_order() -> None:
         # The leader's write is passed on, as ever; that the new replicas are online needs no words.
         assert heard.kinds == ["UpdateMetadata"]
         assert heard.metadata.keys() == everybody
-        assert told(elected) == dict.fromkeys((4, 5, 6), (4, 2, (1, 2, 3, 4, 5, 6), False))
+        assert sent_leaders(elected) == dict.fromkeys((4, 5, 6), (4, 2, (1, 2, 3, 4, 5, 6), False))
         assert stopped(elected) == {}
-        assert told(stop) == dict.fromkeys((4, 5, 6), (4, 5, (4, 5, 6), False))
+        assert sent_leaders(stop) == dict.fromkeys((4, 5, 6), (4, 5, (4, 5, 6), False))
         assert stopped(stop) == {1: SentStop(2, False), 2: SentStop(3, False), 3: SentStop(4, False)}
         assert stop.kinds == ["LeaderAndIsr", "UpdateMetadata", "StopReplica"]
-        assert (told(delete), delete.metadata) == ({}, {})
+        assert (sent_leaders(delete), delete.metadata) == ({}, {})
         assert stopped(delete) == dict.fromkeys((1, 2, 3), SentStop(5, True))
         assert everybody_knows.kinds == ["UpdateMetadata"]
         assert everybody_knows.metadata.keys() == everybody
@@ -147,7 +151,7 @@ async def test_an_old_replica_that_is_not_in_sync_costs_no_epoch() -> None:
         await w.write_isr("t-0", 1, 4, 5, 6)
 
         assert await w.stored("t-0") == (4, 3, (4, 5, 6))
-        assert await entry(w, "t-0") == Assignment((4, 5, 6))
+        assert await stored_assignment(w, "t-0") == Assignment((4, 5, 6))
 
 
 # -- what is complete at once ------------------------------------------------------------------------------------------
@@ -162,10 +166,10 @@ async def test_fewer_replicas() -> None:
         assert await reassign(w, {"t-0": [1, 2]}) == [0]
 
         assert await w.stored("t-0") == (1, 2, (1, 2))
-        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2))
         leads_on, stop, delete, _ = sent
-        assert told(leads_on) == dict.fromkeys((1, 2), (1, 1, (1, 2, 3), False))
-        assert told(stop) == dict.fromkeys((1, 2), (1, 2, (1, 2), False))
+        assert sent_leaders(leads_on) == dict.fromkeys((1, 2), (1, 1, (1, 2, 3), False))
+        assert sent_leaders(stop) == dict.fromkeys((1, 2), (1, 2, (1, 2), False))
         assert (stopped(stop), stopped(delete)) == ({3: SentStop(1, False)}, {3: SentStop(2, True)})
         await w.check()
 
@@ -178,7 +182,7 @@ async def test_another_order() -> None:
         assert await reassign(w, {"t-0": [3, 1, 2]}) == [0]
 
         assert await w.stored("t-0") == (1, 1, (1, 2, 3))
-        assert await entry(w, "t-0") == Assignment((3, 1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((3, 1, 2))
         assert w.controller.snapshot().preferred_imbalance == 1
         await w.check()
 
@@ -195,16 +199,19 @@ async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.L
 
         assert await reassign(w, {"t-0": [4, 7, 8]}) == [0]
 
-        assert await entry(w, "t-0") == Assignment((4, 7, 8, 1, 2, 3), adding=(4, 7, 8), removing=(1, 2, 3))
+        assert await stored_assignment(w, "t-0") == Assignment((4, 7, 8, 1, 2, 3), adding=(4, 7, 8), removing=(1, 2, 3))
         stop, delete, copy, seven, eight = [flush for flush in sent if flush.lead or flush.stop]
-        assert told(stop).keys() == {4, 7, 8, 1, 2, 3}
+        assert sent_leaders(stop).keys() == {4, 7, 8, 1, 2, 3}
         assert stopped(stop) == dict.fromkeys((5, 6), SentStop(1, False))
         assert stopped(delete) == dict.fromkeys((5, 6), SentStop(1, True))
-        assert told(copy) == {broker: (1, 2, (1, 2, 3), broker in (4, 7, 8)) for broker in (1, 2, 3, 4, 7, 8)}
+        assert sent_leaders(copy) == {broker: (1, 2, (1, 2, 3), broker in (4, 7, 8)) for broker in (1, 2, 3, 4, 7, 8)}
         # 4 is NEW already, and is not made once more.
-        assert [list(told(seven)), list(told(eight))] == [[7], [8]]
+        assert [list(sent_leaders(seven)), list(sent_leaders(eight))] == [[7], [8]]
         assert "1 replicas cannot become NEW: ILLEGAL_MOVE; the first: t-0 on broker 4" in caplog.text
-        assert states(w.known("t-0")) == {**dict.fromkeys((1, 2, 3), S.ONLINE), **dict.fromkeys((4, 7, 8), S.NEW)}
+        assert replica_states(w.known("t-0")) == {
+            **dict.fromkeys((1, 2, 3), S.ONLINE),
+            **dict.fromkeys((4, 7, 8), S.NEW),
+        }
         await w.check()
 
 
@@ -219,9 +226,9 @@ async def test_a_reassignment_is_cancelled() -> None:
         assert await reassign(w, {"t-0": None}) == [0]
 
         assert await w.stored("t-0") == (1, 2, (1, 2, 3))
-        assert await entry(w, "t-0") == Assignment((1, 2, 3))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2, 3))
         assert stopped(sent[1]) == dict.fromkeys((4, 5, 6), SentStop(1, True))
-        assert states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
+        assert replica_states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
         assert w.controller.cluster.reassigning == set()
         await w.check()
 
@@ -234,7 +241,7 @@ async def test_a_cancelled_overlap_does_not_bring_the_old_order_back() -> None:
 
         await reassign(w, {"t-0": None})
 
-        assert await entry(w, "t-0") == Assignment((3, 2, 1))
+        assert await stored_assignment(w, "t-0") == Assignment((3, 2, 1))
         assert replicas(w.known("t-0")) == ((3, 2, 1), (), ())
 
 
@@ -262,16 +269,16 @@ async def test_leadership_moves_before_the_leader_is_stopped() -> None:
 
         hand_over, stop, delete, leads_on, _ = sent
         # Who led hears that it follows before it is stopped; never is nobody said to lead.
-        assert told(hand_over) == dict.fromkeys((1, 2, 3, 4), (1, epoch + 1, (1, 2, 3), False))
-        assert told(stop) == dict.fromkeys((1, 2), (1, epoch + 2, (1, 2), False))
+        assert sent_leaders(hand_over) == dict.fromkeys((1, 2, 3, 4), (1, epoch + 1, (1, 2, 3), False))
+        assert sent_leaders(stop) == dict.fromkeys((1, 2), (1, epoch + 2, (1, 2), False))
         assert stopped(stop) == dict.fromkeys((3, 4), SentStop(epoch + 1, False)) | {4: SentStop(epoch + 2, False)}
         assert stopped(delete) == dict.fromkeys((3, 4), SentStop(epoch + 2, True))
-        assert told(leads_on) == dict.fromkeys((1, 2), (1, epoch + 3, (1, 2), False))
+        assert sent_leaders(leads_on) == dict.fromkeys((1, 2), (1, epoch + 3, (1, 2), False))
         led_by = {said["t-0"].leader for flush in sent for said in flush.lead.values()}
         known_led_by = {said["t-0"].leader for flush in sent for said in flush.metadata.values()}
         assert (led_by, known_led_by) == ({1}, {1})
         assert await w.stored("t-0") == (1, epoch + 3, (1, 2))
-        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2))
         await w.check()
 
 
@@ -293,16 +300,16 @@ async def test_nothing_is_cancelled_that_would_leave_nobody_to_lead() -> None:
     """Kafka stops 3, the only replica that has everything, and deletes its log."""
     async with world(1, 2, 3, 4) as w:
         await led_by_a_new_replica(w, 3)
-        before = (await entry(w, "t-0"), await w.stored("t-0"), w.known("t-0"))
+        before = (await stored_assignment(w, "t-0"), await w.stored("t-0"), w.known("t-0"))
         w.brokers.forget()
 
-        (would_be,) = await results(w, {"t-0": None}, dry_run=True)
-        (refused,) = await results(w, {"t-0": None})
+        (would_be,) = await reassignment_results(w, {"t-0": None}, dry_run=True)
+        (refused,) = await reassignment_results(w, {"t-0": None})
 
         assert (refused.error, refused.assignment) == (REFUSED, None)
         assert "the present leader would be stopped" in refused.message
         assert would_be == refused
-        assert (await entry(w, "t-0"), await w.stored("t-0"), w.known("t-0")) == before
+        assert (await stored_assignment(w, "t-0"), await w.stored("t-0"), w.known("t-0")) == before
         assert w.brokers.sent == []
         # Another target that leaves the leader out is refused as well; one that keeps it is not.
         assert await reassign(w, {"t-0": [1, 4]}) == [REFUSED]
@@ -334,7 +341,7 @@ async def test_a_leader_of_the_new_target_is_preferred_over_one_that_goes() -> N
 
         leader, _, isr = await w.stored("t-0")
         assert (leader, isr) == (2, (1, 2))
-        assert await entry(w, "t-0") == Assignment((5, 2, 1), adding=(5,), removing=(1,))
+        assert await stored_assignment(w, "t-0") == Assignment((5, 2, 1), adding=(5,), removing=(1,))
 
 
 async def test_the_isr_that_decides_is_the_stored_one() -> None:
@@ -395,7 +402,7 @@ async def test_one_that_cannot_go_on_does_not_keep_the_others_from_it() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1], [1], [1]])
         await w.stop(2)
-        await leave(w, {f"t-{number}": [2] for number in range(3)})
+        await write_reassignment(w, {f"t-{number}": [2] for number in range(3)})
         # A later controller wrote the first of them.
         name, state = await w._stored("t-0")
         later = msgspec.structs.replace(state, controller_epoch=99)
@@ -415,7 +422,7 @@ async def test_what_a_later_controller_wrote_is_left_alone() -> None:
         later = msgspec.structs.replace(state, controller_epoch=99)
         assert await w.store.write_isr(name, later, expected=state.partition_epoch)
 
-        first, second = await results(w, {"t-0": [2], "t-1": [2]})
+        first, second = await reassignment_results(w, {"t-0": [2], "t-1": [2]})
 
         assert (first.error, first.message) == (
             ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -443,8 +450,8 @@ async def test_the_epoch_is_raised_from_what_is_stored_in_the_end() -> None:
             nonlocal reads
             reads += 1
 
-        once(w, "commit", after(leader_writes), after(leader_writes), really)
-        once(w, "leaderships", after(read), after(read), after(read))
+        script_once(w, "commit", after(leader_writes), after(leader_writes), really)
+        script_once(w, "leaderships", after(read), after(read), after(read))
 
         assert await reassign(w, {"t-0": [2]}) == [0]
 
@@ -464,12 +471,12 @@ async def test_one_that_became_complete_meanwhile_is_completed() -> None:
             grown = msgspec.structs.replace(state, isr=(1, 2))
             assert await w.store.write_isr(name, grown, expected=state.partition_epoch)
 
-        once(w, "commit", after(leader_writes))
+        script_once(w, "commit", after(leader_writes))
 
         assert await reassign(w, {"t-0": [2]}) == [0]
 
         assert await w.stored("t-0") == (2, 2, (2,))
-        assert await entry(w, "t-0") == Assignment((2,))
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
         await w.check()
 
 
@@ -485,7 +492,7 @@ async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> N
             nonlocal stored
             stored += 1
 
-        once(w, "write_assignment", *[after(store)] * 5)
+        script_once(w, "write_assignment", *[after(store)] * 5)
 
         answers = await w.controller.ask(
             AlterPartitionRequested(1, w.controller.cluster.brokers[1].epoch, tuple(proposals))
@@ -495,10 +502,10 @@ async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> N
         await settle()
         for number in range(3):
             assert await w.stored(f"t-{number}") == (2, 3, (2,))
-            assert await entry(w, f"t-{number}") == Assignment((2,))
+            assert await stored_assignment(w, f"t-{number}") == Assignment((2,))
         # One write for all that were complete, not one for each.
         assert stored == 1
-        assert await running(w) == {"t-3": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await ongoing(w) == {"t-3": Assignment((2, 1), adding=(2,), removing=(1,))}
         await w.check()
 
 
@@ -515,7 +522,7 @@ async def test_a_topic_is_deleted_when_its_reassignment_is_complete() -> None:
 
         await w.write_isr("t-0", 1, 2)
 
-        assert await entry(w, "t-0") == Assignment((2,))
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
         assert cluster.reassigning == set()
         assert cluster.deletion_started == {"t"}
 
@@ -539,7 +546,7 @@ async def test_what_is_being_deleted_is_not_moved_any_more() -> None:
         assert [
             flush for flush in sent if any(led.is_new for said in flush.lead.values() for led in said.values())
         ] == []
-        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
 
 
 # -- who leads in the end ----------------------------------------------------------------------------------------------
@@ -555,7 +562,7 @@ async def test_a_leader_of_the_target_that_is_not_online_is_followed_by_another(
         assert await reassign(w, {"t-0": [1, 2]}) == [0]
 
         assert await w.stored("t-0") == (2, 2, (1, 2))
-        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2))
 
 
 @pytest.mark.scenario(239)
@@ -574,9 +581,9 @@ async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_sam
         # The leader leads on under a new epoch, and is not elected again; 3 is stopped, and the end is stored.
         assert await w.stored("t-0") == (1, 2, (1, 2))
         assert [stopped(flush) for flush in sent if flush.stop] == [{3: SentStop(1, False)}, {3: SentStop(2, True)}]
-        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert await stored_assignment(w, "t-0") == Assignment((1, 2))
         assert sent[-1].kinds == ["UpdateMetadata"]
-        assert await running(w) == {}
+        assert await ongoing(w) == {}
 
 
 # -- the store fails ---------------------------------------------------------------------------------------------------
@@ -587,30 +594,30 @@ async def test_what_the_store_did_not_keep_is_done_again(step: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         if step == "the target":
-            once(w, "write_assignment", fails(StoreUnavailable("gone")))
+            script_once(w, "write_assignment", fails(StoreUnavailable("gone")))
             assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
             # Nothing has begun that anybody would have to end.
-            assert (await running(w), await entry(w, "t-0")) == ({}, Assignment((1,)))
+            assert (await ongoing(w), await stored_assignment(w, "t-0")) == ({}, Assignment((1,)))
             assert await reassign(w, {"t-0": [2]}) == [0]
         elif step == "the epoch":
-            once(w, "commit", fails(StoreUnavailable("gone")))
+            script_once(w, "commit", fails(StoreUnavailable("gone")))
             assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
             assert await w.stored("t-0") == (1, 0, (1,))
             await w.wait(12_000)
             assert await w.stored("t-0") == (1, 1, (1,))
         else:
-            await leave(w, {"t-0": [2]})
+            await write_reassignment(w, {"t-0": [2]})
             method = "write_assignment" if step == "the end" else "set_reassignment_request"
-            once(w, method, fails(StoreUnavailable("gone")))
+            script_once(w, method, fails(StoreUnavailable("gone")))
         await w.write_isr("t-0", 1, 2)
 
         if step in ("the end", "the request"):
             assert tp("t-0") in w.controller.cluster.reassigning
-            assert await left(w) == {"t-0": (2,)}
+            assert await requested_reassignment(w) == {"t-0": (2,)}
             await w.wait(12_000)
         assert tp("t-0") not in w.controller.cluster.reassigning
-        assert await entry(w, "t-0") == Assignment((2,))
-        assert await left(w) is None
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        assert await requested_reassignment(w) is None
         leader, _, isr = await w.stored("t-0")
         assert (leader, isr) == (2, (2,))
         await w.check()
@@ -635,7 +642,7 @@ async def test_many_partitions_move_in_a_few_writes() -> None:
         # Those to [2, 1] that had both were complete at once.
         assert len(written) == 2
         for number in range(50):
-            held = await entry(w, f"t-{number}")
+            held = await stored_assignment(w, f"t-{number}")
             assert held.target == ((3,) if number % 2 else (2, 1)), number
             assert held.is_being_reassigned == (number < 40 or number % 2 == 1), number
         await settle()

@@ -8,7 +8,14 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
-from tests.actors.reassigning import entry, leave, left, reassign, replicas, running
+from tests.actors.reassigning import (
+    ongoing,
+    reassign,
+    replicas,
+    requested_reassignment,
+    stored_assignment,
+    write_reassignment,
+)
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, leaders_in, open_standby, world
 
@@ -37,10 +44,10 @@ def times_spent(reader: InMemoryMetricReader, state: str) -> int:
 
 async def moved_to(w: World, name: str, *target: int) -> None:
     """A reassignment has come to its end, and nothing is left of it."""
-    assert await entry(w, name) == Assignment(target)
+    assert await stored_assignment(w, name) == Assignment(target)
     assert replicas(w.known(name)) == (target, (), ())
-    assert await running(w) == {}
-    assert await left(w) is None
+    assert await ongoing(w) == {}
+    assert await requested_reassignment(w) is None
     await w.check()
 
 
@@ -51,9 +58,9 @@ async def test_a_single_replica_moves_to_another_broker() -> None:
         await w.create("t", [[1]])
         assert times_spent(reader, "AlterPartitionReassignment") == 0
 
-        await leave(w, {"t-0": [2]})
-        assert await entry(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
-        assert await left(w) == {"t-0": (2,)}
+        await write_reassignment(w, {"t-0": [2]})
+        assert await stored_assignment(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
+        assert await requested_reassignment(w) == {"t-0": (2,)}
         await w.write_isr("t-0", 1, 2)
 
         assert await w.stored("t-0") == (2, 3, (2,))
@@ -70,7 +77,7 @@ async def test_a_broker_with_a_failed_directory_can_take_a_new_replica() -> None
         # It makes a replica only where it is told that it is a new one, which may go to a directory that serves.
         w.brokers.lost_a_dir.add(2)
 
-        await leave(w, {"t-0": [2]})
+        await write_reassignment(w, {"t-0": [2]})
 
         news = [
             leaders_in(each.states)["t-0"] for each in w.brokers.of(2, LeaderAndIsr) if isinstance(each, LeaderAndIsr)
@@ -88,11 +95,11 @@ async def test_a_target_that_is_down_is_waited_for() -> None:
         await w.create("t", [[1]])
         await w.stop(2)
 
-        await leave(w, {"t-0": [2]})
+        await write_reassignment(w, {"t-0": [2]})
 
         assert await w.stored("t-0") == (1, 1, (1,))
-        assert await left(w) == {"t-0": (2,)}
-        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await requested_reassignment(w) == {"t-0": (2,)}
+        assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
 
         await w.start(2)
         assert await w.stored("t-0") == (1, 2, (1,))
@@ -137,7 +144,7 @@ async def test_a_topic_keeps_its_id_under_a_controller_that_gives_none() -> None
         await moved_to(w, "t-0", 2)
         assert (await w.store.assignments(["t"])).topics == (ref,)
         # The topic's other partition stands in the same entry, and stays what it was.
-        assert await entry(w, "t-1") == Assignment((2,))
+        assert await stored_assignment(w, "t-1") == Assignment((2,))
 
 
 @pytest.mark.scenario(204, 205)
@@ -146,7 +153,7 @@ async def test_leaders_return_while_a_reassignment_is_stuck() -> None:
         await w.create("t", [[2, 1]])
         await w.create("r", [[1]])
         await w.stop(2, 3)
-        await leave(w, {"r-0": [3]})
+        await write_reassignment(w, {"r-0": [3]})
         assert (await w.stored("t-0"), await w.stored("r-0")) == ((1, 1, (1,)), (1, 1, (1,)))
 
         await w.start(2)
@@ -154,7 +161,7 @@ async def test_leaders_return_while_a_reassignment_is_stuck() -> None:
         await w.wait(6_000)
 
         assert (await w.stored("t-0"), await w.stored("r-0")) == ((2, 2, (1, 2)), (1, 1, (1,)))
-        assert await left(w) == {"r-0": (3,)}
+        assert await requested_reassignment(w) == {"r-0": (3,)}
 
         await w.start(3)
         await w.write_isr("r-0", 1, 3)
@@ -168,13 +175,13 @@ async def test_a_leader_returns_within_a_reassignment_that_is_stuck() -> None:
     async with world(1, 2, 3, auto_balance=True, balance_interval_ms=1_000) as w:
         await w.create("t", [[1, 2]])
         await w.stop(3)
-        await leave(w, {"t-0": [2, 1, 3]})
+        await write_reassignment(w, {"t-0": [2, 1, 3]})
         assert await w.stored("t-0") == (1, 1, (1, 2))
 
         await w.wait(6_000)
 
         assert await w.stored("t-0") == (2, 2, (1, 2))
-        assert await running(w) == {"t-0": Assignment((2, 1, 3), adding=(3,))}
+        assert await ongoing(w) == {"t-0": Assignment((2, 1, 3), adding=(3,))}
 
         await w.start(3)
         assert await w.stored("t-0") == (2, 3, (1, 2))
@@ -194,12 +201,12 @@ async def test_who_was_followed_as_controller_reassigns_nothing() -> None:
         await w.store.contest(200, take_over=True)
         w.brokers.forget()
 
-        await leave(w, {"t-0": [2]})
+        await write_reassignment(w, {"t-0": [2]})
 
         assert not w.controller.is_active
         assert w.controller.snapshot().active_id == 200
-        assert await entry(w, "t-0") == Assignment((1,))
-        assert await left(w) == {"t-0": (2,)}
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert await requested_reassignment(w) == {"t-0": (2,)}
         assert w.brokers.sent == []
 
 
@@ -235,7 +242,7 @@ async def test_leaders_that_write_their_isr_themselves_are_watched() -> None:
             await settle()
 
         await leader_writes(1)
-        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
         await leader_writes(1, 2)
 
         assert await w.stored("t-0") == (2, 3, (2,))
@@ -262,5 +269,5 @@ async def test_the_next_controller_goes_on() -> None:
             assert {str(name) for name in await active.reassignments()} == {"t-0"}
             assert await w.stored("t-0") == (1, 2, (1, 2))
             assert await w.stored("t-1") == (2, 3, (2, 3))
-            assert await entry(w, "t-1") == Assignment((2, 3))
+            assert await stored_assignment(w, "t-1") == Assignment((2, 3))
             assert await w.stored("t-2") == (1, 0, (1, 2))

@@ -15,7 +15,7 @@ from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-from tests.support.controller_harness import World, open_standby, world
+from tests.support.controller_harness import World, open_standby, resign_for_good, world
 from tests.support.store_clients import delete_topic
 
 pytestmark = pytest.mark.anyio
@@ -54,13 +54,6 @@ async def warm(here: World, other: Controller) -> None:
             return
 
 
-async def retire(here: World) -> None:
-    """The controller gives up, and does not come back."""
-    here.controller.loop.controllership.stopping = True
-    await here.controller.resign()
-    await settle()
-
-
 async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
     async with world(1, 2, 3) as here:
         await here.create("orders", [[1, 2], [2, 3], [3, 1]])
@@ -72,7 +65,7 @@ async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
             await here.write_isr("orders-1", 2)
             await here.create("fresh", [[1]])
 
-            await retire(here)
+            await resign_for_good(here)
 
             assert other.is_active
             assert reads.topics == ["fresh"]
@@ -94,7 +87,7 @@ async def test_what_changes_while_standing_by_is_followed_and_read_no_more() -> 
             await here.clock.advance(3 * INTERVAL_MS)
             reads = Reads(other)
 
-            await retire(here)
+            await resign_for_good(here)
 
             assert other.is_active
             assert reads.topics == reads.partitions == []
@@ -108,7 +101,7 @@ async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -
             await warm(here, other)
             await here.store.write_assignment(TopicRef("orders"), {0: Assignment((1, 2)), 1: Assignment((2,))}, None)
             await here.clock.advance(3 * INTERVAL_MS)
-            await retire(here)
+            await resign_for_good(here)
             assert other.is_active
 
             grown = {0: Assignment((1, 2)), 1: Assignment((2,)), 2: Assignment((1,))}
@@ -128,7 +121,7 @@ async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_befor
             await warm(here, other)
             assert not any((await here.store.assignments(["orders"])).topics[0].id)
 
-            await retire(here)
+            await resign_for_good(here)
 
             (stored,) = (await here.store.assignments(["orders"])).topics
             assert any(stored.id)
@@ -164,7 +157,7 @@ async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
 
             store.changes = blind
             reads = Reads(other)
-            await retire(here)
+            await resign_for_good(here)
 
             assert other.is_active
             assert (reads.topics, reads.partitions) == (["orders"], ["orders-0"])
@@ -183,7 +176,7 @@ async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_wha
 
             store.changes = away
             reads = Reads(other)
-            await retire(here)
+            await resign_for_good(here)
 
             assert other.is_active
             assert other.cluster.fence.epoch == 2

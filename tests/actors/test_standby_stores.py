@@ -33,7 +33,7 @@ Open = Callable[[], Store]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.interop)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "kactl.db", session_timeout_ms=SESSION_MS)
     server: ZooKeeperServer = request.getfixturevalue("zookeeper")
@@ -89,23 +89,23 @@ class Holder:
         return Assignment(tuple(self.dice.sample((1, 2, 3), self.dice.randint(1, 3))))
 
 
-async def until(reached: Callable[[], bool]) -> None:
+async def wait_until(reached: Callable[[], bool]) -> None:
     with anyio.fail_after(WAIT_S):
         while not reached():  # noqa: ASYNC110 - another session's changes come when they come
             await anyio.sleep(INTERVAL_MS / 1000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_a_warm_load_knows_what_a_cold_one_knows(opened: Open, seed: int) -> None:
-    async with opened() as store:
+async def test_a_warm_load_knows_what_a_cold_one_knows(open_store: Open, seed: int) -> None:
+    async with open_store() as store:
         holder = Holder(store, await store.contest(900), seed)
         for number in range(TOPICS):
             await holder.create(f"t{number}")
         async with (
-            Controller(901, store=opened(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS) as warm,
-            Controller(902, store=opened(), transport=RecordingBrokers(), standby_interval_ms=0) as cold,
+            Controller(901, store=open_store(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS) as warm,
+            Controller(902, store=open_store(), transport=RecordingBrokers(), standby_interval_ms=0) as cold,
         ):
-            await until(lambda: warm.loop.standby.copied > 0)
+            await wait_until(lambda: warm.loop.standby.copied > 0)
             for _ in range(CHANGES):
                 await holder.change()
             assert warm.loop.standby.copied > 0
@@ -119,23 +119,23 @@ async def test_a_warm_load_knows_what_a_cold_one_knows(opened: Open, seed: int) 
             assert all(view.leadership is not None for view in found.values())
 
 
-async def test_what_changes_after_a_warm_takeover_is_seen(opened: Open) -> None:
+async def test_what_changes_after_a_warm_takeover_is_seen(open_store: Open) -> None:
     """Nothing was read when taking over, so that nothing armed a watch but what was read before."""
-    async with opened() as store:
+    async with open_store() as store:
         session = await store.new_session(SESSION_MS)
         await session.register(Broker(1, 0, (Endpoint("I", "h1", 9092),)))
         fence = await store.contest(900)
         ref = TopicRef("orders", bytes(range(16)))
         await store.create_topic(ref, {0: Assignment((1,))}, {})
         async with Controller(
-            901, store=opened(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS
+            901, store=open_store(), transport=RecordingBrokers(), standby_interval_ms=INTERVAL_MS
         ) as warm:
-            await until(lambda: warm.loop.standby.copied == 1)
+            await wait_until(lambda: warm.loop.standby.copied == 1)
             await store.write_assignment(ref, {0: Assignment((1,)), 1: Assignment((1,))}, fence)
-            await until(lambda: warm.loop.standby.copied == 2)
+            await wait_until(lambda: warm.loop.standby.copied == 2)
 
             await store.resign(fence)
             await warm.wait_active()
             await store.write_assignment(ref, {at: Assignment((1,)) for at in range(3)}, None)
 
-            await until(lambda: (view := warm.partition("orders-2")) is not None and view.leader == 1)
+            await wait_until(lambda: (view := warm.partition("orders-2")) is not None and view.leader == 1)

@@ -6,7 +6,7 @@ from kactl.errors import StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, open_standby, world
+from tests.support.controller_harness import open_standby, stop_last_in_sync, world
 from tests.support.scripted_store import fails_after
 
 pytestmark = pytest.mark.anyio
@@ -156,14 +156,6 @@ async def test_a_topic_that_vanishes_is_forgotten_and_made_again_like_any_other(
 # -- unclean elections -------------------------------------------------------------------------------------------------
 
 
-async def lose_the_last_in_sync(w: World, topic: str = "t") -> None:
-    """Leader and ISR are broker 1; 2 was away and came back out of sync; then 1 goes."""
-    assert (await w.stored(f"{topic}-0"))[::2] == (1, (1, 2))
-    await w.stop(2)
-    await w.start(2)
-    await w.stop(1)
-
-
 @pytest.mark.scenario(347, 348)
 @pytest.mark.parametrize("unclean", [False, True])
 async def test_a_partition_without_another_replica_has_no_leader_once_its_broker_is_gone(unclean: bool) -> None:
@@ -183,7 +175,8 @@ async def test_where_it_is_allowed_one_who_is_not_in_sync_leads(default: bool, o
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 
-        await lose_the_last_in_sync(w)
+        assert (await w.stored("t-0"))[::2] == (1, (1, 2))
+        await stop_last_in_sync(w)
 
         assert (await w.stored("t-0"))[::2] == (2, (2,))
         assert w.known("t-0").recovering
@@ -196,7 +189,8 @@ async def test_where_it_is_forbidden_the_last_in_sync_is_waited_for(default: boo
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 
-        await lose_the_last_in_sync(w)
+        assert (await w.stored("t-0"))[::2] == (1, (1, 2))
+        await stop_last_in_sync(w)
 
         assert (await w.stored("t-0"))[::2] == (NO_LEADER, (1,))
         assert w.controller.partitions.unclean_elections == 0
@@ -210,7 +204,8 @@ async def test_where_it_is_forbidden_the_last_in_sync_is_waited_for(default: boo
 async def test_allowing_it_for_a_topic_revives_what_waits() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        await lose_the_last_in_sync(w)
+        assert (await w.stored("t-0"))[::2] == (1, (1, 2))
+        await stop_last_in_sync(w)
         assert (await w.stored("t-0"))[0] == NO_LEADER
 
         await w.store.set_topic_config("t", ALLOWED)

@@ -13,12 +13,12 @@ from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
 
-from .led import ask
+from .led import send_request
 
 pytestmark = pytest.mark.anyio
 
 
-def ids(made: World) -> dict[str, bytes]:
+def ids_in_memory(made: World) -> dict[str, bytes]:
     """The id of each topic as the controller knows it; both directions agree."""
     table = made.controller.cluster.table
     found = {topic.name: topic.ref.id for topic in table.topics()}
@@ -28,7 +28,7 @@ def ids(made: World) -> dict[str, bytes]:
     return found
 
 
-async def stored(made: World, *names: str) -> dict[str, bytes]:
+async def stored_ids(made: World, *names: str) -> dict[str, bytes]:
     return {ref.name: ref.id for ref in (await made.store.assignments(names)).topics}
 
 
@@ -36,13 +36,13 @@ async def stored(made: World, *names: str) -> dict[str, bytes]:
 async def test_each_topic_gets_an_id_of_its_own() -> None:
     async with world(1) as made:
         await made.create("t1", [[1]])
-        first = ids(made)
+        first = ids_in_memory(made)
         await made.create("t2", [[1]])
 
-        both = ids(made)
+        both = ids_in_memory(made)
         assert both["t1"] == first["t1"] != ZERO_ID
         assert both["t2"] not in (first["t1"], ZERO_ID)
-        assert await stored(made, "t1", "t2") == both
+        assert await stored_ids(made, "t1", "t2") == both
 
 
 @pytest.mark.scenario(396)
@@ -51,49 +51,49 @@ async def test_below_the_level_of_ids_topics_have_none() -> None:
         await made.create("t1", [[1]])
         await made.create("t2", [[1]])
 
-        assert ids(made) == await stored(made, "t1", "t2") == {"t1": ZERO_ID, "t2": ZERO_ID}
+        assert ids_in_memory(made) == await stored_ids(made, "t1", "t2") == {"t1": ZERO_ID, "t2": ZERO_ID}
 
 
 @pytest.mark.scenario(397)
 async def test_a_topic_that_grows_keeps_its_id_and_one_that_is_deleted_loses_it() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
-        (topic_id,) = ids(made).values()
+        (topic_id,) = ids_in_memory(made).values()
 
-        await ask(made, PartitionsRequested("t", 2, ((1,),)))
+        await send_request(made, PartitionsRequested("t", 2, ((1,),)))
         assert made.known("t-1").leader == 1
-        assert ids(made) == await stored(made, "t") == {"t": topic_id}
+        assert ids_in_memory(made) == await stored_ids(made, "t") == {"t": topic_id}
         (told,) = {ref.id for ref in made.brokers.of(1, LeaderAndIsr)[-1].states.topics}  # type: ignore[union-attr]
         assert told == topic_id
 
-        await ask(made, TopicDeletionRequested("t"))
+        await send_request(made, TopicDeletionRequested("t"))
         await made.clock.advance(1000)
         assert made.brokers.of(1, StopReplica)
-        assert ids(made) == await stored(made, "t") == {}
+        assert ids_in_memory(made) == await stored_ids(made, "t") == {}
         assert made.controller.cluster.table.topic_with_id(topic_id) is None
 
         await made.create("t", [[1]])
-        assert ids(made)["t"] not in (topic_id, ZERO_ID)  # another topic of the same name
+        assert ids_in_memory(made)["t"] not in (topic_id, ZERO_ID)  # another topic of the same name
 
 
 async def test_a_topic_that_was_grown_by_a_tool_keeps_its_id() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
-        before = ids(made)
+        before = ids_in_memory(made)
         held = {0: Assignment((1,)), 1: Assignment((1,))}
         await made.store.write_assignment(TopicRef("t", before["t"]), held, None)
         made.controller.loop.inbox.put_once(TopicModified("t"))
         await settle()
 
         assert made.controller.partition(TopicPartition("t", 1)) is not None
-        assert ids(made) == await stored(made, "t") == before
+        assert ids_in_memory(made) == await stored_ids(made, "t") == before
 
 
 @pytest.mark.scenario(398)
 async def test_ids_stay_when_the_controllership_moves() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
-        before = ids(made)
+        before = ids_in_memory(made)
         other, _ = open_standby(made, 7)
         async with other:
             await settle()
@@ -104,14 +104,14 @@ async def test_ids_stay_when_the_controllership_moves() -> None:
 
             active = made.controller if made.controller.is_active else other
             assert {topic.name: topic.id for topic in active.topics()} == before
-            assert await stored(made, "t") == before
+            assert await stored_ids(made, "t") == before
 
 
 @pytest.mark.scenario(399)
 async def test_a_topic_from_before_ids_gets_one_from_the_first_controller_that_gives_them() -> None:
     async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("old", [[1]])
-        assert await stored(made, "old") == {"old": ZERO_ID}
+        assert await stored_ids(made, "old") == {"old": ZERO_ID}
         upgraded, brokers = open_standby(made, 7)
         await made.controller.__aexit__(None, None, None)
         async with upgraded:
@@ -120,7 +120,7 @@ async def test_a_topic_from_before_ids_gets_one_from_the_first_controller_that_g
 
             (topic,) = upgraded.topics()
             assert topic.id != ZERO_ID
-            assert await stored(made, "old") == {"old": topic.id}
+            assert await stored_ids(made, "old") == {"old": topic.id}
             found = upgraded.cluster.table.topic_with_id(topic.id)
             assert found is not None
             assert found.name == "old"

@@ -17,7 +17,7 @@ def inbox_of_controller() -> PriorityInbox[Event]:
     return PriorityInbox("controller", now=lambda: 0.0, lane=lambda event: event.priority)
 
 
-def waiting(inbox: PriorityInbox[Event]) -> list[Event]:
+def queued_messages(inbox: PriorityInbox[Event]) -> list[Event]:
     return [entry.message for entry in inbox.drain()]
 
 
@@ -28,7 +28,7 @@ async def test_waiting_event_is_not_queued_again() -> None:
     for change in (StoreEvent(Changed.BROKERS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.BROKERS)):
         watcher(change)
 
-    assert waiting(inbox) == [BrokersChanged(), TopicModified("orders")]
+    assert queued_messages(inbox) == [BrokersChanged(), TopicModified("orders")]
 
 
 async def test_lost_session_clears_the_inbox() -> None:

@@ -23,7 +23,7 @@ from tests.support.store_clients import (
 )
 
 
-async def listed(store: Store, recorder: EventRecorder, *names: str) -> list[str]:
+async def wait_for_topics(store: Store, recorder: EventRecorder, *names: str) -> list[str]:
     """The topics, as soon as they are these; read again after each event."""
     with anyio.fail_after(WAIT_S):
         while (topics := await store.topics()) != sorted(names):
@@ -262,7 +262,7 @@ class DeletionContract:
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             await recorder.wait_for(Changed.TOPICS)
-            assert await listed(watching, recorder, "orders", "other") == ["orders", "other"]
+            assert await wait_for_topics(watching, recorder, "orders", "other") == ["orders", "other"]
             assert watching.take_deleted_topics() == {"orders"}
             assert await watching.topics() == ["orders", "other"]
             assert watching.take_deleted_topics() == frozenset()
@@ -276,10 +276,10 @@ class DeletionContract:
 
             await delete_topic(other, "orders", fence)
             await recorder.wait_for(Changed.TOPICS)
-            await listed(watching, recorder)
+            await wait_for_topics(watching, recorder)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
             await recorder.wait_for(Changed.TOPICS)
-            await listed(watching, recorder, "orders")
+            await wait_for_topics(watching, recorder, "orders")
             await watching.assignments(["orders"])
             await watching.topics()
 

@@ -40,7 +40,7 @@ ControllerContext = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
 PATIENCE_S = 20
 
 
-def ints(*members: int) -> Ints:
+def int32s(*members: int) -> Ints:
     return np.array(members, np.int32)
 
 
@@ -52,17 +52,17 @@ BROKERS = (
 )
 
 
-def states(**columns: Any) -> PartitionStates:
+def two_topics_states(**columns: Any) -> PartitionStates:
     """Three partitions of two topics; gaps, an empty ISR, no leader."""
     common: Any = {
         "topics": (ORDERS, PAYMENTS),
-        "topic": ints(0, 0, 1),
-        "partition": ints(0, 1, 0),
-        "controller_epoch": ints(5, 5, 4),
-        "leader": ints(2, -1, 1),
-        "leader_epoch": ints(3, 4, 0),
+        "topic": int32s(0, 0, 1),
+        "partition": int32s(0, 1, 0),
+        "controller_epoch": int32s(5, 5, 4),
+        "leader": int32s(2, -1, 1),
+        "leader_epoch": int32s(3, 4, 0),
         "isr": np.array([[-1, -1, 1], [2, -1, 3]], np.int32),
-        "partition_epoch": ints(7, 8, 0),
+        "partition_epoch": int32s(7, 8, 0),
         "replicas": np.array([[1, 1, 1], [2, 2, 3]], np.int32),
     }
     return PartitionStates(**common, **columns)
@@ -72,7 +72,7 @@ LEAD = LeaderAndIsr(
     1000,
     5,
     77,
-    states(
+    two_topics_states(
         adding=np.array([[-1, 2, -1]], np.int32),
         removing=np.array([[1, -1, -1]], np.int32),
         is_new=np.array([True, False, False]),
@@ -80,11 +80,11 @@ LEAD = LeaderAndIsr(
     ),
     BROKERS,
 )
-UPDATE = UpdateMetadata(1000, 5, 77, states(offline_replicas=np.array([[1, -1, -1]], np.int32)), BROKERS)
+UPDATE = UpdateMetadata(1000, 5, 77, two_topics_states(offline_replicas=np.array([[1, -1, -1]], np.int32)), BROKERS)
 STOP = StopReplica(
-    1000, 5, 77, (ORDERS, PAYMENTS), ints(0, 0, 1), ints(0, 1, 0), ints(3, -1, -2), np.array([True, False, True])
+    1000, 5, 77, (ORDERS, PAYMENTS), int32s(0, 0, 1), int32s(0, 1, 0), int32s(3, -1, -2), np.array([True, False, True])
 )
-ERRORS = PartitionErrors(("orders", "payments"), ints(0, 0, 1), ints(0, 1, 0), np.array([0, 56, 11], np.int16))
+ERRORS = PartitionErrors(("orders", "payments"), int32s(0, 0, 1), int32s(0, 1, 0), np.array([0, 56, 11], np.int16))
 
 EXCHANGES: list[tuple[Request, Response]] = [
     (LEAD, LeaderAndIsrResponse(0, ERRORS)),
@@ -100,26 +100,26 @@ NOTHING: list[tuple[Request, Response]] = [
             -1,
             PartitionStates(
                 (),
-                ints(),
-                ints(),
-                ints(),
-                ints(),
-                ints(),
+                int32s(),
+                int32s(),
+                int32s(),
+                int32s(),
+                int32s(),
                 np.zeros((2, 0), np.int32),
-                ints(),
+                int32s(),
                 np.zeros((2, 0), np.int32),
             ),
         ),
         UpdateMetadataResponse(0),
     ),
     (
-        StopReplica(1, 2, -1, (), ints(), ints(), ints(), np.zeros(0, np.bool_)),
+        StopReplica(1, 2, -1, (), int32s(), int32s(), int32s(), np.zeros(0, np.bool_)),
         StopReplicaResponse(0, PartitionErrors.none()),
     ),
 ]
 
 
-def plain(message: Request | Response) -> Any:
+def plain_message(message: Request | Response) -> Any:
     """What a message says, so that two can be compared: columns as lists, lists without gaps.
 
     Of a live leader only its id: that is all that every version of the protocol keeps of it.
@@ -132,7 +132,7 @@ def plain(message: Request | Response) -> Any:
             else:
                 live = [(broker.id, broker.endpoints, broker.rack) for broker in message.live_brokers]
             sender = (message.controller_id, message.controller_epoch, message.broker_epoch)
-            return type(message).__name__, sender, _rows(message.states), live
+            return type(message).__name__, sender, _plain_rows(message.states), live
         case StopReplica():
             columns = (message.partition, message.leader_epoch, message.delete)
             cells = zip(*(column.tolist() for column in columns), strict=True)
@@ -146,20 +146,20 @@ def plain(message: Request | Response) -> Any:
             return type(message).__name__, message.error, [(errors.topics[at], *cell) for at, *cell in found]
 
 
-def _rows(of: PartitionStates) -> list[Any]:
+def _plain_rows(of: PartitionStates) -> list[Any]:
     lists = ("isr", "replicas", "adding", "removing", "offline_replicas")
     numbers = ("partition", "controller_epoch", "leader", "leader_epoch", "partition_epoch", "is_new", "recovering")
     return [
         (
             of.topics[of.topic[row]],
             [0 if (column := getattr(of, name)) is None else int(column[row]) for name in numbers],
-            [_members(getattr(of, name), row) for name in lists],
+            [_brokers_of(getattr(of, name), row) for name in lists],
         )
         for row in range(len(of))
     ]
 
 
-def _members(column: Ints | None, row: int) -> list[int]:
+def _brokers_of(column: Ints | None, row: int) -> list[int]:
     return [] if column is None else [member for member in column[:, row].tolist() if member != NO_BROKER]
 
 
@@ -181,8 +181,8 @@ class TransportContract:
 
         answer = await connection.deliver(request_)
 
-        assert [plain(request) for request in arrived] == [plain(request_)]
-        assert plain(answer) == plain(response)
+        assert [plain_message(request) for request in arrived] == [plain_message(request_)]
+        assert plain_message(answer) == plain_message(response)
         await connection.close()
 
     async def test_requests_arrive_one_after_another(self, reached: ControllerContext) -> None:
@@ -202,7 +202,7 @@ class TransportContract:
         await connection.close()
 
     async def test_a_connection_does_nothing_before_its_first_request(self, reached: ControllerContext) -> None:
-        transport, broker = await reached(never)
+        transport, broker = await reached(never_responds)
 
         connection = transport.connect(Broker(broker.id + 1, 1))  # whom nobody could reach
 
@@ -232,7 +232,7 @@ class TransportContract:
         answers: list[Response] = []
 
         async def respond(request: Request) -> Response:
-            return answers[0] if answers else await never(request)
+            return answers[0] if answers else await never_responds(request)
 
         transport, broker = await reached(respond)
         connection = transport.connect(broker)
@@ -272,7 +272,7 @@ class TransportContract:
         async def respond(request: Request) -> Response:
             if request.broker_epoch == 1:
                 arrived.set()
-                return await never(request)
+                return await never_responds(request)
             return UpdateMetadataResponse(0)
 
         transport, broker = await reached(respond)
@@ -307,7 +307,7 @@ class TransportContract:
         assert len(arrived) == 1
 
 
-async def never(request: Request) -> Response:
+async def never_responds(request: Request) -> Response:
     """A broker that hangs."""
     await anyio.sleep_forever()
     raise AssertionError

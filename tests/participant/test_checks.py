@@ -170,7 +170,7 @@ def test_stopped_replica_is_not_stopped_again_but_can_be_deleted(delete: bool) -
 # -- against one replica after the other -------------------------------------------------------------------------------
 
 
-class Replica(msgspec.Struct, frozen=True):
+class LocalReplica(msgspec.Struct, frozen=True):
     """StateRow of a replica in the oracle."""
 
     leader_epoch: int
@@ -179,7 +179,7 @@ class Replica(msgspec.Struct, frozen=True):
     failed: bool
 
 
-def oracle(row: StateRow, local: Replica | None) -> int:
+def expected_error(row: StateRow, local: LocalReplica | None) -> int:
     """The rules for one row, as documented. Returns the error code."""
     if local is not None and local.failed:
         return 56
@@ -204,15 +204,15 @@ rows = st.builds(
 ids = st.sampled_from([ZERO_ID, ID_A, ID_B])
 
 
-def by_name(row: StateRow) -> TopicPartition:
+def row_name(row: StateRow) -> TopicPartition:
     return row.name
 
 
 @given(
-    st.lists(rows, unique_by=by_name, max_size=6),
+    st.lists(rows, unique_by=row_name, max_size=6),
     st.sets(st.integers(0, 5)),
     ids,
-    st.lists(rows, unique_by=by_name, max_size=6),
+    st.lists(rows, unique_by=row_name, max_size=6),
     ids,
 )
 def test_columns_agree_with_the_oracle(
@@ -220,17 +220,17 @@ def test_columns_agree_with_the_oracle(
 ) -> None:
     hosted = hosting(*[row.but(topic_id=local_id) for row in local])
     hosted.fail([TopicPartition("t", number) for number in failed])
-    known = {row.name: Replica(row.leader_epoch, row.partition_epoch, local_id, False) for row in local}
+    known = {row.name: LocalReplica(row.leader_epoch, row.partition_epoch, local_id, False) for row in local}
     for number in failed:
         name = TopicPartition("t", number)
-        known[name] = msgspec.structs.replace(known.get(name, Replica(-1, -1, ZERO_ID, False)), failed=True)
+        known[name] = msgspec.structs.replace(known.get(name, LocalReplica(-1, -1, ZERO_ID, False)), failed=True)
     sent = [row.but(topic_id=sent_id) for row in sent]
 
     plan = checks.plan_leader_and_isr(states(*sent), hosted, SELF)
 
-    assert plan.error.tolist() == [oracle(row, known.get(row.name)) for row in sent]
+    assert plan.error.tolist() == [expected_error(row, known.get(row.name)) for row in sent]
     for position, row in enumerate(sent):
-        before = known.get(row.name, Replica(-1, -1, ZERO_ID, False))
+        before = known.get(row.name, LocalReplica(-1, -1, ZERO_ID, False))
         is_newer = row.leader_epoch > before.leader_epoch and row.partition_epoch >= before.partition_epoch
         accepted = plan.error[position] == 0 and is_newer
         assert (plan.lead[position], plan.follow[position]) == (
@@ -239,7 +239,7 @@ def test_columns_agree_with_the_oracle(
         )
 
 
-@given(st.lists(rows, unique_by=by_name, max_size=6), st.lists(rows, unique_by=by_name, max_size=6))
+@given(st.lists(rows, unique_by=row_name, max_size=6), st.lists(rows, unique_by=row_name, max_size=6))
 def test_repeated_request_is_rejected_and_changes_nothing(local: list[StateRow], sent: list[StateRow]) -> None:
     hosted = hosting(*local)
     request = states(*sent)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 T_0 = TopicPartition("t", 0)
 
 
-class FakeController:
+class ShutdownController:
     """A client of the controller that returns or raises the given responses in order."""
 
     def __init__(self, clock: ManualClock, *responses: list[TopicPartition] | Exception) -> None:
@@ -56,7 +56,7 @@ async def test_shutdown_is_requested_until_nothing_is_led_at_most_three_times(
     responses: list[list[TopicPartition] | Exception], attempts: int, result: bool
 ) -> None:
     clock = ManualClock()
-    controller = FakeController(clock, *responses)
+    controller = ShutdownController(clock, *responses)
     results: list[bool] = []
 
     async def ask() -> None:
@@ -72,7 +72,7 @@ async def test_shutdown_is_requested_until_nothing_is_led_at_most_three_times(
 
 async def test_unregistered_broker_sends_no_request() -> None:
     clock = ManualClock()
-    controller = FakeController(clock)
+    controller = ShutdownController(clock)
 
     assert not await controlled_shutdown(3, epoch=lambda: NO_EPOCH, controller=controller, clock=clock)
 
@@ -113,7 +113,7 @@ async def net() -> AsyncIterator[Net]:
         yield Net(controller, store, hub, clock)
 
 
-async def create(n: Net, *replicas: int) -> None:
+async def create_topic_on(n: Net, *replicas: int) -> None:
     await settle()
     await n.controller.create_topic("t", assignment={0: replicas})
     await settle()
@@ -122,7 +122,7 @@ async def create(n: Net, *replicas: int) -> None:
 async def test_end_of_the_block_moves_leaderships_first() -> None:
     async with net() as n, n.participant(1):
         async with n.participant(2) as leaving:
-            await create(n, 2, 1)
+            await create_topic_on(n, 2, 1)
             assert n.led() == (2, 0, (2, 1))
             assert leaving.hosted(T_0) is not None
         await settle()
@@ -134,7 +134,7 @@ async def test_end_of_the_block_moves_leaderships_first() -> None:
 
 async def test_restart_moves_leaderships_and_registers_again() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
-        await create(n, 2, 1)
+        await create_topic_on(n, 2, 1)
 
         await second.restart()
         await settle()
@@ -151,7 +151,7 @@ async def test_restart_moves_leaderships_and_registers_again() -> None:
 
 async def test_killed_participant_moves_no_leadership() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
-        await create(n, 2, 1)
+        await create_topic_on(n, 2, 1)
 
         await second.kill()
         await settle()
@@ -163,7 +163,7 @@ async def test_killed_participant_moves_no_leadership() -> None:
 async def test_last_replica_retries_and_then_stops() -> None:
     async with net() as n, n.participant(1, shutdown_attempts=ATTEMPTS) as first:
         async with n.participant(2):
-            await create(n, 1, 2)
+            await create_topic_on(n, 1, 2)
         await settle()
         assert n.led()[2] == (1,)
 
@@ -180,7 +180,7 @@ async def test_last_replica_retries_and_then_stops() -> None:
 
 async def test_zero_attempts_stop_without_a_controlled_shutdown() -> None:
     async with net() as n, n.participant(1), n.participant(2, shutdown_attempts=0) as second:
-        await create(n, 2, 1)
+        await create_topic_on(n, 2, 1)
 
         await second.stop()
         await settle()
@@ -192,7 +192,7 @@ async def test_zero_attempts_stop_without_a_controlled_shutdown() -> None:
 
 async def test_paused_participant_stops_without_a_controlled_shutdown() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
-        await create(n, 2, 1)
+        await create_topic_on(n, 2, 1)
         second.pause()
 
         await second.stop()

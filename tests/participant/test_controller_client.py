@@ -36,13 +36,13 @@ def hub() -> MemoryHub:
     return MemoryHub()
 
 
-def client(hub: MemoryHub, clock: ManualClock, metadata: Metadata) -> ControllerClient:
+def controller_client(hub: MemoryHub, clock: ManualClock, metadata: Metadata) -> ControllerClient:
     return ControllerClient(hub, controller_id=lambda: metadata.controller, clock=clock)
 
 
 async def test_request_before_the_first_metadata_raises(hub: MemoryHub, clock: ManualClock) -> None:
     with pytest.raises(ControllerUnreachable, match="not known yet"):
-        await client(hub, clock, Metadata()).ask(REQUEST)
+        await controller_client(hub, clock, Metadata()).ask(REQUEST)
 
 
 async def test_controller_on_another_network_is_unreachable(hub: MemoryHub, clock: ManualClock) -> None:
@@ -50,12 +50,12 @@ async def test_controller_on_another_network_is_unreachable(hub: MemoryHub, cloc
     metadata.controller = 7
 
     with pytest.raises(ControllerUnreachable, match="its id is 7, and no controller with that id runs"):
-        await client(hub, clock, metadata).ask(REQUEST)
+        await controller_client(hub, clock, metadata).ask(REQUEST)
 
 
 async def test_running_controller_answers_and_standby_raises_not_controller(hub: MemoryHub, clock: ManualClock) -> None:
     metadata = Metadata()
-    ask = client(hub, clock, metadata).ask
+    ask = controller_client(hub, clock, metadata).ask
     async with MemoryStore(clock=clock) as store:
         async with (
             Controller(7, store=store.another(), hub=hub, clock=clock) as active,
@@ -104,7 +104,7 @@ async def test_request_without_a_response_times_out(hub: MemoryHub, clock: Manua
 
     async def ask() -> None:
         with pytest.raises(ControllerUnreachable, match="sent no response within 30000 ms"):
-            await client(hub, clock, metadata).ask(REQUEST)
+            await controller_client(hub, clock, metadata).ask(REQUEST)
         timeouts_ms.append(clock.monotonic_ms())
 
     hub.attach_controller(7, hangs)

@@ -11,7 +11,7 @@ from .conftest import SESSION_MS, Network, Recorder
 pytestmark = pytest.mark.anyio
 
 
-def group(network: Network, count: int) -> Participants:
+def participants(network: Network, count: int) -> Participants:
     return Participants(
         count,
         store=network.store,
@@ -23,7 +23,7 @@ def group(network: Network, count: int) -> Participants:
 
 
 async def test_participants_start_and_end_together(network: Network) -> None:
-    async with group(network, 3) as brokers:
+    async with participants(network, 3) as brokers:
         assert brokers.ids == (1, 2, 3)
         assert len(brokers) == 3
         assert await network.registered() == [1, 2, 3]
@@ -32,7 +32,7 @@ async def test_participants_start_and_end_together(network: Network) -> None:
 
 
 async def test_participants_are_controlled_one_by_one(network: Network) -> None:
-    async with group(network, 3) as brokers:
+    async with participants(network, 3) as brokers:
         epoch = brokers[3].epoch
         await brokers.kill(1)
         brokers.pause(2)
@@ -47,7 +47,7 @@ async def test_participants_are_controlled_one_by_one(network: Network) -> None:
 
 @pytest.mark.parametrize("call", ["kill", "restart"])
 async def test_unknown_id_raises_not_found(network: Network, call: str) -> None:
-    async with group(network, 1) as brokers:
+    async with participants(network, 1) as brokers:
         with pytest.raises(NotFound, match="there is no participant 2"):
             await getattr(brokers, call)(2)
 
@@ -57,7 +57,7 @@ async def test_no_participant_runs_if_one_cannot_start(network: Network) -> None
 
     async def start() -> None:
         with pytest.raises(BrokerIdTaken):
-            async with group(network, 3):
+            async with participants(network, 3):
                 pass
         rejected.append(True)
 
@@ -70,7 +70,7 @@ async def test_no_participant_runs_if_one_cannot_start(network: Network) -> None
 
 
 async def test_start_after_a_crash_waits_for_old_registrations(network: Network) -> None:
-    async with group(network, 2) as crashed:
+    async with participants(network, 2) as crashed:
         for broker in crashed.ids:
             await crashed.kill(broker)
 
@@ -78,7 +78,7 @@ async def test_start_after_a_crash_waits_for_old_registrations(network: Network)
             started = []
 
             async def start() -> None:
-                async with group(network, 2) as brokers:
+                async with participants(network, 2) as brokers:
                     started.append(brokers.ids)
 
             tasks.start_soon(start)
@@ -89,4 +89,4 @@ async def test_start_after_a_crash_waits_for_old_registrations(network: Network)
 @pytest.mark.parametrize("count", [-1, 1_001])
 async def test_invalid_count_is_rejected(network: Network, count: int) -> None:
     with pytest.raises(BadRequest, match="count"):
-        group(network, count)
+        participants(network, count)

@@ -19,7 +19,7 @@ from .conftest import SESSION_MS, Network
 pytestmark = pytest.mark.anyio
 
 
-def group(network: Network) -> Participants:
+def store_isr_group(network: Network) -> Participants:
     return Participants(
         3,
         store=network.store,
@@ -37,7 +37,7 @@ async def isr(network: Network) -> tuple[int, ...]:
 
 
 async def test_following_replica_joins_the_isr(network: Network) -> None:
-    async with group(network) as brokers:
+    async with store_isr_group(network) as brokers:
         await network.send_to_all(await network.elect(isr=(3, 1)))
         await settle()
 
@@ -52,7 +52,7 @@ async def test_following_replica_joins_the_isr(network: Network) -> None:
 
 
 async def test_complete_isr_is_not_written(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         await network.send_to_all(await network.elect(isr=(1, 2, 3)))
         await settle()
 
@@ -63,7 +63,7 @@ async def test_complete_isr_is_not_written(network: Network) -> None:
 
 
 async def test_request_order_of_leader_and_follower_does_not_matter(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         row = await network.elect()
         for broker in (2, 1, 3):
             await network.lead_and_follow(broker, row)
@@ -80,7 +80,7 @@ async def test_request_order_of_leader_and_follower_does_not_matter(network: Net
 
 
 async def test_replica_not_live_in_the_metadata_does_not_join(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         row = await network.elect()
         await network.send_to_all(row, live=(1, 3))
         await network.send(2, update_metadata(row))
@@ -91,7 +91,7 @@ async def test_replica_not_live_in_the_metadata_does_not_join(network: Network) 
 
 
 async def test_replica_following_an_older_epoch_does_not_join(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         await network.send_to_all(await network.elect(isr=(1, 2, 3)))
         newer = await network.elect(isr=(1, 3), leader_epoch=1, expected=0)
         await network.send(1, update_metadata(newer))
@@ -105,7 +105,7 @@ async def test_replica_following_an_older_epoch_does_not_join(network: Network) 
 
 
 async def test_paused_follower_joins_after_resume(network: Network) -> None:
-    async with group(network) as brokers:
+    async with store_isr_group(network) as brokers:
         row = await network.elect()
         await network.send(2, update_metadata(row))
         await network.lead_and_follow(2, row)
@@ -121,7 +121,7 @@ async def test_paused_follower_joins_after_resume(network: Network) -> None:
 
 
 async def test_paused_leader_writes_nothing(network: Network) -> None:
-    async with group(network) as brokers:
+    async with store_isr_group(network) as brokers:
         row = await network.elect()
         await network.lead_and_follow(1, row)
         await network.send(1, update_metadata(row))
@@ -137,7 +137,7 @@ async def test_paused_leader_writes_nothing(network: Network) -> None:
 
 
 async def test_killed_follower_does_not_join_while_registered(network: Network) -> None:
-    async with group(network) as brokers:
+    async with store_isr_group(network) as brokers:
         row = await network.elect()
         await network.lead_and_follow(2, row)
         await network.send(2, update_metadata(row))
@@ -150,7 +150,7 @@ async def test_killed_follower_does_not_join_while_registered(network: Network) 
 
 
 async def test_replica_with_a_failed_directory_does_not_join(network: Network) -> None:
-    async with group(network) as brokers:
+    async with store_isr_group(network) as brokers:
         row = await network.elect()
         await network.send_to_all(row, live=(2, 3))
         await network.send(2, update_metadata(row))
@@ -163,7 +163,7 @@ async def test_replica_with_a_failed_directory_does_not_join(network: Network) -
 
 
 async def test_newer_leadership_in_the_store_is_not_overwritten(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         row = await network.elect()
         for broker in (2, 3):
             await network.send(broker, update_metadata(row))
@@ -180,7 +180,7 @@ async def test_newer_leadership_in_the_store_is_not_overwritten(network: Network
 
 
 async def test_leader_ends_its_recovery(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         row = await network.elect(isr=(1, 2, 3))
         await network.send_to_all(row.but(recovering=True))
         await settle()
@@ -234,7 +234,7 @@ class Unreliable(MemoryStore):
 @pytest.mark.parametrize("failures", [1, 2, 3])
 async def test_unconfirmed_write_is_read_back_and_notified(failures: int) -> None:
     clock = ManualClock()
-    async with Unreliable(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+    async with Unreliable(clock=clock) as store, store_isr_group(network := Network(store, clock)) as brokers:
         store.lost_responses = failures
         await network.send_to_all(await network.elect())
         await clock.advance(4 * RETRY_MS)
@@ -265,7 +265,7 @@ async def elect_many(network: Network) -> None:
 
 
 async def test_one_notification_covers_many_partitions(network: Network) -> None:
-    async with group(network):
+    async with store_isr_group(network):
         await elect_many(network)
 
         notifications = await network.store.isr_notifications()
@@ -289,7 +289,7 @@ class Interrupted(MemoryStore):
 
 async def test_leader_paused_during_writes_stops_writing() -> None:
     clock = ManualClock()
-    async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+    async with Interrupted(clock=clock) as store, store_isr_group(network := Network(store, clock)) as brokers:
 
         async def hang() -> None:
             brokers.pause(1)
@@ -307,7 +307,7 @@ async def test_leader_paused_during_writes_stops_writing() -> None:
 
 async def test_leader_and_isr_during_a_write_is_not_undone() -> None:
     clock = ManualClock()
-    async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+    async with Interrupted(clock=clock) as store, store_isr_group(network := Network(store, clock)) as brokers:
 
         async def elect_again() -> None:
             newer = await network.elect(isr=(1, 3), leader_epoch=1, expected=1)

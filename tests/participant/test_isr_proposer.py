@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 @dataclasses.dataclass
-class FakeController:
+class IsrController:
     """Records proposals, and accepts them unless `outcomes` is not empty.
 
     Attributes:
@@ -56,13 +56,13 @@ class FakeController:
 
 
 @pytest.fixture
-def fake(network: Network) -> FakeController:
-    controller = FakeController()
+def fake_controller(network: Network) -> IsrController:
+    controller = IsrController()
     network.hub.attach_controller(CONTROLLER, controller.ask)
     return controller
 
 
-def group(network: Network, **options: Any) -> Participants:
+def isr_group(network: Network, **options: Any) -> Participants:
     options.setdefault("session_timeout_ms", SESSION_MS)
     options.setdefault("shutdown_attempts", 0)  # the fake controller has no controlled shutdown
     return Participants(3, store=network.store, hub=network.hub, clock=network.clock, **options)
@@ -81,15 +81,17 @@ ROW = StateRow(ORDERS_0, leader=1, leader_epoch=0, isr=(3, 1), partition_epoch=0
 # -- growing -----------------------------------------------------------------------------------------------------------
 
 
-async def test_following_replica_is_proposed_and_nothing_is_written(network: Network, fake: FakeController) -> None:
-    async with group(network) as brokers:
+async def test_following_replica_is_proposed_and_nothing_is_written(
+    network: Network, fake_controller: IsrController
+) -> None:
+    async with isr_group(network) as brokers:
         row = await network.elect(isr=(3, 1))
         await network.send_to_all(row)
         await settle()
 
-        (request,) = fake.requests
+        (request,) = fake_controller.requests
         assert (request.broker, request.broker_epoch) == (1, brokers[1].epoch)
-        assert fake.proposed == [((1, 2, 3), 0)]
+        assert fake_controller.proposed == [((1, 2, 3), 0)]
         assert local_state(brokers) == ((1, 2, 3), 1)
         stored = await network.stored()
         assert stored is not None
@@ -97,14 +99,14 @@ async def test_following_replica_is_proposed_and_nothing_is_written(network: Net
         assert await network.notified() == []
 
 
-async def test_proposal_contains_the_epochs_of_the_followers(network: Network, fake: FakeController) -> None:
-    async with group(network) as brokers:
+async def test_proposal_contains_the_epochs_of_the_followers(network: Network, fake_controller: IsrController) -> None:
+    async with isr_group(network) as brokers:
         row = await network.elect(isr=(3, 1))
         await network.send_to_all(row)
         await settle()
         before = brokers[2].epoch
-        assert fake.requests[-1].proposals[0].isr == (1, 2, 3)
-        assert fake.requests[-1].proposals[0].broker_epochs == (brokers[1].epoch, before, brokers[3].epoch)
+        assert fake_controller.requests[-1].proposals[0].isr == (1, 2, 3)
+        assert fake_controller.requests[-1].proposals[0].broker_epochs == (brokers[1].epoch, before, brokers[3].epoch)
 
         await brokers.kill(2)
         await network.clock.advance(SESSION_MS)
@@ -115,45 +117,49 @@ async def test_proposal_contains_the_epochs_of_the_followers(network: Network, f
         await settle()
 
         assert brokers[2].epoch > before
-        assert fake.requests[-1].proposals[0].isr == (1, 2, 3)
-        assert fake.requests[-1].proposals[0].broker_epochs == (brokers[1].epoch, brokers[2].epoch, brokers[3].epoch)
+        assert fake_controller.requests[-1].proposals[0].isr == (1, 2, 3)
+        assert fake_controller.requests[-1].proposals[0].broker_epochs == (
+            brokers[1].epoch,
+            brokers[2].epoch,
+            brokers[3].epoch,
+        )
 
 
 @pytest.mark.parametrize("topic_id", [ID_A, b"a" * 14 + bytes(2), bytes(16)], ids=["id", "trailing zeros", "none"])
 async def test_proposal_contains_the_topic_id_if_there_is_one(
-    network: Network, fake: FakeController, topic_id: bytes
+    network: Network, fake_controller: IsrController, topic_id: bytes
 ) -> None:
-    async with group(network):
+    async with isr_group(network):
         await network.send_to_all(ROW.but(topic_id=topic_id))
         await settle()
 
-        (request,) = fake.requests
+        (request,) = fake_controller.requests
         assert request.version == (3 if any(topic_id) else 1)
         assert [proposal.topic for proposal in request.proposals] == [TopicRef("orders", topic_id)]
 
 
-async def test_leader_proposes_the_end_of_its_recovery(network: Network, fake: FakeController) -> None:
-    async with group(network):
+async def test_leader_proposes_the_end_of_its_recovery(network: Network, fake_controller: IsrController) -> None:
+    async with isr_group(network):
         await network.send_to_all(ROW.but(isr=(1, 2, 3), recovering=True))
         await settle()
 
-        assert [proposal.recovering for proposal in fake.requests[0].proposals] == [False]
-        assert fake.proposed == [((1, 2, 3), 0)]
+        assert [proposal.recovering for proposal in fake_controller.requests[0].proposals] == [False]
+        assert fake_controller.proposed == [((1, 2, 3), 0)]
 
 
-async def test_paused_leader_proposes_nothing(network: Network, fake: FakeController) -> None:
-    async with group(network) as brokers:
+async def test_paused_leader_proposes_nothing(network: Network, fake_controller: IsrController) -> None:
+    async with isr_group(network) as brokers:
         await network.lead_and_follow(1, ROW)
         await network.send(1, update_metadata(ROW))
         brokers.pause(1)
         await network.send(2, update_metadata(ROW))
         await network.lead_and_follow(2, ROW)
         await settle()
-        assert fake.requests == []
+        assert fake_controller.requests == []
 
         brokers.resume(1)
         await settle()
-        assert fake.proposed == [((1, 2, 3), 0)]
+        assert fake_controller.proposed == [((1, 2, 3), 0)]
 
 
 # -- rejections -------------------------------------------------------------------------------------------------------
@@ -170,24 +176,24 @@ async def test_paused_leader_proposes_nothing(network: Network, fake: FakeContro
     ],
 )
 async def test_final_rejection_waits_for_a_leader_and_isr(
-    network: Network, fake: FakeController, error: ErrorCode
+    network: Network, fake_controller: IsrController, error: ErrorCode
 ) -> None:
-    fake.outcomes = [error]
-    async with group(network) as brokers:
+    fake_controller.outcomes = [error]
+    async with isr_group(network) as brokers:
         await network.send_to_all(ROW)
         await network.send(1, update_metadata(ROW))  # as the controller sends it after each proposal, accepted or not
         await network.clock.advance(10 * RETRY_MS)
-        assert fake.proposed == [((1, 2, 3), 0)]
+        assert fake_controller.proposed == [((1, 2, 3), 0)]
         assert local_state(brokers) == ((3, 1), 0)
 
         await network.send_to_all(ROW.but(leader_epoch=1, partition_epoch=4))
         await settle()
-        assert fake.proposed[1:] == [((1, 2, 3), 4)]
+        assert fake_controller.proposed[1:] == [((1, 2, 3), 4)]
 
 
-async def test_newer_version_in_the_metadata_is_the_next_base(network: Network, fake: FakeController) -> None:
-    fake.outcomes = [ErrorCode.INVALID_UPDATE_VERSION]
-    async with group(network) as brokers:
+async def test_newer_version_in_the_metadata_is_the_next_base(network: Network, fake_controller: IsrController) -> None:
+    fake_controller.outcomes = [ErrorCode.INVALID_UPDATE_VERSION]
+    async with isr_group(network) as brokers:
         await network.send_to_all(ROW)
         await settle()
         assert local_state(brokers) == ((3, 1), 0)
@@ -195,7 +201,7 @@ async def test_newer_version_in_the_metadata_is_the_next_base(network: Network, 
         await network.send(1, update_metadata(ROW.but(isr=(1,), partition_epoch=7)))
         await settle()
 
-        assert fake.proposed[1:] == [((1, 2, 3), 7)]
+        assert fake_controller.proposed[1:] == [((1, 2, 3), 7)]
         assert local_state(brokers) == ((1, 2, 3), 8)
 
 
@@ -213,53 +219,53 @@ async def test_newer_version_in_the_metadata_is_the_next_base(network: Network, 
     ids=repr,
 )
 async def test_retryable_rejection_is_proposed_again_after_a_pause(
-    network: Network, fake: FakeController, outcome: ErrorCode | Exception
+    network: Network, fake_controller: IsrController, outcome: ErrorCode | Exception
 ) -> None:
-    fake.outcomes = [outcome, outcome]
-    async with group(network) as brokers:
+    fake_controller.outcomes = [outcome, outcome]
+    async with isr_group(network) as brokers:
         await network.send_to_all(ROW)
         await network.send(1, update_metadata(ROW))
         await settle()
-        assert len(fake.requests) == 1
+        assert len(fake_controller.requests) == 1
 
         await network.clock.advance(RETRY_MS)
-        assert len(fake.requests) == 2
+        assert len(fake_controller.requests) == 2
         assert local_state(brokers) == ((3, 1), 0)
 
         await network.clock.advance(2 * RETRY_MS)
-        assert len(fake.requests) == 3
+        assert len(fake_controller.requests) == 3
         assert local_state(brokers) == ((1, 2, 3), 1)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 async def test_ineligible_member_is_proposed_at_growing_intervals(
-    network: Network, fake: FakeController, error: ErrorCode
+    network: Network, fake_controller: IsrController, error: ErrorCode
 ) -> None:
-    fake.outcomes = [error] * 100
-    async with group(network) as brokers:
+    fake_controller.outcomes = [error] * 100
+    async with isr_group(network) as brokers:
         await network.send_to_all(ROW)
         await network.send(1, update_metadata(ROW))
         await settle()
-        count = len(fake.requests)
+        count = len(fake_controller.requests)
         pauses = [min(RETRY_MS << doubled, RETRY_MS_MAX) for doubled in range(9)]
         assert pauses[-2:] == [RETRY_MS_MAX] * 2
 
         for pause_ms in pauses:
             await network.clock.advance(pause_ms - 1)
             await network.send(1, update_metadata(ROW))  # metadata about other partitions
-            assert len(fake.requests) == count
+            assert len(fake_controller.requests) == count
             await network.clock.advance(1)
             count += 1
-            assert len(fake.requests) == count
+            assert len(fake_controller.requests) == count
 
-        fake.outcomes = []
+        fake_controller.outcomes = []
         await network.send_to_all(ROW.but(leader_epoch=1, partition_epoch=4))
         await settle()
         assert local_state(brokers) == ((1, 2, 3), 5)  # a new LeaderAndIsr results in a new proposal
 
 
 async def test_drained_broker_is_not_proposed_until_it_is_restored() -> None:
-    async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, _, _, clock):
+    async with isr_cluster(session_timeout_ms=10 * LAG_MS) as (controller, _, _, clock):
         requests: list[AlterPartitionRequested] = []
         ask = controller.hub.controller(CONTROLLER)
         assert ask is not None
@@ -286,7 +292,7 @@ async def test_drained_broker_is_not_proposed_until_it_is_restored() -> None:
 
 async def test_drained_leader_proposes_no_other_member() -> None:
     """Every ISR that it could propose would contain the drained leader itself."""
-    async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, _, clock):
+    async with isr_cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, _, clock):
         brokers.pause(2)
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)
@@ -313,19 +319,21 @@ async def test_drained_leader_proposes_no_other_member() -> None:
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
 
 
-async def test_proposals_go_to_the_controller_of_the_last_metadata(network: Network, fake: FakeController) -> None:
-    fake.outcomes = [NotController(7)]
-    later = FakeController()
+async def test_proposals_go_to_the_controller_of_the_last_metadata(
+    network: Network, fake_controller: IsrController
+) -> None:
+    fake_controller.outcomes = [NotController(7)]
+    later = IsrController()
     network.hub.attach_controller(7, later.ask)
-    async with group(network):
+    async with isr_group(network):
         await network.send_to_all(ROW)
         await settle()
-        assert (len(fake.requests), len(later.requests)) == (1, 0)
+        assert (len(fake_controller.requests), len(later.requests)) == (1, 0)
 
         metadata = dataclasses.replace(update_metadata(ROW, epoch=2), controller_id=7)
         await network.send(1, metadata)
         await network.clock.advance(RETRY_MS)
-        assert (len(fake.requests), len(later.requests)) == (1, 1)
+        assert (len(fake_controller.requests), len(later.requests)) == (1, 1)
 
 
 # -- shrinking ---------------------------------------------------------------------------------------------------------
@@ -337,25 +345,29 @@ async def complete(network: Network) -> None:
     await settle()
 
 
-async def test_paused_follower_leaves_the_isr_and_joins_after_resume(network: Network, fake: FakeController) -> None:
-    async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
+async def test_paused_follower_leaves_the_isr_and_joins_after_resume(
+    network: Network, fake_controller: IsrController
+) -> None:
+    async with isr_group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         brokers.pause(2)
         await network.clock.advance(LAG_MS)
-        assert fake.requests == []  # found lagging after half of LAG_MS, so it has lagged for half of it only
+        assert (
+            fake_controller.requests == []
+        )  # found lagging after half of LAG_MS, so it has lagged for half of it only
 
         await network.clock.advance(LAG_MS / 2)
-        assert fake.proposed == [((1, 3), 0)]
+        assert fake_controller.proposed == [((1, 3), 0)]
 
         brokers.resume(2)
         await settle()
-        assert fake.proposed == [((1, 3), 0), ((1, 2, 3), 1)]
+        assert fake_controller.proposed == [((1, 3), 0), ((1, 2, 3), 1)]
         await network.clock.advance(2 * LAG_MS)
         assert local_state(brokers) == ((1, 2, 3), 2)
 
 
-async def test_briefly_paused_follower_stays_in_sync(network: Network, fake: FakeController) -> None:
-    async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
+async def test_briefly_paused_follower_stays_in_sync(network: Network, fake_controller: IsrController) -> None:
+    async with isr_group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         for _ in range(4):
             brokers.pause(2)
@@ -363,61 +375,63 @@ async def test_briefly_paused_follower_stays_in_sync(network: Network, fake: Fak
             brokers.resume(2)
             await network.clock.advance(LAG_MS * 0.8)
 
-        assert fake.requests == []
+        assert fake_controller.requests == []
 
 
-async def test_new_leader_epoch_restarts_the_lag_time(network: Network, fake: FakeController) -> None:
-    async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
+async def test_new_leader_epoch_restarts_the_lag_time(network: Network, fake_controller: IsrController) -> None:
+    async with isr_group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         brokers.pause(2)
         await network.clock.advance(LAG_MS)
         await network.lead_and_follow(1, ROW.but(isr=(1, 2, 3), leader_epoch=1, partition_epoch=3))
         await network.lead_and_follow(3, ROW.but(isr=(1, 2, 3), leader_epoch=1, partition_epoch=3))
         await network.clock.advance(LAG_MS)
-        assert fake.requests == []
+        assert fake_controller.requests == []
 
         await network.clock.advance(LAG_MS / 2)
-        assert fake.proposed == [((1, 3), 3)]
+        assert fake_controller.proposed == [((1, 3), 3)]
 
 
-async def test_follower_out_of_sync_by_the_application_is_removed(network: Network, fake: FakeController) -> None:
+async def test_follower_out_of_sync_by_the_application_is_removed(
+    network: Network, fake_controller: IsrController
+) -> None:
     behind: set[int] = set()
 
     def in_sync(name: TopicPartition, follower: int) -> bool:
         return follower not in behind
 
-    async with group(network, in_sync=in_sync, session_timeout_ms=10 * LAG_MS):
+    async with isr_group(network, in_sync=in_sync, session_timeout_ms=10 * LAG_MS):
         await complete(network)
         behind.add(3)
         await network.clock.advance(1.5 * LAG_MS)
-        assert fake.proposed == [((1, 2), 0)]
+        assert fake_controller.proposed == [((1, 2), 0)]
 
         behind.clear()
         await network.clock.advance(RETRY_MS)
-        assert fake.proposed == [((1, 2), 0), ((1, 2, 3), 1)]
+        assert fake_controller.proposed == [((1, 2), 0), ((1, 2, 3), 1)]
 
 
-async def test_one_proposal_removes_and_adds_members(network: Network, fake: FakeController) -> None:
+async def test_one_proposal_removes_and_adds_members(network: Network, fake_controller: IsrController) -> None:
     behind = {3}
 
-    async with group(
+    async with isr_group(
         network, in_sync=lambda name, follower: follower not in behind, session_timeout_ms=10 * LAG_MS
     ) as brokers:
         await network.send_to_all(ROW.but(isr=(1, 2)))
         brokers.pause(2)
         await network.clock.advance(LAG_MS * 1.4)
-        assert fake.requests == []
+        assert fake_controller.requests == []
 
         brokers.pause(1)
         await network.clock.advance(LAG_MS / 2)
         behind.clear()
         brokers.resume(1)
         await settle()
-        assert fake.proposed == [((1, 3), 0)]
+        assert fake_controller.proposed == [((1, 3), 0)]
 
 
 async def test_leader_that_writes_itself_removes_lagging_members_too(network: Network) -> None:
-    async with group(network, alter_partition=False, session_timeout_ms=10 * LAG_MS) as brokers:
+    async with isr_group(network, alter_partition=False, session_timeout_ms=10 * LAG_MS) as brokers:
         await network.send_to_all(await network.elect(isr=(1, 2, 3)))
         brokers.pause(2)
         await network.clock.advance(1.5 * LAG_MS)
@@ -442,7 +456,7 @@ class RecordingStore(MemoryStore):
 
 
 @asynccontextmanager
-async def cluster(
+async def isr_cluster(
     *, lose: Callable[[], bool] = lambda: False, **options: Any
 ) -> AsyncIterator[tuple[Controller, Participants, RecordingStore, ManualClock]]:
     """A controller and three participants. If `lose` returns true, the response to a proposal is lost."""
@@ -471,7 +485,7 @@ def isrs(controller: Controller) -> list[tuple[int, ...]]:
 
 
 async def test_restarted_follower_rejoins_without_a_write_by_its_leader() -> None:
-    async with cluster(session_timeout_ms=SESSION_MS) as (controller, brokers, store, clock):
+    async with isr_cluster(session_timeout_ms=SESSION_MS) as (controller, brokers, store, clock):
         await brokers.kill(3)
         await clock.advance(SESSION_MS)
         assert isrs(controller) == [(1, 2), (2, 1)]
@@ -488,7 +502,7 @@ async def test_restarted_follower_rejoins_without_a_write_by_its_leader() -> Non
 
 
 async def test_paused_follower_with_a_session_leaves_and_rejoins() -> None:
-    async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock):
+    async with isr_cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock):
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)
         assert isrs(controller) == [(1, 2), (2, 1)]
@@ -508,7 +522,7 @@ async def test_lost_response_is_followed_by_a_new_proposal() -> None:
         losses -= 1
         return losses >= 0
 
-    async with cluster(session_timeout_ms=10 * LAG_MS, lose=lose) as (controller, brokers, _, clock):
+    async with isr_cluster(session_timeout_ms=10 * LAG_MS, lose=lose) as (controller, brokers, _, clock):
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)  # both leaders remove it, and neither receives the response
         assert losses == 0
@@ -524,7 +538,7 @@ async def test_lost_response_is_followed_by_a_new_proposal() -> None:
 
 async def test_proposals_reach_the_next_controller() -> None:
     async with (
-        cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock),
+        isr_cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock),
         Controller(7, store=store.another(), hub=controller.hub, clock=clock) as other,
     ):
         brokers.pause(3)

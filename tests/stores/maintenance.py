@@ -1,7 +1,17 @@
-"""Maintenance of a store's files, run when a test requests it."""
+"""Time and maintenance of SQLite stores, driven by a test."""
 
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.database import Database
+from kactl.stores.sqlite.lease import POLL_MS
+from tests.support.clocks import ManualClock
+
+
+async def poll_for(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
+    """Advance the clock in steps of one poll. All work begun by the stores' threads is done after each step."""
+    for _ in range(int(total_ms / POLL_MS)):
+        await clock.advance(POLL_MS)
+        for store in stores:
+            await store._thread.run(int)
 
 
 async def run_maintenance_step(store: SqliteStore) -> bool:

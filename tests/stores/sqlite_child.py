@@ -23,7 +23,7 @@ PARTITIONS: Final = 50
 NAMES: Final = Names.of([TopicPartition(f"t{topic}", at) for topic in range(TOPICS) for at in range(PARTITIONS)])
 
 
-def rows_of(change: int) -> Ints:
+def changed_rows(change: int) -> Ints:
     """The partitions that a change writes: all of them in the first change, and some in all others."""
     if change == 1:
         return np.arange(len(NAMES), dtype=np.int32)
@@ -65,7 +65,7 @@ async def commit_for_ever(path: str, mode: str) -> None:
         change = max(int(stored.leader_epoch.max()), 0)
         while True:
             change += 1
-            rows = rows_of(change)
+            rows = changed_rows(change)
             if mode == "early":
                 say(f"kept {change}")
             for some in halves(rows) if mode == "halves" else [rows]:

@@ -7,7 +7,7 @@ from kactl.stores import change_log
 from kactl.stores.change_log import ChangeLog
 
 
-def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def row_numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(values, np.int32)
 
 
@@ -18,8 +18,8 @@ def since(log: ChangeLog, seq: int) -> list[tuple[int, int]] | None:
 
 def test_what_came_after_a_change_is_told() -> None:
     log = ChangeLog()
-    log.add(1, numbers(7, 7), numbers(0, 1))
-    log.add(3, numbers(8), numbers(0))
+    log.add(1, row_numbers(7, 7), row_numbers(0, 1))
+    log.add(3, row_numbers(8), row_numbers(0))
 
     assert since(log, 0) == [(7, 0), (7, 1), (8, 0)]
     assert since(log, 1) == since(log, 2) == [(8, 0)]
@@ -28,9 +28,9 @@ def test_what_came_after_a_change_is_told() -> None:
 
 def test_of_what_came_before_the_beginning_nothing_is_known() -> None:
     log = ChangeLog()
-    log.add(1, numbers(7), numbers(0))
+    log.add(1, row_numbers(7), row_numbers(0))
     log.begin(5)
-    log.add(6, numbers(8), numbers(0))
+    log.add(6, row_numbers(8), row_numbers(0))
 
     assert since(log, 4) is None
     assert since(log, 5) == [(8, 0)]
@@ -40,7 +40,7 @@ def test_the_oldest_are_forgotten_and_that_is_known(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(change_log, "ROWS_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
-        log.add(seq, numbers(seq), numbers(0))
+        log.add(seq, row_numbers(seq), row_numbers(0))
 
     assert since(log, 1) is None
     assert since(log, 2) == [(3, 0), (4, 0), (5, 0)]
@@ -51,15 +51,15 @@ def test_many_small_changes_are_not_held_for_being_small(monkeypatch: pytest.Mon
     monkeypatch.setattr(change_log, "CHANGES_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
-        log.add(seq, numbers(*[seq] * rows), numbers(*[0] * rows))
+        log.add(seq, row_numbers(*[seq] * rows), row_numbers(*[0] * rows))
 
     assert since(log, 1) is None
     assert since(log, 2) == [(3, 0), (4, 0), (5, 0)][: 3 * rows]
 
 
 def test_later_changes_of_the_columns_are_not_seen() -> None:
-    log, topic = ChangeLog(), numbers(1)
-    log.add(1, topic, numbers(0))
+    log, topic = ChangeLog(), row_numbers(1)
+    log.add(1, topic, row_numbers(0))
 
     topic[0] = 9
 

@@ -36,7 +36,7 @@ def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]] | in
             table.remove(change)
             objects = {key: held for key, held in objects.items() if key[0] != change}
         else:
-            keep(table, objects, change, epoch)
+            keep_both(table, objects, change, epoch)
 
         asked = [(topic, partition) for topic in range(-1, 8) for partition in (0, 1, 2, 3, 9, 10, 400, 401)]
         topics, partitions = (np.array(column, np.int32) for column in zip(*asked, strict=True))
@@ -48,7 +48,7 @@ def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]] | in
             assert table.partitions_of(topic) == sorted(at for number, at in objects if number == topic)
 
 
-def keep(
+def keep_both(
     table: EntryTable, objects: dict[Key, Leadership], change: dict[Key, dict[str, Any]], controller_epoch: int
 ) -> None:
     """Write a change to both, and compare the results."""

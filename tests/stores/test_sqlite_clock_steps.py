@@ -18,6 +18,8 @@ from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock, SteppedClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
 
+from .maintenance import poll_for
+
 pytestmark = pytest.mark.anyio
 
 TIMEOUT_MS: Final = 6_000
@@ -28,7 +30,7 @@ CHILD_TIMEOUT_MS: Final = 2_000
 
 
 @asynccontextmanager
-async def killed(path: Path, clock: ManualClock, holder: Holder | None = None) -> AsyncIterator[SqliteStore]:
+async def killed_store(path: Path, clock: ManualClock, holder: Holder | None = None) -> AsyncIterator[SqliteStore]:
     """A process that is killed: nothing renews its sessions, and nothing closes them."""
     store = SqliteStore(
         path, clock=clock, session_timeout_ms=TIMEOUT_MS, **({} if holder is None else {"holder": holder})
@@ -39,13 +41,6 @@ async def killed(path: Path, clock: ManualClock, holder: Holder | None = None) -
         yield store
     finally:
         await store._thread.close()
-
-
-async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
-    for _ in range(int(total_ms / POLL_MS)):
-        await clock.advance(POLL_MS)
-        for store in stores:
-            await store._thread.run(int)  # behind all that was begun
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
@@ -59,7 +54,7 @@ async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms:
 
         clock.step_ms = step_ms
         for _ in range(4):
-            await pass_time(clock, TIMEOUT_MS / 2, store)
+            await poll_for(clock, TIMEOUT_MS / 2, store)
             await session.keep_alive()
 
         assert list(await store.brokers()) == [1]
@@ -72,16 +67,16 @@ async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms:
 @pytest.mark.parametrize("step_ms", STEPS)
 async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_lease(tmp_path: Path, step_ms: int) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
-    async with SqliteStore(path, clock=clock) as store, killed(path, clock) as dead:
+    async with SqliteStore(path, clock=clock) as store, killed_store(path, clock) as dead:
         session = await dead.new_session(TIMEOUT_MS)
         await session.register(broker_info(1))
         await dead.contest(1)
 
         clock.step_ms = step_ms
-        await pass_time(clock, TIMEOUT_MS - POLL_MS, store)
+        await poll_for(clock, TIMEOUT_MS - POLL_MS, store)
         with pytest.raises(ControllerMoved):
             await store.contest(2)
-        await pass_time(clock, 2 * POLL_MS, store)
+        await poll_for(clock, 2 * POLL_MS, store)
 
         assert (await store.contest(2)).epoch == 2
         assert await store.brokers() == {}
@@ -89,7 +84,7 @@ async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_lease(tmp_pat
 
 async def test_leases_of_an_earlier_boot_have_ended(tmp_path: Path) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
-    async with killed(path, clock) as dead:
+    async with killed_store(path, clock) as dead:
         session = await dead.new_session(HOUR_MS)
         await session.register(broker_info(1))
         await dead.contest(1)
@@ -102,7 +97,7 @@ async def test_leases_of_an_earlier_boot_have_ended(tmp_path: Path) -> None:
 
 async def test_a_lease_of_an_earlier_boot_cannot_be_renewed(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with killed(tmp_path / "kactl.db", clock) as store:
+    async with killed_store(tmp_path / "kactl.db", clock) as store:
         session = await store.new_session(HOUR_MS)
 
         clock.boot = "second boot"
@@ -115,7 +110,7 @@ async def test_a_lease_of_an_earlier_nameless_boot_ends_when_the_clock_is_behind
     before, after, path = ManualClock(), ManualClock(), tmp_path / "kactl.db"
     before.boot = after.boot = UNKNOWN_BOOT
     await before.advance(HOUR_MS)
-    async with killed(path, before) as dead:
+    async with killed_store(path, before) as dead:
         session = await dead.new_session(TIMEOUT_MS)
         await session.register(broker_info(1))
 
@@ -131,8 +126,8 @@ async def test_a_process_that_cannot_name_the_boot_ends_no_session_of_one_that_c
         session = await two.new_session(TIMEOUT_MS)
         await session.register(broker_info(2))
 
-        await pass_time(clock, 4 * POLL_MS, one)
-        await pass_time(nameless, 4 * POLL_MS, two)
+        await poll_for(clock, 4 * POLL_MS, one)
+        await poll_for(nameless, 4 * POLL_MS, two)
 
         assert await two.controller() is not None
         assert list(await one.brokers()) == [2]
@@ -140,7 +135,7 @@ async def test_a_process_that_cannot_name_the_boot_ends_no_session_of_one_that_c
 
 async def test_sessions_of_an_earlier_holder_of_the_lock_end_at_once(tmp_path: Path) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
-    async with killed(path, clock, Holder("lock", "first")) as dead:
+    async with killed_store(path, clock, Holder("lock", "first")) as dead:
         session = await dead.new_session(HOUR_MS)
         await session.register(broker_info(1))
         await dead.contest(1)
@@ -153,7 +148,7 @@ async def test_sessions_of_an_earlier_holder_of_the_lock_end_at_once(tmp_path: P
 @pytest.mark.parametrize("theirs", [Holder("lock", "ours"), Holder("another lock", "first"), None])
 async def test_sessions_under_our_turn_another_lock_or_none_stay(tmp_path: Path, theirs: Holder | None) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
-    async with killed(path, clock, theirs) as other:
+    async with killed_store(path, clock, theirs) as other:
         session = await other.new_session(HOUR_MS)
         await session.register(broker_info(1))
 
@@ -170,13 +165,13 @@ CHILD: Final = f"""
 import sys, anyio
 from kactl.stores.sqlite import SqliteStore
 from tests.support.clocks import SteppedClock
-from tests.support.store_clients import broker
+from tests.support.store_clients import broker_info
 
 async def main() -> None:
     path, step_ms = sys.argv[1], int(sys.argv[2])
     async with SqliteStore(path, clock=SteppedClock(step_ms), session_timeout_ms={CHILD_TIMEOUT_MS}) as store:
         session = await store.new_session({HOUR_MS})
-        await session.register(broker(7))
+        await session.register(broker_info(7))
         fence = await store.contest(7)
         print(store.session_id, flush=True)
         while await anyio.to_thread.run_sync(sys.stdin.readline):

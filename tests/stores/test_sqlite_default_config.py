@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def file(tmp_path: Path) -> Path:
+async def config_file(tmp_path: Path) -> Path:
     """A cleanly closed store with a configuration of all brokers."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
@@ -22,18 +22,18 @@ async def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_it_is_there_when_the_file_is_opened_again(file: Path) -> None:
-    async with SqliteStore(file) as store:
+async def test_it_is_there_when_the_file_is_opened_again(config_file: Path) -> None:
+    async with SqliteStore(config_file) as store:
         assert await store.default_config() == {"a": "2"}
 
 
-async def test_damage_to_it_is_found_and_left_alone(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
+async def test_damage_to_it_is_found_and_left_alone(config_file: Path) -> None:
+    with closing(sqlite3.connect(config_file)) as connection, connection:
         connection.execute("UPDATE default_config SET data = x'00112233445566778899'")
-    before = file.read_bytes()
+    before = config_file.read_bytes()
 
     with pytest.raises(StoreDamaged, match="the configuration of all brokers is damaged"):
-        async with SqliteStore(file):
+        async with SqliteStore(config_file):
             pass
 
-    assert file.read_bytes() == before
+    assert config_file.read_bytes() == before

@@ -24,7 +24,7 @@ NOBODY = 65_534
 
 
 @pytest.fixture
-async def file(tmp_path: Path) -> Path:
+async def valid_file(tmp_path: Path) -> Path:
     """A cleanly closed store with some changes."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
@@ -37,19 +37,19 @@ async def file(tmp_path: Path) -> Path:
     return path
 
 
-async def refused(path: Path) -> StoreDamaged:
+async def assert_rejected(path: Path) -> StoreDamaged:
     """Expect the rejection of a file, with everything in its folder left byte for byte."""
-    before = content(path.parent)
+    before = folder_content(path.parent)
     with pytest.raises(StoreDamaged) as caught:
         async with SqliteStore(path):
             pass
-    assert content(path.parent) == before
+    assert folder_content(path.parent) == before
     assert str(path) in str(caught.value)
     assert caught.value.remedy_text in str(caught.value)
     return caught.value
 
 
-def content(folder: Path) -> dict[str, bytes | None]:
+def folder_content(folder: Path) -> dict[str, bytes | None]:
     return {entry.name: entry.read_bytes() if entry.is_file() else None for entry in folder.iterdir()}
 
 
@@ -57,21 +57,21 @@ async def test_a_text_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("remember the milk\n" * 100)
 
-    assert "no SQLite database" in (await refused(path)).reason
+    assert "no SQLite database" in (await assert_rejected(path)).reason
 
 
 async def test_a_short_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "short.db"
     path.write_bytes(b"SQLite format 3\x00")
 
-    assert "no SQLite database" in (await refused(path)).reason
+    assert "no SQLite database" in (await assert_rejected(path)).reason
 
 
 async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kactl.db"
     path.touch()
 
-    refusal = await refused(path)
+    refusal = await assert_rejected(path)
 
     assert "empty" in refusal.reason
     assert "backup" in refusal.remedy_text
@@ -81,14 +81,14 @@ async def test_a_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
 
-    assert "folder" in (await refused(path)).reason
+    assert "folder" in (await assert_rejected(path)).reason
 
 
 async def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
-    assert "no plain file" in (await refused(path)).reason
+    assert "no plain file" in (await assert_rejected(path)).reason
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -107,39 +107,39 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
         connection.execute("CREATE TABLE meta (epoch INTEGER)")
         connection.commit()
 
-    assert "another program" in (await refused(path)).reason
+    assert "another program" in (await assert_rejected(path)).reason
 
 
-async def test_a_later_schema_is_refused(file: Path) -> None:
+async def test_a_later_schema_is_refused(valid_file: Path) -> None:
     later = schema.SCHEMA_VERSION + 1
-    patch(file, 60, later.to_bytes(4, "big"))
+    patch(valid_file, 60, later.to_bytes(4, "big"))
 
-    refusal = await refused(file)
+    refusal = await assert_rejected(valid_file)
 
     assert f"schema version {later}" in refusal.reason
     assert "later" in refusal.remedy_text
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-async def test_a_file_that_was_cut_short_is_refused(file: Path, kept: float) -> None:
-    os.truncate(file, int(file.stat().st_size * kept))
+async def test_a_file_that_was_cut_short_is_refused(valid_file: Path, kept: float) -> None:
+    os.truncate(valid_file, int(valid_file.stat().st_size * kept))
 
-    assert "cut short" in (await refused(file)).reason
+    assert "cut short" in (await assert_rejected(valid_file)).reason
 
 
-async def test_damaged_pages_are_refused(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection:
+async def test_damaged_pages_are_refused(valid_file: Path) -> None:
+    with closing(sqlite3.connect(valid_file)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'topics'").fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-    patch(file, (root - 1) * page_bytes, b"\xff" * 64)
+    patch(valid_file, (root - 1) * page_bytes, b"\xff" * 64)
 
-    assert "damaged" in (await refused(file)).reason
+    assert "damaged" in (await assert_rejected(valid_file)).reason
 
 
-async def test_a_missing_table_is_refused(file: Path) -> None:
-    spoil(file, "DROP TABLE notifications")
+async def test_a_missing_table_is_refused(valid_file: Path) -> None:
+    execute_sql(valid_file, "DROP TABLE notifications")
 
-    assert "no table notifications" in (await refused(file)).reason
+    assert "no table notifications" in (await assert_rejected(valid_file)).reason
 
 
 FRAMES = {
@@ -153,45 +153,45 @@ FRAMES = {
 @pytest.mark.parametrize(("reason", "where"), FRAMES.items(), ids=FRAMES.keys())
 @pytest.mark.parametrize("at", ["first", "middle", "last"])
 async def test_one_flipped_bit_of_a_frame_is_found(
-    file: Path, reason: str, where: tuple[str, str, str], at: str
+    valid_file: Path, reason: str, where: tuple[str, str, str], at: str
 ) -> None:
     table, column, condition = where
-    with closing(sqlite3.connect(file)) as connection:
+    with closing(sqlite3.connect(valid_file)) as connection:
         (frame,) = connection.execute(f"SELECT {column} FROM {table} WHERE {condition}").fetchone()
-    begin = file.read_bytes().index(frame)
+    begin = valid_file.read_bytes().index(frame)
     place = begin + {"first": 8, "middle": len(frame) // 2, "last": len(frame) - 1}[at]
-    patch(file, place, bytes([file.read_bytes()[place] ^ 0x10]))
+    patch(valid_file, place, bytes([valid_file.read_bytes()[place] ^ 0x10]))
 
-    refusal = await refused(file)
+    refusal = await assert_rejected(valid_file)
 
     assert reason in refusal.reason
     assert "checksum" in refusal.reason
 
 
-async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: Path, file: Path) -> None:
+async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: Path, valid_file: Path) -> None:
     copy = tmp_path / "copy.db"
-    async with SqliteStore(file) as store:
+    async with SqliteStore(valid_file) as store:
         session = await store.new_session(SESSION_MS)
         await session.register(broker_info(7))
-        with closing(sqlite3.connect(file)) as connection, closing(sqlite3.connect(copy)) as other:
+        with closing(sqlite3.connect(valid_file)) as connection, closing(sqlite3.connect(copy)) as other:
             connection.backup(other)
-    spoil(copy, "UPDATE brokers SET data = x'00112233445566778899'")
+    execute_sql(copy, "UPDATE brokers SET data = x'00112233445566778899'")
 
     with pytest.raises(StoreDamaged, match="registration of broker 7 is damaged"):
         async with SqliteStore(copy):
             pass
 
 
-async def test_a_missing_change_is_found(file: Path) -> None:
-    spoil(file, "DELETE FROM journal WHERE seq = 3")
+async def test_a_missing_change_is_found(valid_file: Path) -> None:
+    execute_sql(valid_file, "DELETE FROM journal WHERE seq = 3")
 
-    assert "change 3 is missing" in (await refused(file)).reason
+    assert "change 3 is missing" in (await assert_rejected(valid_file)).reason
 
 
-async def test_a_change_in_the_place_of_another_is_found(file: Path) -> None:
-    spoil(file, "UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 2) WHERE seq = 4")
+async def test_a_change_in_the_place_of_another_is_found(valid_file: Path) -> None:
+    execute_sql(valid_file, "UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 2) WHERE seq = 4")
 
-    assert "change 4 is damaged (it is change 2)" in (await refused(file)).reason
+    assert "change 4 is damaged (it is change 2)" in (await assert_rejected(valid_file)).reason
 
 
 @pytest.mark.parametrize(
@@ -202,24 +202,24 @@ async def test_a_change_in_the_place_of_another_is_found(file: Path) -> None:
     ],
 )
 async def test_a_damaged_snapshot_is_found(
-    file: Path, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    valid_file: Path, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PART_ROWS", 2)
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
-    async with SqliteStore(file) as store:
+    async with SqliteStore(valid_file) as store:
         await run_maintenance(store)
-    spoil(file, query)
+    execute_sql(valid_file, query)
 
-    assert reason in (await refused(file)).reason
+    assert reason in (await assert_rejected(valid_file)).reason
 
 
-async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(file: Path, tmp_path: Path) -> None:
+async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(valid_file: Path, tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()
-    async with SqliteStore(file) as store:
+    async with SqliteStore(valid_file) as store:
         await store.set_topic_config("orders", {"a": "c"})
         for suffix in ("", "-wal"):
-            shutil.copyfile(f"{file}{suffix}", left / f"kactl.db{suffix}")
+            shutil.copyfile(f"{valid_file}{suffix}", left / f"kactl.db{suffix}")
     path = left / "kactl.db"
     frame = b"kcf1"
     patch(path, path.read_bytes().index(frame) + 8, b"\xff")
@@ -233,8 +233,8 @@ async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(file: Path,
 
 
 @pytest.mark.parametrize("which", ["file", "folder"])
-async def test_what_may_not_be_written_is_refused(file: Path, which: str) -> None:
-    with readable_by_all(file) as path:
+async def test_what_may_not_be_written_is_refused(valid_file: Path, which: str) -> None:
+    with readable_by_all(valid_file) as path:
         (path if which == "file" else path.parent).chmod(0o444 if which == "file" else 0o555)
         before = path.read_bytes()
         with unprivileged(), pytest.raises(StoreDamaged, match="writ") as caught:
@@ -244,21 +244,21 @@ async def test_what_may_not_be_written_is_refused(file: Path, which: str) -> Non
         assert "kactl runs as" in caught.value.remedy_text
 
 
-async def test_a_folder_that_may_not_be_written_gets_no_file(file: Path) -> None:
-    with readable_by_all(file) as path:
+async def test_a_folder_that_may_not_be_written_gets_no_file(valid_file: Path) -> None:
+    with readable_by_all(valid_file) as path:
         path.parent.chmod(0o555)
         with unprivileged(), pytest.raises(StoreDamaged, match="cannot be created"):
             async with SqliteStore(path.parent / "new.db"):
                 pass
 
 
-async def test_a_refused_file_that_is_mended_is_opened(file: Path) -> None:
-    whole = file.read_bytes()
-    os.truncate(file, 1000)
-    await refused(file)
-    file.write_bytes(whole)
+async def test_a_refused_file_that_is_mended_is_opened(valid_file: Path) -> None:
+    whole = valid_file.read_bytes()
+    os.truncate(valid_file, 1000)
+    await assert_rejected(valid_file)
+    valid_file.write_bytes(whole)
 
-    async with SqliteStore(file) as store:
+    async with SqliteStore(valid_file) as store:
         found = await store.leaderships(Names.of([*ALL, TopicPartition("other", 0)]))
 
     assert found.partition_epoch.tolist() == [5, 5, 5, -1]
@@ -274,8 +274,8 @@ async def test_a_name_with_odd_characters_is_a_name(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-async def test_nothing_is_left_beside_a_file_that_was_closed(file: Path) -> None:
-    assert list(content(file.parent)) == [file.name]
+async def test_nothing_is_left_beside_a_file_that_was_closed(valid_file: Path) -> None:
+    assert list(folder_content(valid_file.parent)) == [valid_file.name]
 
 
 def patch(path: Path, at: int, data: bytes) -> None:
@@ -284,7 +284,7 @@ def patch(path: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
-def spoil(path: Path, query: str) -> None:
+def execute_sql(path: Path, query: str) -> None:
     """Change the content of tables, and leave one file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(query)

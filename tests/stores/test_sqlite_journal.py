@@ -34,7 +34,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield store
 
 
-async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
+async def commit_rounds(store: SqliteStore, fence: Fence, rounds: range) -> None:
     """Each round writes some partitions, with the number of the round as leader epoch."""
     for round_ in rounds:
         names = random.Random(round_).sample(NAMES, 7)
@@ -42,7 +42,7 @@ async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
         await store.commit(new_write(names, leader_epoch=round_, expected=version.tolist()), fence)
 
 
-def tables(path: Path) -> dict[str, int]:
+def row_counts(path: Path) -> dict[str, int]:
     """Returns the number of rows of each table."""
     with closing(sqlite3.connect(path)) as connection:
         return {
@@ -50,7 +50,7 @@ def tables(path: Path) -> dict[str, int]:
         }
 
 
-def same(one: Leaderships, other: Leaderships) -> bool:
+def same_leaderships(one: Leaderships, other: Leaderships) -> bool:
     return all(one.one(at) == other.one(at) for at in range(len(NAMES)))
 
 
@@ -64,22 +64,22 @@ async def test_a_commit_is_forced_to_disk(store: SqliteStore) -> None:
 
 async def test_a_change_is_one_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
-    before = tables(store.path)["journal"]
+    before = row_counts(store.path)["journal"]
 
     await store.commit(new_write(NAMES), fence)
 
-    assert tables(store.path)["journal"] == before + 1
+    assert row_counts(store.path)["journal"] == before + 1
 
 
 async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
-    before = tables(store.path)
+    before = row_counts(store.path)
 
     committed = await store.commit(new_write(NAMES, expected=NO_VERSION), fence)
 
     assert not committed.kept.any()
-    assert tables(store.path) == before
+    assert row_counts(store.path) == before
 
 
 async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,15 +87,15 @@ async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkey
     monkeypatch.setattr(snapshot, "PART_ROWS", 16)
     fence = await store.contest(1)
 
-    await change(store, fence, range(30))
+    await commit_rounds(store, fence, range(30))
     await run_maintenance(store)
-    standing = tables(store.path)
-    await change(store, fence, range(30, 35))
+    standing = row_counts(store.path)
+    await commit_rounds(store, fence, range(30, 35))
 
     found = await store.leaderships(Names.of(NAMES))
     assert (standing["journal"], standing["snapshot"]) == (0, 3)
     async with SqliteStore(store.path) as other:
-        assert same(await other.leaderships(Names.of(NAMES)), found)
+        assert same_leaderships(await other.leaderships(Names.of(NAMES)), found)
 
 
 async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
@@ -107,7 +107,7 @@ async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
     await store.commit(new_write(NAMES, leader=list(range(40))), fence)
     await run_maintenance(store)
 
-    assert tables(store.path) == {"journal": 0, "snapshot": 1}
+    assert row_counts(store.path) == {"journal": 0, "snapshot": 1}
 
 
 async def test_another_process_follows_changes_and_snapshots(
@@ -118,12 +118,12 @@ async def test_another_process_follows_changes_and_snapshots(
     await store.commit(new_write(NAMES), fence)
     async with SqliteStore(store.path, clock=ManualClock()) as other:
         for begin in range(0, 60, 4):
-            await change(store, fence, range(begin, begin + 4))
+            await commit_rounds(store, fence, range(begin, begin + 4))
             if begin % 3:
                 await run_maintenance(store)  # the other one did not see what this drops
 
             ours, theirs = [await client.leaderships(Names.of(NAMES)) for client in (store, other)]
-            assert same(ours, theirs)
+            assert same_leaderships(ours, theirs)
             if begin % 5 == 0:
                 state = ours.one(0)
                 assert state is not None
@@ -134,13 +134,13 @@ async def test_two_processes_writing_snapshots_leave_one(store: SqliteStore, mon
     monkeypatch.setattr(journal, "CHANGES_MAX", 2)
     fence = await store.contest(1)
     async with SqliteStore(store.path) as other:
-        await change(store, fence, range(10))
+        await commit_rounds(store, fence, range(10))
         found = await other.leaderships(Names.of(NAMES))
         for client in (store, other, store):
             await run_maintenance(client)
 
-        assert tables(store.path) == {"journal": 0, "snapshot": 1}
-        assert same(await store.leaderships(Names.of(NAMES)), found)
+        assert row_counts(store.path) == {"journal": 0, "snapshot": 1}
+        assert same_leaderships(await store.leaderships(Names.of(NAMES)), found)
         assert (await other.commit(new_write(NAMES[:1], expected=int(found.partition_epoch[0])), fence)).version[0] >= 0
 
 
@@ -190,7 +190,7 @@ async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: Sqli
     with pytest.raises(StoreUnavailable, match="full"):
         await store.commit(new_write(NAMES, isr=[MANY_MEMBERS] * 40, expected=0), fence)
 
-    assert same(await store.leaderships(Names.of(NAMES)), before)
+    assert same_leaderships(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(held.one, "PRAGMA max_page_count = 1000000")
     assert (await store.commit(new_write(NAMES, expected=0), fence)).kept.all()
 
@@ -210,7 +210,7 @@ async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(sto
     with pytest.raises(StoreUnavailable, match="FOREIGN KEY"):
         await store.commit(new_write(NAMES, leader=2, expected=0), fence)
 
-    assert same(await store.leaderships(Names.of(NAMES)), before)
+    assert same_leaderships(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(store._thread.database.connection.execute, "DROP TRIGGER refuse")
     assert (await store.commit(new_write(NAMES, leader=3, expected=0), fence)).kept.all()
     async with SqliteStore(store.path) as other:

@@ -20,7 +20,7 @@ from kactl.stores.base import Leaderships
 from kactl.stores.sqlite import SqliteStore
 from tests.support import tree
 
-from .sqlite_child import NAMES, begin, rows_of, write_of
+from .sqlite_child import NAMES, begin, changed_rows, write_of
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ class Expected:
 
     def go_on(self) -> None:
         self.change += 1
-        rows = rows_of(self.change)
+        rows = changed_rows(self.change)
         self.leader_epoch[rows] = self.change
         self.version[rows] += 1
 

@@ -16,6 +16,8 @@ from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
 
+from .maintenance import poll_for
+
 pytestmark = pytest.mark.anyio
 
 TIMEOUT_MS = 6_000
@@ -32,19 +34,11 @@ async def store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore
         yield store
 
 
-async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
-    """Advance the clock in steps, with every thread at rest after each."""
-    for _ in range(int(total_ms / POLL_MS)):
-        await clock.advance(POLL_MS)
-        for store in stores:
-            await store._thread.run(int)  # after all that was begun
-
-
 async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteStore, clock: ManualClock) -> None:
     recorder = EventRecorder(store)
     await store.contest(1)
 
-    await pass_time(clock, 3 * TIMEOUT_MS, store)
+    await poll_for(clock, 3 * TIMEOUT_MS, store)
 
     assert await store.controller() is not None
     assert recorder.events == []
@@ -53,7 +47,7 @@ async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteS
 async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteStore, clock: ManualClock) -> None:
     expiries = set()
     for _ in range(TIMEOUT_MS // POLL_MS):
-        await pass_time(clock, POLL_MS, store)
+        await poll_for(clock, POLL_MS, store)
         expiries.add(await store._thread.run(store._thread.database.one, "SELECT expires_ms FROM leases"))
         assert min(expiries) > 0
         assert max(expiries) > clock.boot_time().ms
@@ -69,10 +63,10 @@ async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStor
     old = await killed.contest(1)
     await store.controller()
 
-    await pass_time(clock, TIMEOUT_MS - POLL_MS, store)
+    await poll_for(clock, TIMEOUT_MS - POLL_MS, store)
     with pytest.raises(ControllerMoved):
         await store.contest(2)
-    await pass_time(clock, 2 * POLL_MS, store)
+    await poll_for(clock, 2 * POLL_MS, store)
 
     await recorder.wait_for(Changed.CONTROLLER_GONE)
     assert (await store.contest(2)).epoch == old.epoch + 1
@@ -102,7 +96,7 @@ async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock
     first = store.session_id
 
     clock._passed_ms += TIMEOUT_MS  # nothing ran meanwhile
-    await pass_time(clock, 2 * POLL_MS, store)
+    await poll_for(clock, 2 * POLL_MS, store)
 
     await recorder.wait_for(Changed.SESSION_LOST)
     await recorder.wait_for(Changed.SESSION_OPENED)
@@ -116,7 +110,7 @@ async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: Man
     await session.register(broker_info(1))
 
     for _ in range(5):
-        await pass_time(clock, 900, store)
+        await poll_for(clock, 900, store)
         if kept_alive:
             await session.keep_alive()
 
@@ -156,9 +150,9 @@ async def test_busy_file_is_retried(
 
             with pytest.raises(StoreError, match="nothing was changed"):
                 await store.contest(1)
-            await pass_time(clock, TIMEOUT_MS / 2, store)
+            await poll_for(clock, TIMEOUT_MS / 2, store)
             assert store.trouble.endswith("database is locked: nothing was changed; try again")
-        await pass_time(clock, POLL_MS, store)
+        await poll_for(clock, POLL_MS, store)
 
         assert store.trouble == ""
         told = [record.message for record in caplog.records if record.levelname == "ERROR"]
@@ -217,10 +211,10 @@ async def test_late_renewal_suspends_the_session_until_renewed(
         with closing(sqlite3.connect(store.path, isolation_level=None)) as blocking:
             blocking.execute("BEGIN IMMEDIATE")
 
-            await pass_time(clock, TIMEOUT_MS * 0.7, store)
+            await poll_for(clock, TIMEOUT_MS * 0.7, store)
             assert events == []
-            await pass_time(clock, TIMEOUT_MS * 0.2, store)
+            await poll_for(clock, TIMEOUT_MS * 0.2, store)
             assert events == [Changed.SUSPENDED]
-        await pass_time(clock, POLL_MS, store)
+        await poll_for(clock, POLL_MS, store)
 
         assert events == [Changed.SUSPENDED, Changed.CONNECTED]

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 OTHER_0 = TopicPartition("other", 0)
 
 
-def open_store(path: Path) -> SqliteStore:
+def sqlite_store_at(path: Path) -> SqliteStore:
     """A store whose clock stands still: maintenance and polling happen only when a test runs them."""
     return SqliteStore(path, clock=ManualClock())
 
@@ -53,7 +53,7 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
     path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_before: bool, snapshot_after: bool
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
-    async with open_store(path) as store, open_store(path) as witness:
+    async with sqlite_store_at(path) as store, sqlite_store_at(path) as witness:
         fence = await create_and_lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
         await store.commit(new_write([OTHER_0], leader=7), fence)
@@ -67,7 +67,7 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
         assert not (await witness.leaderships(Names.of(ALL))).found.any()
         assert await entries(witness) == 1
 
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         assert await entries(store) == 1
         assert not (await store.leaderships(Names.of(ALL))).found.any()
         found = await stored_leadership(store, OTHER_0)
@@ -77,14 +77,14 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
         committed = await store.commit(new_write([ORDERS_0], leader=3), await store.contest(1))
         assert committed.version.tolist() == [0]
 
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         found = await stored_leadership(store, ORDERS_0)
         assert found is not None
         assert (found.leader, found.partition_epoch) == (3, 0)
 
 
 async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await store.mark_deletion("orders")
 
@@ -105,7 +105,7 @@ async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatc
 
 @pytest.mark.parametrize("frame", ["cut", "flipped"])
 async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await delete_topic(store, "orders", fence)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -114,12 +114,12 @@ async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
         connection.execute("UPDATE journal SET frame = ? WHERE seq = ?", (wrong, seq))
 
     with pytest.raises(StoreDamaged, match=f"change {seq} is damaged"):
-        async with open_store(path):
+        async with sqlite_store_at(path):
             pass
 
 
 async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
         await delete_topic(store, "orders", fence)
@@ -128,12 +128,12 @@ async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
         connection.execute("UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 3) WHERE seq = 2")
 
     with pytest.raises(StoreDamaged, match="it is removal 3"):
-        async with open_store(path):
+        async with sqlite_store_at(path):
             pass
 
 
 async def test_what_is_known_of_a_deleted_topic_by_name_goes_with_it(path: Path) -> None:
-    async with open_store(path) as store:
+    async with sqlite_store_at(path) as store:
         fence = await store.contest(1)
         for number in range(30):
             topic = TopicRef(f"t{number}")
@@ -152,7 +152,7 @@ async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
-    async with open_store(path) as watching, open_store(path) as writer:
+    async with sqlite_store_at(path) as watching, sqlite_store_at(path) as writer:
         fence = await create_and_lead(writer)
         recorder = EventRecorder(watching)
         await watching.watch_leaderships([ORDERS_0])

@@ -42,13 +42,13 @@ async def old(tmp_path: Path) -> Path:
     return path
 
 
-def version(path: Path) -> int:
+def schema_version(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         (number,) = connection.execute("PRAGMA user_version").fetchone()
         return int(number)
 
 
-async def check(path: Path) -> None:
+async def check_content(path: Path) -> None:
     """Verify that the old content is there, and that the new tables can be used."""
     async with SqliteStore(path) as store:
         assert await store.topics() == ["orders"]
@@ -67,11 +67,11 @@ async def check(path: Path) -> None:
 
 
 async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
-    assert version(old) == 1
+    assert schema_version(old) == 1
 
-    await check(old)
+    await check_content(old)
 
-    assert version(old) == schema.SCHEMA_VERSION
+    assert schema_version(old) == schema.SCHEMA_VERSION
     async with SqliteStore(old) as store:
         assert await store.deletions() == ["orders"]
 
@@ -86,9 +86,9 @@ async def test_an_old_file_that_was_not_cleanly_closed_is_brought_to_it_as_well(
         for end in ("", "-wal"):
             Path(f"{copy}{end}").write_bytes(Path(f"{old}{end}").read_bytes())
 
-    await check(copy)
+    await check_content(copy)
 
-    assert version(copy) == schema.SCHEMA_VERSION
+    assert schema_version(copy) == schema.SCHEMA_VERSION
 
 
 async def test_two_may_open_it_at_once(old: Path) -> None:
@@ -107,10 +107,10 @@ async def test_what_cannot_be_brought_to_it_is_left_as_it_is(old: Path, monkeypa
         async with SqliteStore(old):
             pass
 
-    assert version(old) == 1
+    assert schema_version(old) == 1
     assert old.read_bytes() == before
     monkeypatch.undo()
-    await check(old)
+    await check_content(old)
 
 
 def open_files(path: Path) -> list[str]:
@@ -149,7 +149,7 @@ async def test_cancelled_opening_leaves_no_open_connection(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("table", ["deletions", "records"])
 async def test_a_file_of_the_present_schema_that_lacks_a_new_table_is_refused(old: Path, table: str) -> None:
-    await check(old)
+    await check_content(old)
     with closing(sqlite3.connect(old)) as connection:
         connection.execute(f"DROP TABLE {table}")
 
@@ -159,7 +159,7 @@ async def test_a_file_of_the_present_schema_that_lacks_a_new_table_is_refused(ol
 
 
 async def test_a_damaged_record_is_named(old: Path) -> None:
-    await check(old)
+    await check_content(old)
     with closing(sqlite3.connect(old)) as connection, connection:
         connection.execute("UPDATE records SET data = substr(data, 1, 9) WHERE name = 'producer ids'")
 
@@ -190,7 +190,7 @@ async def test_wall_clock_lease_lasts_one_more_timeout_after_the_migration(tmp_p
     await third_schema(path, lease_of=expires_ms)
 
     async with SqliteStore(path, clock=clock) as store:
-        assert version(path) == schema.SCHEMA_VERSION
+        assert schema_version(path) == schema.SCHEMA_VERSION
         assert list(await store.brokers()) == [1]
         clock._passed_ms += TIMEOUT_MS - 1
         await store._thread.run(store._thread.sessions.end_silent_sessions)

@@ -32,14 +32,14 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PART_ROWS", 4)
 
 
-def opened(path: Path) -> SqliteStore:
+def sqlite_store(path: Path) -> SqliteStore:
     """A store whose clock stands still: maintenance happens only when a test runs it."""
     return SqliteStore(path, clock=ManualClock())
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path / "kactl.db") as store:
+    async with sqlite_store(tmp_path / "kactl.db") as store:
         yield store
 
 
@@ -48,24 +48,24 @@ async def fence(store: SqliteStore) -> Fence:
     """The fence of the store's controller, after some changes."""
     fence = await store.contest(1)
     for topic in TOPICS:
-        await create(store, topic)
+        await create_topic(store, topic)
     await store.commit(new_write(NAMES, leader_epoch=0, expected=NO_VERSION), fence)
     await store.commit(new_write(NAMES, leader_epoch=1, expected=0), fence)
     return fence
 
 
-async def create(store: SqliteStore, topic: str) -> None:
+async def create_topic(store: SqliteStore, topic: str) -> None:
     await store.create_topic(TopicRef(topic), {at: Assignment((1, 2)) for at in PARTITIONS}, {})
 
 
-async def change(store: SqliteStore, fence: Fence, names: list[TopicPartition]) -> None:
+async def commit_next(store: SqliteStore, fence: Fence, names: list[TopicPartition]) -> None:
     """Raise the leader epoch of each partition."""
     found = await store.leaderships(Names.of(names))
     epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
     assert (await store.commit(new_write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
 
 
-async def held(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
+async def stored_epochs(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
     """Returns leader epoch and version of every partition that has an entry."""
     found = await store.leaderships(Names.of(NAMES))
     epochs = zip(found.leader_epoch.tolist(), found.partition_epoch.tolist(), strict=True)
@@ -74,29 +74,29 @@ async def held(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
 
 async def loaded(path: Path) -> dict[TopicPartition, tuple[int, int]]:
     """Returns the same from a newly opened file."""
-    async with opened(path) as other:
-        return await held(other)
+    async with sqlite_store(path) as other:
+        return await stored_epochs(other)
 
 
-def parts(path: Path) -> list[int]:
+def snapshot_parts(path: Path) -> list[int]:
     with closing(sqlite3.connect(path)) as connection:
         return [part for (part,) in connection.execute("SELECT part FROM snapshot ORDER BY part")]
 
 
 async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) -> None:
     await run_maintenance(store)  # one that is replaced
-    await change(store, fence, NAMES)
-    await change(store, fence, NAMES)
+    await commit_next(store, fence, NAMES)
+    await commit_next(store, fence, NAMES)
 
     steps = 0
     while await run_maintenance_step(store):
         steps += 1
-        await change(store, fence, NAMES[steps : steps + 20 : 3])
-        assert await loaded(store.path) == await held(store)
+        await commit_next(store, fence, NAMES[steps : steps + 20 : 3])
+        assert await loaded(store.path) == await stored_epochs(store)
 
     assert steps == 9, "forty entries by four, and the last of them ends it"
-    assert parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
-    assert await loaded(store.path) == await held(store)
+    assert snapshot_parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
+    assert await loaded(store.path) == await stored_epochs(store)
 
 
 async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fence: Fence) -> None:
@@ -106,38 +106,38 @@ async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fe
     await delete_topic(store, TOPICS[0], fence)  # entries of the last parts move into the first, which are written
     await run_maintenance(store)
 
-    assert (await held(store)).keys() == {name for name in NAMES if name.topic != TOPICS[0]}
-    assert await loaded(store.path) == await held(store)
-    assert len(parts(store.path)) == 9, "nothing is left of the one that was given up"
+    assert (await stored_epochs(store)).keys() == {name for name in NAMES if name.topic != TOPICS[0]}
+    assert await loaded(store.path) == await stored_epochs(store)
+    assert len(snapshot_parts(store.path)) == 9, "nothing is left of the one that was given up"
 
 
 @pytest.mark.parametrize("was_first", [False, True])
 async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fence: Fence, was_first: bool) -> None:
-    async with opened(store.path) as other:
+    async with sqlite_store(store.path) as other:
         if was_first:
             assert await run_maintenance_step(store)
         for _ in range(4):
             assert await run_maintenance_step(other)
-        await change(store, fence, NAMES)
+        await commit_next(store, fence, NAMES)
         await run_maintenance(store)
         base = 0 if was_first else BASES_APART
-        assert parts(store.path) == list(range(base, base + 10)), "what the other one has written is gone"
+        assert snapshot_parts(store.path) == list(range(base, base + 10)), "what the other one has written is gone"
         await run_maintenance(other)
 
-        assert parts(store.path)[0] == base, "the other one saw that there was nothing left to do"
-        assert await loaded(store.path) == await held(store) == await held(other)
+        assert snapshot_parts(store.path)[0] == base, "the other one saw that there was nothing left to do"
+        assert await loaded(store.path) == await stored_epochs(store) == await stored_epochs(other)
 
 
 async def test_what_a_process_left_behind_goes_with_the_next_one(store: SqliteStore, fence: Fence) -> None:
-    async with opened(store.path) as dying:
+    async with sqlite_store(store.path) as dying:
         for _ in range(5):
             assert await run_maintenance_step(dying)
-    assert len(parts(store.path)) == 5
-    assert await loaded(store.path) == await held(store), "before any is whole, all is in the journal"
+    assert len(snapshot_parts(store.path)) == 5
+    assert await loaded(store.path) == await stored_epochs(store), "before any is whole, all is in the journal"
 
     await run_maintenance(store)
 
-    assert parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
+    assert snapshot_parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
 
 
 async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
@@ -151,8 +151,8 @@ async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
     monkeypatch.setattr(database, "FAR_TOO_LONG", 2)
 
     assert not await run_maintenance_step(store)
-    assert len(parts(store.path)) == 8
-    assert await loaded(store.path) == await held(store)
+    assert len(snapshot_parts(store.path)) == 8
+    assert await loaded(store.path) == await stored_epochs(store)
 
 
 async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, fence: Fence) -> None:
@@ -162,7 +162,7 @@ async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, f
 
     await run_maintenance(store)
 
-    assert parts(store.path) == []
+    assert snapshot_parts(store.path) == []
     assert await loaded(store.path) == {}
 
 
@@ -171,7 +171,7 @@ async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int)
     chance = random.Random(seed)
     path = tmp_path / "kactl.db"
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(opened(path)) for _ in range(3)]
+        clients = [await stack.enter_async_context(sqlite_store(path)) for _ in range(3)]
         writer, fence = clients[0], await clients[0].contest(1)
         there: set[str] = set()
         for _ in range(150):
@@ -181,7 +181,7 @@ async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int)
             if step < 0.5:
                 await run_maintenance_step(client)
             elif topic not in there:
-                await create(client, topic)
+                await create_topic(client, topic)
                 there.add(topic)
                 names = [TopicPartition(topic, at) for at in PARTITIONS]
                 await writer.commit(new_write(names, expected=NO_VERSION), fence)
@@ -190,9 +190,9 @@ async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int)
                 there.remove(topic)
             else:
                 wanted = [name for name in NAMES if name.topic in there]
-                await change(writer, fence, chance.sample(wanted, chance.randint(1, len(wanted))))
+                await commit_next(writer, fence, chance.sample(wanted, chance.randint(1, len(wanted))))
             if chance.random() < 0.1:
-                assert await loaded(path) == await held(client)
-        all_held = [await held(client) for client in clients]
+                assert await loaded(path) == await stored_epochs(client)
+        all_held = [await stored_epochs(client) for client in clients]
         assert all_held[0] == all_held[1] == all_held[2] == await loaded(path)
         assert {name.topic for name in all_held[0]} == there

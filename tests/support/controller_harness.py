@@ -28,7 +28,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.log import AnyEvent
+from kactl.messages.log import AnyEvent, BrokerEvent
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -299,6 +299,25 @@ def script(controller: Controller, method: str, *steps: Step) -> list[Step]:
 
     setattr(controller.store, method, scripted)
     return left
+
+
+async def resign_for_good(w: World) -> None:
+    """The controller resigns and does not contest again."""
+    w.controller.loop.controllership.stopping = True
+    await w.controller.resign()
+    await settle()
+
+
+async def stop_last_in_sync(w: World) -> None:
+    """Leave no live in-sync replica: broker 2 of replicas 1 and 2 restarts out of sync, then leader 1 stops."""
+    await w.stop(2)
+    await w.start(2)
+    await w.stop(1)
+
+
+def broker_event_names(w: World) -> list[tuple[str, int]]:
+    """Name and broker of each recorded broker event, in order."""
+    return [(event.what, event.broker) for event in w.events("broker") if isinstance(event, BrokerEvent)]
 
 
 def kinds(requests: Iterable[Request]) -> list[str]:

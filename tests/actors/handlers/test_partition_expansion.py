@@ -23,7 +23,7 @@ from tests.support.controller_harness import World, open_standby, world
 pytestmark = pytest.mark.anyio
 
 
-async def stored(w: World, topic: str) -> dict[int, tuple[int, ...]]:
+async def stored_replicas(w: World, topic: str) -> dict[int, tuple[int, ...]]:
     """The replicas of each partition, as they are stored."""
     return {name.partition: held.replicas for name, held in (await w.store.assignments([topic])).items()}
 
@@ -31,12 +31,12 @@ async def stored(w: World, topic: str) -> dict[int, tuple[int, ...]]:
 async def test_partitions_go_on_round_the_brokers_and_come_to_life() -> None:
     async with world(1, 2, 3) as w:
         ref = await w.controller.create_topic("t", partitions=3, replication_factor=2)
-        before = await stored(w, "t")
+        before = await stored_replicas(w, "t")
         w.brokers.forget()
 
         await w.controller.grow_topic("t", 6)
 
-        after = await stored(w, "t")
+        after = await stored_replicas(w, "t")
         assert {at: after[at] for at in before} == before
         assert sorted(after) == [0, 1, 2, 3, 4, 5]
         assert all(len(set(held)) == 2 for held in after.values())
@@ -57,7 +57,7 @@ async def test_partitions_are_put_where_they_are_asked_for() -> None:
 
         await w.controller.grow_topic("t", 3, assignment=[(3, 1), (2, 3)])
 
-        assert await stored(w, "t") == {0: (1, 2), 1: (3, 1), 2: (2, 3)}
+        assert await stored_replicas(w, "t") == {0: (1, 2), 1: (3, 1), 2: (2, 3)}
         assert [w.known(f"t-{at}").leader for at in range(3)] == [1, 3, 2]
 
 
@@ -72,8 +72,8 @@ async def test_what_is_there_is_looked_up_and_not_overwritten() -> None:
             await w.controller.grow_topic("t", 2)
         await w.controller.grow_topic("t", 4)
 
-        assert (await stored(w, "t"))[2] == (2,)
-        assert len((await stored(w, "t"))[3]) == 2
+        assert (await stored_replicas(w, "t"))[2] == (2,)
+        assert len((await stored_replicas(w, "t"))[3]) == 2
         assert w.known("t-2").replicas == (2,)
 
 
@@ -104,8 +104,8 @@ async def test_what_cannot_be_is_refused_and_nothing_is_changed(
             await w.controller.grow_topic(topic, count, assignment=assignment)
 
         assert refused.value.code == code
-        assert await stored(w, "t") == {0: (1, 2), 1: (2, 1)}
-        assert await stored(w, "wide") == {0: (1, 2, 3)}
+        assert await stored_replicas(w, "t") == {0: (1, 2), 1: (2, 1)}
+        assert await stored_replicas(w, "wide") == {0: (1, 2, 3)}
 
 
 async def test_a_topic_that_is_being_deleted_or_moved_does_not_grow() -> None:
@@ -121,7 +121,7 @@ async def test_a_topic_that_is_being_deleted_or_moved_does_not_grow() -> None:
         with pytest.raises(BeingDeleted):
             await w.controller.grow_topic("going", 2)
 
-        assert sorted(await stored(w, "moving")) == sorted(await stored(w, "going")) == [0]
+        assert sorted(await stored_replicas(w, "moving")) == sorted(await stored_replicas(w, "going")) == [0]
 
 
 async def test_a_dry_run_checks_and_changes_nothing() -> None:
@@ -132,7 +132,7 @@ async def test_a_dry_run_checks_and_changes_nothing() -> None:
         with pytest.raises(InvalidPartitions):
             await w.controller.grow_topic("t", 1, dry_run=True)
 
-        assert await stored(w, "t") == {0: (1, 2)}
+        assert await stored_replicas(w, "t") == {0: (1, 2)}
 
 
 async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
@@ -147,7 +147,7 @@ async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
             with pytest.raises(NotController):
                 await w.controller.grow_topic("t", 2)
 
-            assert await stored(w, "t") == {0: (1, 2)}
+            assert await stored_replicas(w, "t") == {0: (1, 2)}
         w.store.state.watches.append(w.controller.store._watches)  # type: ignore[attr-defined]
 
 

@@ -78,7 +78,7 @@ def happened(bench: Machines) -> dict[str, list[Any]]:
     return dict(by_name)
 
 
-async def stored(bench: Machines, names: list[str]) -> list[Leadership | None]:
+async def stored_leaderships(bench: Machines, names: list[str]) -> list[Leadership | None]:
     held = await bench.store.real.leaderships(Names.of([TopicPartition.parse(name) for name in names]))
     return [held.one(row) for row in range(len(names))]
 
@@ -111,7 +111,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
         return {
             "answers": answers,
             "known": [bench.view(name) for name in names],
-            "stored": await stored(bench, names),
+            "stored": await stored_leaderships(bench, names),
             "told": last_told(bench),
             "happened": happened(bench),
             "unclean": bench.partitions.unclean_elections,
@@ -147,7 +147,11 @@ def told_of(bench: Machines) -> set[str]:
 
 
 async def led_in_store(bench: Machines) -> set[str]:
-    return {name for name, held in zip(NAMES, await stored(bench, NAMES), strict=True) if held and held.leader == 2}
+    return {
+        name
+        for name, held in zip(NAMES, await stored_leaderships(bench, NAMES), strict=True)
+        if held and held.leader == 2
+    }
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))

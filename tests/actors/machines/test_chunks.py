@@ -19,7 +19,7 @@ from tests.support.clocks import ManualClock, settle
 pytestmark = pytest.mark.anyio
 
 
-class Work:
+class RecordedWork:
     """Records when each chunk is begun and finished; a chunk is written when its gate opens."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Work:
 
 
 async def test_one_chunk_is_written_while_the_one_before_is_finished() -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(6, 2))
     await settle()
     assert work.log == ["begin 0-2", "begin 2-4"]
@@ -66,7 +66,7 @@ async def test_one_chunk_is_written_while_the_one_before_is_finished() -> None:
 
 
 async def test_a_change_of_one_chunk_is_made_as_a_whole() -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(2, 2, stop=lambda: True))
     await settle()
     await work.write(0)
@@ -84,7 +84,7 @@ async def test_a_change_of_one_chunk_is_made_as_a_whole() -> None:
     ],
 )
 async def test_chunks_have_equal_sizes(count: int, size: int, begun: list[str]) -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(count, size))
     await settle()
     while work.gates:
@@ -96,7 +96,7 @@ async def test_chunks_have_equal_sizes(count: int, size: int, begun: list[str]) 
 
 
 async def test_chunks_are_small_and_sequential_at_a_high_rate() -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(4, 2 * HIGH_RATE_FACTOR, high_rate=True))
     await settle()
     assert work.log == ["begin 0-2"]
@@ -108,7 +108,7 @@ async def test_chunks_are_small_and_sequential_at_a_high_rate() -> None:
 
 
 async def test_no_chunk_is_begun_after_stop() -> None:
-    work, waits = Work(), False
+    work, waits = RecordedWork(), False
     task = asyncio.ensure_future(work.run(5, 1, stop=lambda: waits))
     await settle()
     waits = True
@@ -120,7 +120,7 @@ async def test_no_chunk_is_begun_after_stop() -> None:
 
 
 async def test_at_least_one_chunk_is_done_before_stop() -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(3, 1, stop=lambda: True))
     await settle()
     await work.write(0)
@@ -130,7 +130,7 @@ async def test_at_least_one_chunk_is_done_before_stop() -> None:
 
 @pytest.mark.parametrize("fails", [0, 1])
 async def test_error_waits_for_chunks_in_flight(fails: int) -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(5, 1))
     await settle()
     if fails:
@@ -145,7 +145,7 @@ async def test_error_waits_for_chunks_in_flight(fails: int) -> None:
 
 
 async def test_cancellation_cancels_chunks_in_flight() -> None:
-    work = Work()
+    work = RecordedWork()
     task = asyncio.ensure_future(work.run(5, 1))
     await settle()
     task.cancel()

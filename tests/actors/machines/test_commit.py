@@ -36,10 +36,10 @@ async def _three(bench: Machines) -> Change:
     bench.live(5, 6)
     for name in NAMES:
         await bench.put(name, [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
-    return _planned(bench, NAMES)
+    return _planned_election(bench, NAMES)
 
 
-def _planned(bench: Machines, names: Sequence[str]) -> Change:
+def _planned_election(bench: Machines, names: Sequence[str]) -> Change:
     rows = bench.cluster.table.rows(bench.rows(*names))
     nobody = np.zeros(len(rows), np.bool_)
     return partition.elect(rows, Election.PREFERRED, bench.cluster.live_brokers, unclean=nobody, controller_epoch=50)
@@ -122,7 +122,7 @@ async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
 ) -> None:
     bench.live(5, 6)
     await bench.put("a-0", [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
-    change = _planned(bench, ["a-0"])
+    change = _planned_election(bench, ["a-0"])
 
     async def write() -> None:
         await bench.seed("a-0", wrote)

@@ -5,7 +5,7 @@ import pytest
 from kactl.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, open_standby, world
+from tests.support.controller_harness import open_standby, stop_last_in_sync, world
 
 pytestmark = pytest.mark.anyio
 
@@ -96,18 +96,11 @@ ALLOWED = {"unclean.leader.election.enable": "true"}
 FORBIDDEN = {"unclean.leader.election.enable": "false"}
 
 
-async def lose_the_last_in_sync(w: World) -> None:
-    """Of replicas 1 and 2, 2 falls out of sync and comes back, and then 1 dies."""
-    await w.stop(2)
-    await w.start(2)
-    await w.stop(1)
-
-
 async def test_allowing_it_for_all_brokers_revives_what_waits_and_an_override_still_forbids() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await w.create("strict", [[1, 2]], FORBIDDEN)
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
         assert w.controller.snapshot().offline_partitions == 2
 
         await w.store.set_default_config(ALLOWED)
@@ -129,7 +122,7 @@ async def test_what_is_allowed_for_all_brokers_holds_until_it_is_forbidden_or_ta
             await w.store.set_default_config(taken_back)
             await settle()
 
-            await lose_the_last_in_sync(w)
+            await stop_last_in_sync(w)
 
             assert await w.stored("orders-0") == (NO_LEADER, 2, (1,))
 
@@ -159,7 +152,7 @@ async def test_what_the_store_says_for_all_brokers_wins_over_the_instances_own_s
         await w.create("orders", [[1, 2]])
         await w.store.set_default_config(FORBIDDEN)
         await settle()
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
         assert (await w.stored("orders-0"))[0] == NO_LEADER
 
         await w.controller.set_unclean_leader_election(True)
@@ -183,7 +176,7 @@ async def test_ones_own_setting_cannot_forbid_what_the_store_allows_and_holds_on
         assert w.controller.partitions.unclean.default
         await w.store.set_default_config({})
         await settle()
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
 
         assert (await w.stored("orders-0"))[0] == NO_LEADER
 
@@ -195,7 +188,7 @@ async def test_a_value_that_is_no_boolean_is_logged_and_the_own_setting_holds(
         await w.create("orders", [[1, 2]])
         await w.store.set_default_config({"unclean.leader.election.enable": " False "})
         await settle()
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
         assert (await w.stored("orders-0"))[0] == NO_LEADER
 
         await w.store.set_default_config({"unclean.leader.election.enable": "no"})
@@ -208,7 +201,7 @@ async def test_a_value_that_is_no_boolean_is_logged_and_the_own_setting_holds(
 async def test_nobody_is_looked_for_while_it_stays_forbidden() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
         before = w.controller.snapshot().seq
 
         for config in ({"log.retention.ms": "1"}, FORBIDDEN):
@@ -270,7 +263,7 @@ async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rul
 async def test_a_change_for_all_brokers_that_could_not_be_read_is_looked_at_again() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        await lose_the_last_in_sync(w)
+        await stop_last_in_sync(w)
         real = w.controller.store.default_config
 
         async def broken() -> dict[str, str]:

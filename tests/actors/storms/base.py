@@ -109,5 +109,5 @@ class Base:
             self.ends[name] = {each: then for each, then in ends.items() if then > asked} | {target: asked}
 
 
-def named(targets: dict[TopicPartition, tuple[int, ...]]) -> str:
+def targets_text(targets: dict[TopicPartition, tuple[int, ...]]) -> str:
     return ", ".join(f"{name} to {list(target)}" for name, target in targets.items())

@@ -33,7 +33,7 @@ GONE = -2
 
 
 @dataclasses.dataclass
-class Replica:
+class FleetReplica:
     """What a broker was told of a replica that it serves; `version` and `isr` are later than that if it leads."""
 
     topic: TopicRef
@@ -59,11 +59,11 @@ class Host:
     older: frozenset[TopicPartition] = frozenset()
     # Those that this controller has named in LeaderAndIsr; None before its first one.
     named: set[TopicPartition] | None = None
-    replicas: dict[TopicPartition, Replica] = dataclasses.field(default_factory=dict)
+    replicas: dict[TopicPartition, FleetReplica] = dataclasses.field(default_factory=dict)
     known: dict[TopicPartition, dict[str, Any]] = dataclasses.field(default_factory=dict)
     live: frozenset[int] = frozenset()
 
-    def led(self) -> list[tuple[TopicPartition, Replica]]:
+    def led(self) -> list[tuple[TopicPartition, FleetReplica]]:
         return [(name, held) for name, held in self.replicas.items() if held.leader == self.id]
 
 
@@ -110,14 +110,14 @@ class Fleet:
         self.forgetful = 0.0
         self.said_failed |= {broker for broker, names in (self.failed | self.undeletable).items() if names}
 
-    def leaders(self) -> Iterator[tuple[Host, TopicPartition, Replica]]:
+    def leaders(self) -> Iterator[tuple[Host, TopicPartition, FleetReplica]]:
         """Everybody who believes to lead something."""
         for host in list(self.hosts.values()):
             for name, held in host.led():
                 yield host, name, held
 
-    def connect(self, broker: Broker) -> "Wire":
-        return Wire(self, broker.id)
+    def connect(self, broker: Broker) -> "FleetConnection":
+        return FleetConnection(self, broker.id)
 
     # -- what brokers do with a request --------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Fleet:
                 host.replicas.pop(name, None)
                 continue
             self.disks[host.id].add(name)
-            host.replicas[name] = Replica(
+            host.replicas[name] = FleetReplica(
                 TopicRef(name.topic, entry["topic_id"]), entry["leader"], entry["leader_epoch"], entry["isr"],
                 entry["version"], tuple(entry["replicas"]), entry["controller_epoch"],
             )  # fmt: skip
@@ -231,7 +231,7 @@ def _pairs(topic: Any, partition: Any) -> list[tuple[int, int]]:
 
 
 @dataclasses.dataclass
-class Wire:
+class FleetConnection:
     """A connection to one broker of the fleet."""
 
     fleet: Fleet

@@ -7,7 +7,7 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.model import NO_EPOCH, Leadership, TopicPartition, TopicRef
 
 from .base import Base
-from .fleet import Host, Replica
+from .fleet import FleetReplica, Host
 
 
 class IsrHappenings(Base):
@@ -20,7 +20,7 @@ class IsrHappenings(Base):
             others = [each for each in held.replicas if each != host.id and self.dice.random() < 0.7]
             await self.proposes(host, name, held, frozenset({host.id, *others}))
 
-    async def proposes(self, host: Host, name: TopicPartition, held: Replica, isr: frozenset[int]) -> None:
+    async def proposes(self, host: Host, name: TopicPartition, held: FleetReplica, isr: frozenset[int]) -> None:
         """A leader would like an ISR; where it waits for an answer it asks for the same again."""
         if held.waits or (held.proposed is None and isr == held.isr):
             return
@@ -36,14 +36,14 @@ class IsrHappenings(Base):
                                         3 if self.topic_ids else 1)  # fmt: skip
         self.ask(controller.ask(asked), lambda answer: self._answered(held, answer))
 
-    def _proposal(self, name: TopicPartition, held: Replica, isr: tuple[int, ...]) -> IsrProposal:
+    def _proposal(self, name: TopicPartition, held: FleetReplica, isr: tuple[int, ...]) -> IsrProposal:
         topic = TopicRef("", held.topic.id) if self.topic_ids else TopicRef(name.topic)
         epochs = tuple(self.fleet.hosts[each].epoch if each in self.fleet.hosts else NO_EPOCH for each in isr)
         return IsrProposal(
             topic, name.partition, held.leader_epoch, isr, held.version, broker_epochs=epochs if self.topic_ids else ()
         )
 
-    def _answered(self, held: Replica, answer: Any) -> None:
+    def _answered(self, held: FleetReplica, answer: Any) -> None:
         error = answer[-1].error if isinstance(answer, list) else None
         self.note(f"... became {error.name if error is not None else answer!r}")
         if error is ErrorCode.NONE:
@@ -55,7 +55,7 @@ class IsrHappenings(Base):
         elif error is not None and error not in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER):
             held.waits = True
 
-    async def _writes(self, name: TopicPartition, held: Replica, isr: frozenset[int]) -> None:
+    async def _writes(self, name: TopicPartition, held: FleetReplica, isr: frozenset[int]) -> None:
         """Leaders of old write the store themselves, and tell of it."""
         now = Leadership(held.leader, held.leader_epoch, tuple(isr), held.version, held.controller_epoch)
         version = await self.store.write_isr(name, now, expected=held.version)

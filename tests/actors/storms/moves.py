@@ -8,7 +8,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.admin import ElectionKind
 from kactl.model import TopicPartition
 
-from .base import Base, named
+from .base import Base, targets_text
 
 # How often somebody asks for something while something is written.
 MEANWHILE: Final = 0.2
@@ -26,7 +26,7 @@ class MoveHappenings(Base):
         targets = {name: self.replicas() for name in names}
         if self.dice.random() < 0.1:
             targets[names[0]] = self.dice.choice(((), (1, 1), (-1, 2), held[names[0]].replicas))
-        self.note(f"{controller.node_id} is asked to move {named(targets)}")
+        self.note(f"{controller.node_id} is asked to move {targets_text(targets)}")
         self.may_end(targets)
         self.unmoved -= {name.topic for name in names}
         asked = self.number
@@ -34,12 +34,12 @@ class MoveHappenings(Base):
 
     def _moved(self, targets: dict[TopicPartition, tuple[int, ...]], asked: int, answer: Any) -> None:
         if isinstance(answer, list):
-            self.note(f"... of {named(targets)} became {[result.error.name for result in answer]}")
+            self.note(f"... of {targets_text(targets)} became {[result.error.name for result in answer]}")
             for name, result in zip(targets, answer, strict=True):
                 if result.error is ErrorCode.NONE:
                     self.must_end(name, targets[name], asked)
         else:
-            self.note(f"... moving {named(targets)}: {answer!r}")
+            self.note(f"... moving {targets_text(targets)}: {answer!r}")
 
     async def cancel(self) -> None:
         running = [name for name, held in (await self.partitions()).items() if held.is_being_reassigned]
@@ -63,7 +63,7 @@ class MoveHappenings(Base):
         if self.dice.random() < 0.2 and names:
             targets[names[0]] = ()
         if self.store.state.reassignment_request is None:
-            self.note(f"the store asks to move {named(targets)}")
+            self.note(f"the store asks to move {targets_text(targets)}")
             self.may_end(targets)
             self.unmoved -= {name.topic for name in names}
             await self.store.request_reassignment(targets)

@@ -1,14 +1,18 @@
 """A real ZooKeeper for the tests that need one, and an independent client to inspect the tree."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import KINDS, Kind
+from tests.support.store_clients import SESSION_MS
 from tests.support.zookeeper_fixtures import chroot, fresh_zookeeper, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
+
+from .proxy import Proxy
 
 __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
 
@@ -16,14 +20,27 @@ __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """For tests that run over both clients."""
-    found: Kind = request.param
-    return found
+    kind: Kind = request.param
+    return kind
 
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeperServer, chroot: str) -> str:
     """The connect string of a new chroot."""
     return zookeeper.connect(chroot)
+
+
+@pytest.fixture
+async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    """A proxy to the server whose connections a test can cut."""
+    async with Proxy(zookeeper.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

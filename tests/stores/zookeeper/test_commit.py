@@ -1,6 +1,5 @@
 """Many writes at once against a real server: the fence, rejected rows, and the number of round trips."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -20,12 +19,6 @@ from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, new_write
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 HUNDRED = [TopicPartition("orders", number) for number in range(100)]
-
-
-@pytest.fixture
-async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,26 +1,19 @@
 """The configuration of all brokers: its node, the notices of tools, and malformed content."""
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore, layout
-from tests.support.store_clients import SESSION_MS, EventRecorder
+from tests.support.store_clients import EventRecorder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 NODE = "/config/brokers/<default>"
 NOTICES = "/config/changes"
 TOLD = b'{"version":2,"entity_path":"brokers/<default>"}'
-
-
-@pytest.fixture
-async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
-        yield opened
 
 
 async def test_it_is_written_and_told_as_kafkas_tools_do(store: ZooKeeperStore, tree: Any) -> None:

@@ -15,12 +15,14 @@ END = HEADER.pack(-1, True, -1)
 FENCE = "/kafka/controller_epoch"
 
 
-def numbers(*partitions: int) -> Ints:
+def partition_numbers(*partitions: int) -> Ints:
     return np.array(partitions, np.int32)
 
 
 def some() -> PartitionsDeletion:
-    return PartitionsDeletion(FENCE, 7, [("/kafka/brokers/topics/a/partitions", numbers(0, 12)), ("/b/ä", numbers(3))])
+    return PartitionsDeletion(
+        FENCE, 7, [("/kafka/brokers/topics/a/partitions", partition_numbers(0, 12)), ("/b/ä", partition_numbers(3))]
+    )
 
 
 def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
@@ -36,7 +38,7 @@ def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
     assert len(ours) == 6
 
 
-def answer(*errors: int) -> bytes:
+def delete_response(*errors: int) -> bytes:
     """A server's response to a failed multi: an error for each operation, 0 if it was rolled back."""
     return b"".join(HEADER.pack(-1, False, error) + struct.pack("!i", error) for error in errors) + END
 
@@ -57,7 +59,7 @@ def test_what_was_done_is_done_throughout(offset: int) -> None:
     ],
 )
 def test_what_was_refused_says_where(errors: list[int]) -> None:
-    assert some().deserialize(bytes(16) + answer(*errors), 16) == errors
+    assert some().deserialize(bytes(16) + delete_response(*errors), 16) == errors
 
 
 @pytest.mark.parametrize("cut", [1, 9, 20, 60])
@@ -70,7 +72,12 @@ def test_an_answer_that_is_cut_short_is_no_answer(cut: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_topics_are_packed_in_order_and_each_partition_once(size: int) -> None:
-    topics = {"a": numbers(0, 1, 2, 3, 4), "none": numbers(), "b": numbers(9), "c": numbers(*range(7))}
+    topics = {
+        "a": partition_numbers(0, 1, 2, 3, 4),
+        "none": partition_numbers(),
+        "b": partition_numbers(9),
+        "c": partition_numbers(*range(7)),
+    }
 
     pieces = list(packed(topics, size))
 
@@ -82,4 +89,4 @@ def test_topics_are_packed_in_order_and_each_partition_once(size: int) -> None:
 
 
 def test_nothing_is_packed_of_nothing() -> None:
-    assert list(packed({"a": numbers()}, 5)) == []
+    assert list(packed({"a": partition_numbers()}, 5)) == []

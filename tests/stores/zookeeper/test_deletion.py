@@ -11,7 +11,6 @@ from kactl.model import Assignment, Fence, TopicPartition
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, new_write
-from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
 
@@ -22,12 +21,6 @@ ROWS = [TopicPartition("orders", number) for number in PARTITIONS]
 TOPIC, MARK, CONFIG = "/brokers/topics/orders", "/admin/delete_topics/orders", "/config/topics/orders"
 # Steps in a multi: few, so that there are many of them to die between.
 BATCH = 10
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
 
 
 @pytest.fixture
@@ -47,7 +40,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     return fence
 
 
-def rest(tree: Any) -> list[bool]:
+def remaining_nodes(tree: Any) -> list[bool]:
     """Returns which nodes of a topic exist: its assignment, its configuration, its mark."""
     return [bool(tree.exists(path)) for path in (TOPIC, CONFIG, MARK)]
 
@@ -80,7 +73,7 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
             life.cancel()
     proxy.reachable = False
     await proxy.cut()
-    left = rest(tree)
+    left = remaining_nodes(tree)
     if left[0]:
         assert left == [True, True, True]
     # The last multi is the mark, and it was done: only its answer was lost.
@@ -91,7 +84,7 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
         assert await heir.deletions() == (["orders"] if left[2] else [])
         await delete_topic(heir, "orders", new)
 
-        assert rest(tree) == [False, False, False]
+        assert remaining_nodes(tree) == [False, False, False]
         assert await heir.topics() == []
         assert not (await heir.leaderships(Names.of(ROWS))).found.any()
     assert tree.exists("/controller_epoch").version == before + 1
@@ -106,7 +99,7 @@ async def test_a_lost_answer_is_no_reason_to_stop(store: ZooKeeperStore, proxy: 
             await proxy.silent.wait()
             await proxy.cut()
 
-    assert rest(tree) == [False, False, False]
+    assert remaining_nodes(tree) == [False, False, False]
 
 
 async def test_who_is_deposed_in_the_middle_stops_there(
@@ -125,7 +118,7 @@ async def test_who_is_deposed_in_the_middle_stops_there(
                 await heir.contest(101, take_over=True)
                 await proxy.cut()
 
-    assert rest(tree) == [True, True, True]
+    assert remaining_nodes(tree) == [True, True, True]
     left = tree.get_children(f"{TOPIC}/partitions")
     assert 0 < len(left) < len(ROWS)
     assert tree.exists(f"{TOPIC}/partitions/{left[0]}/state")
@@ -137,7 +130,7 @@ async def test_what_strangers_keep_below_a_topic_goes_with_it(store: ZooKeeperSt
 
     await delete_topic(store, "orders", fence)
 
-    assert rest(tree) == [False, False, False]
+    assert remaining_nodes(tree) == [False, False, False]
 
 
 async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
@@ -147,11 +140,11 @@ async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree
     with pytest.raises(StoreError, match="partitions/7/state"):
         await delete_topic(store, "orders", fence)
 
-    assert rest(tree) == [True, True, True]
+    assert remaining_nodes(tree) == [True, True, True]
     assert tree.get_children(f"{TOPIC}/partitions") == ["7"]
     tree.set_acls(f"{TOPIC}/partitions/7", [acl])
     await delete_topic(store, "orders", fence)
-    assert rest(tree) == [False, False, False]
+    assert remaining_nodes(tree) == [False, False, False]
 
 
 async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
@@ -162,5 +155,5 @@ async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
 
     await store.unmark_deletions(["orders"], fence)  # nothing is marked
 
-    assert rest(tree) == [True, True, False]
+    assert remaining_nodes(tree) == [True, True, False]
     assert (await store.commit(new_write(ROWS[:3]), fence)).version.tolist() == [0, 0, 0]

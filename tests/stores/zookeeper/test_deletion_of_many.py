@@ -14,7 +14,6 @@ from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
 from tests.support.store_clients import SESSION_MS, WAIT_S, new_write
-from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
 
@@ -28,12 +27,6 @@ TOLD: Mapping[str, Ints] = {topic: np.arange(EACH, dtype=np.int32) for topic in 
 BATCH = 10
 PARTITIONS, OWN, MARKS = 17, 4, 2
 TO_DELETE = 8  # the permission to delete what is below a node, as ZooKeeper numbers it
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
 
 
 @pytest.fixture
@@ -57,13 +50,13 @@ async def fence(store: ZooKeeperStore) -> Fence:
     return fence
 
 
-def rest(tree: Any, topic: str) -> list[bool]:
+def remaining_nodes_of(tree: Any, topic: str) -> list[bool]:
     """Returns which nodes of a topic exist: its assignment, its configuration, its mark."""
     paths = (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}")
     return [bool(tree.exists(path)) for path in paths]
 
 
-async def left(store: ZooKeeperStore) -> tuple[list[str], list[str]]:
+async def topics_and_deletions(store: ZooKeeperStore) -> tuple[list[str], list[str]]:
     """Returns the existing topics, and the marked ones."""
     return await store.topics(), await store.deletions()
 
@@ -71,7 +64,7 @@ async def left(store: ZooKeeperStore) -> tuple[list[str], list[str]]:
 async def test_all_of_them_go_and_nothing_else(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     assert await store.delete_topics(TOLD, fence) == {}
 
-    assert await left(store) == (["stays"], [])
+    assert await topics_and_deletions(store) == (["stays"], [])
     assert tree.get_children("/config/topics") == ["stays"]
     assert (await store.leaderships(Names.of([TopicPartition("stays", 0)]))).found.all()
 
@@ -88,11 +81,11 @@ async def test_what_cannot_be_deleted_of_one_topic_holds_up_no_other(
     assert list(failed) == ["t05"]
     assert isinstance(failed["t05"], StoreError)
     assert "t05/partitions/3/state still exists" in str(failed["t05"])
-    assert await left(store) == (["stays", "t05"], ["t05"])
-    assert rest(tree, "t05") == [True, True, True]
+    assert await topics_and_deletions(store) == (["stays", "t05"], ["t05"])
+    assert remaining_nodes_of(tree, "t05") == [True, True, True]
     tree.set_acls(locked, [acl])
     assert await store.delete_topics({"t05": TOLD["t05"]}, fence) == {}
-    assert rest(tree, "t05") == [False, False, False]
+    assert remaining_nodes_of(tree, "t05") == [False, False, False]
 
 
 async def test_what_cannot_be_listed_of_one_topic_holds_up_no_other(
@@ -107,7 +100,7 @@ async def test_what_cannot_be_listed_of_one_topic_holds_up_no_other(
 
     assert list(failed) == ["t02"]
     assert "/brokers/topics/t02/partitions/1/notes could not be listed" in str(failed["t02"])
-    assert await left(store) == (["stays", "t02"], ["t02"])
+    assert await topics_and_deletions(store) == (["stays", "t02"], ["t02"])
 
 
 async def test_a_configuration_that_cannot_be_deleted_keeps_its_mark_alone(
@@ -119,8 +112,8 @@ async def test_a_configuration_that_cannot_be_deleted_keeps_its_mark_alone(
 
     assert list(failed) == ["t07"]
     assert "/config/topics/t07 could not be deleted" in str(failed["t07"])
-    assert rest(tree, "t07") == [False, True, True]
-    assert await left(store) == (["stays"], ["t07"])
+    assert remaining_nodes_of(tree, "t07") == [False, True, True]
+    assert await topics_and_deletions(store) == (["stays"], ["t07"])
 
 
 async def test_a_mark_that_cannot_be_deleted_is_told_of(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
@@ -129,8 +122,8 @@ async def test_a_mark_that_cannot_be_deleted_is_told_of(store: ZooKeeperStore, t
     failed = await store.delete_topics(TOLD, fence)
 
     assert list(failed) == ["t07"]
-    assert rest(tree, "t07") == [False, False, True]
-    assert await left(store) == (["stays"], ["t07"])
+    assert remaining_nodes_of(tree, "t07") == [False, False, True]
+    assert await topics_and_deletions(store) == (["stays"], ["t07"])
 
 
 async def test_what_strangers_left_or_took_costs_a_look_and_no_topic(
@@ -148,7 +141,7 @@ async def test_what_strangers_left_or_took_costs_a_look_and_no_topic(
 
     assert await store.delete_topics(TOLD, fence) == {}
 
-    assert await left(store) == (["stays"], [])
+    assert await topics_and_deletions(store) == (["stays"], [])
     assert tree.get_children("/config/topics") == ["stays"]
 
 
@@ -165,7 +158,7 @@ async def test_who_dies_in_the_middle_leaves_the_marks_of_all_that_is_left(
     proxy.reachable = False
     await proxy.cut()
 
-    there = [rest(tree, topic) for topic in TOPICS]
+    there = [remaining_nodes_of(tree, topic) for topic in TOPICS]
     for entry, config, mark in there:
         assert entry == config  # together or not at all
         assert mark or not entry
@@ -178,7 +171,7 @@ async def test_who_dies_in_the_middle_leaves_the_marks_of_all_that_is_left(
         known = {topic: TOLD[topic][loaded.found[at * EACH : (at + 1) * EACH]] for at, topic in enumerate(TOPICS)}
         assert await heir.delete_topics({topic: known[topic] for topic in marked}, new) == {}
 
-        assert await left(heir) == (["stays"], [])
+        assert await topics_and_deletions(heir) == (["stays"], [])
     proxy.reachable = True
 
 
@@ -199,7 +192,7 @@ async def test_a_connection_that_is_lost_in_the_middle_is_no_reason_to_stop(
             await proxy.cut()
 
     assert failed == [{}]
-    assert await left(store) == (["stays"], [])
+    assert await topics_and_deletions(store) == (["stays"], [])
     assert tree.get_children("/config/topics") == ["stays"]
 
 
@@ -218,12 +211,12 @@ async def test_who_is_deposed_in_the_middle_deletes_nothing_more(
                 tasks.start_soon(delete)
                 await proxy.silent.wait()
                 new = await heir.contest(101, take_over=True)
-                before = await left(heir)
+                before = await topics_and_deletions(heir)
                 states = (await heir.leaderships(Names.of(ROWS))).found.tolist()
                 await proxy.cut()
 
-        assert await left(heir) == before
+        assert await topics_and_deletions(heir) == before
         assert (await heir.leaderships(Names.of(ROWS))).found.tolist() == states
         assert before[1]
         assert await heir.delete_topics({topic: TOLD[topic] for topic in before[1]}, new) == {}
-        assert await left(heir) == (["stays"], [])
+        assert await topics_and_deletions(heir) == (["stays"], [])

@@ -21,19 +21,12 @@ from tests.support.store_clients import (
     broker_info,
     new_write,
 )
-from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import CREATE, MULTI, SET_DATA, Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 ROWS = [TopicPartition("orders", number) for number in range(250)]
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
 
 
 @pytest.fixture
@@ -84,7 +77,7 @@ async def losing_the_answer(
     return given[0]
 
 
-def version(tree: Any, path: str) -> int:
+def znode_version(tree: Any, path: str) -> int:
     stat = tree.exists(path)
     return -1 if stat is None else int(stat.version)
 
@@ -96,7 +89,7 @@ async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: 
     committed = await losing_the_answer(
         proxy,
         lambda: store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence),
-        lambda: version(tree, STATE.format(249)) == 1,
+        lambda: znode_version(tree, STATE.format(249)) == 1,
     )
 
     assert committed.outcome.tolist() == [Outcome.COMMITTED] * 250
@@ -111,7 +104,7 @@ async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fen
     committed = await losing_the_answer(
         proxy,
         lambda: store.commit(new_write(names), fence),
-        lambda: version(tree, STATE.format(339)) == 0,
+        lambda: znode_version(tree, STATE.format(339)) == 0,
         nth=2,
     )
 
@@ -127,7 +120,7 @@ async def test_later_write_of_another_client_is_not_adopted(
     committed = await losing_the_answer(
         proxy,
         lambda: store.commit(new_write(names, leader=2, leader_epoch=1, expected=0), fence),
-        lambda: version(tree, STATE.format(2)) == 1,
+        lambda: znode_version(tree, STATE.format(2)) == 1,
         lambda: tree.set(STATE.format(1), tree.get(STATE.format(1))[0]),
     )
 
@@ -149,7 +142,7 @@ async def test_a_leaders_own_write(store: ZooKeeperStore, proxy: Proxy, tree: An
     kept = await losing_the_answer(
         proxy,
         lambda: store.write_isr(ORDERS_0, state, expected=0),
-        lambda: version(tree, STATE.format(0)) == 1,
+        lambda: znode_version(tree, STATE.format(0)) == 1,
         kind=SET_DATA,
     )
 
@@ -159,7 +152,7 @@ async def test_a_leaders_own_write(store: ZooKeeperStore, proxy: Proxy, tree: An
 async def test_an_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     won = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")))
 
-    assert won == Fence(1, version(tree, "/controller_epoch"))
+    assert won == Fence(1, znode_version(tree, "/controller_epoch"))
     await store.resign(won)
 
 
@@ -269,7 +262,7 @@ async def test_what_is_left_of_a_request(store: ZooKeeperStore, proxy: Proxy, tr
     await losing_the_answer(
         proxy,
         lambda: store.set_reassignment_request({ORDERS_0: (2,)}, fence),
-        lambda: version(tree, "/admin/reassign_partitions") == 1,
+        lambda: znode_version(tree, "/admin/reassign_partitions") == 1,
     )
     assert await store.reassignment_request() == {ORDERS_0: (2,)}
     await losing_the_answer(
@@ -286,7 +279,7 @@ async def test_features(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: F
         written = await losing_the_answer(
             proxy,
             partial(store.write_features, Features({"a": number + 1}), fence),
-            partial(lambda wanted: version(tree, "/feature") == wanted, number),
+            partial(lambda wanted: znode_version(tree, "/feature") == wanted, number),
         )
 
         assert written == Features({"a": number + 1}, version=number)
@@ -305,7 +298,7 @@ async def test_a_block_of_producer_ids(store: ZooKeeperStore, proxy: Proxy, tree
     kept = await losing_the_answer(
         proxy,
         lambda: store.write_producer_ids(ours, expected=0),
-        lambda: version(tree, path) == 1,
+        lambda: znode_version(tree, path) == 1,
         race,
         kind=SET_DATA,
     )

@@ -51,7 +51,7 @@ CONFIG: Final = "/config/topics/orders"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """A node, malformed contents, the result of reading them, and whether a node without data is malformed, too."""
 
     path: str
@@ -80,7 +80,7 @@ async def topic_names(store: ZooKeeperStore) -> list[str]:
     return [topic.name for topic in assignments.topics]
 
 
-async def leaders(store: ZooKeeperStore) -> list[int | None]:
+async def read_leaders(store: ZooKeeperStore) -> list[int | None]:
     found = await store.leaderships(Names.of([ORDERS_0, ORDERS_1]))
     return [None if (state := found.one(at)) is None else state.leader for at in range(2)]
 
@@ -109,7 +109,7 @@ def endpoint(text: bytes) -> bytes:
     return b'{"version":4,"endpoints":["%s"],"listener_security_protocol_map":{"P":"PLAINTEXT"}}' % text
 
 
-def state(leader: bytes = b"1", epoch: bytes = b"0", isr: bytes = b"[1]", controller: bytes = b"1") -> bytes:
+def state_json(leader: bytes = b"1", epoch: bytes = b"0", isr: bytes = b"[1]", controller: bytes = b"1") -> bytes:
     return b'{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":%s}' % (
         controller, leader, epoch, isr,
     )  # fmt: skip
@@ -121,7 +121,7 @@ def move(partition: bytes = b"0", replicas: bytes = b"[1]", topic: bytes = b'"t"
     )
 
 
-def named(partition: bytes = b"0", topic: bytes = b'"t"') -> bytes:
+def partitions_json(partition: bytes = b"0", topic: bytes = b'"t"') -> bytes:
     return b'{"version":1,"partitions":[{"topic":"fine","partition":0},{"topic":%s,"partition":%s}]}' % (
         topic, partition,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def named(partition: bytes = b"0", topic: bytes = b'"t"') -> bytes:
 
 BAD_PARTITIONS: Final = (b"-1", OVER_INT32, HUGE, b'"0"', b"0.5", b"null", b"true")
 PASSED_OVER: Final = (
-    Kind(
+    NodeKind(
         "/brokers/ids/7",
         [
             b"{}",
@@ -153,7 +153,7 @@ PASSED_OVER: Final = (
         broker_ids,
         [8],
     ),
-    Kind(
+    NodeKind(
         "/brokers/topics/orders",
         [
             b'{"partitions":[]}',
@@ -173,46 +173,52 @@ PASSED_OVER: Final = (
         topic_names,
         ["other"],
     ),
-    Kind(
+    NodeKind(
         STATE,
         [
             b"{}",
-            *(state(leader=bad) for bad in (b"-2", OVER_INT32, HUGE, b'"1"', b"null")),
-            *(state(epoch=bad) for bad in (b"-1", OVER_INT32, HUGE, b'"1"')),
-            *(state(isr=bad) for bad in (b"1", b"[-1]", b'["1"]', b"[null]", b"[%s]" % HUGE)),
-            *(state(controller=bad) for bad in (b"-2", OVER_INT32, b'"1"')),
-            state()[:-1] + b',"leader_recovery_state":2}',
+            *(state_json(leader=bad) for bad in (b"-2", OVER_INT32, HUGE, b'"1"', b"null")),
+            *(state_json(epoch=bad) for bad in (b"-1", OVER_INT32, HUGE, b'"1"')),
+            *(state_json(isr=bad) for bad in (b"1", b"[-1]", b'["1"]', b"[null]", b"[%s]" % HUGE)),
+            *(state_json(controller=bad) for bad in (b"-2", OVER_INT32, b'"1"')),
+            state_json()[:-1] + b',"leader_recovery_state":2}',
         ],
-        leaders,
+        read_leaders,
         [None, 1],
     ),
-    Kind(
+    NodeKind(
         CONFIG,
         [b'{"config":[]}', b'{"config":{"a":1}}', b'{"config":{"a":null}}', b'{"config":null}'],
         configs,
         {"orders": None, "other": {"c": "d"}},
         null_is_nonsense=False,
     ),
-    Kind(
+    NodeKind(
         "/config/brokers/<default>",
         [b'{"config":[]}', b'{"config":{"a":1}}'],
         lambda store: store.default_config(),
         {},
         null_is_nonsense=False,
     ),
-    Kind(
+    NodeKind(
         "/isr_change_notification/isr_change_0000000000",
-        [b"{}", b'{"partitions":{}}', *map(named, BAD_PARTITIONS), named(topic=b"7"), named(topic=b"null")],
+        [
+            b"{}",
+            b'{"partitions":{}}',
+            *map(partitions_json, BAD_PARTITIONS),
+            partitions_json(topic=b"7"),
+            partitions_json(topic=b"null"),
+        ],
         isr_notices,
         [(), (ORDERS_1,)],
     ),
-    Kind(
+    NodeKind(
         "/log_dir_event_notification/log_dir_event_0000000000",
         [b"{}", *(b'{"broker":%s}' % bad for bad in (b"-1", OVER_INT32, HUGE, b'"1"', b"null"))],
         log_dir_notices,
         [NO_BROKER, 8],
     ),
-    Kind(
+    NodeKind(
         "/admin/reassign_partitions",
         [
             b"{}",
@@ -225,13 +231,19 @@ PASSED_OVER: Final = (
         lambda store: store.reassignment_request(),
         {},
     ),
-    Kind(
+    NodeKind(
         "/admin/preferred_replica_election",
-        [b"{}", b'{"partitions":{}}', b'{"partitions":[{}]}', *map(named, BAD_PARTITIONS), named(topic=b"7")],
+        [
+            b"{}",
+            b'{"partitions":{}}',
+            b'{"partitions":[{}]}',
+            *map(partitions_json, BAD_PARTITIONS),
+            partitions_json(topic=b"7"),
+        ],
         lambda store: store.preferred_election_request(),
         [],
     ),
-    Kind(
+    NodeKind(
         "/controller",
         [b"{}", *(b'{"version":2,"brokerid":%s}' % bad for bad in (b"-2", OVER_INT32, HUGE, b'"1"', b"null"))],
         controller_id,
@@ -239,13 +251,13 @@ PASSED_OVER: Final = (
     ),
 )
 RAISED: Final = (
-    Kind(
+    NodeKind(
         "/controller_epoch",
         [b"{}", b"-1", b"+1", b" 1", b"1 ", b"0x1", b"seven", OVER_INT32, HUGE, "١".encode()],
         lambda store: store.contest(1),
         None,
     ),
-    Kind(
+    NodeKind(
         "/feature",
         [
             b"{}",
@@ -263,7 +275,7 @@ RAISED: Final = (
         lambda store: store.features(),
         None,
     ),
-    Kind(
+    NodeKind(
         "/latest_producer_id_block",
         [
             b"{}",
@@ -317,7 +329,15 @@ async def test_states_in_the_middle_of_many_cost_nothing_but_themselves(
     assert (await store.commit(new_write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).kept.all()
     await store.resign(fence)
     path = "/brokers/topics/orders/partitions/{}/state".format
-    bad = {3: b"{", 9: None, 10: b"", 20: state() + b"," + state(), 21: state()[:40], 22: state()[40:], 39: b"[]"}
+    bad = {
+        3: b"{",
+        9: None,
+        10: b"",
+        20: state_json() + b"," + state_json(),
+        21: state_json()[:40],
+        22: state_json()[40:],
+        39: b"[]",
+    }
     for at, data in bad.items():
         tree.set(path(at), data)
     for at in (0, 24):
@@ -344,7 +364,7 @@ def put(tree: Any, path: str, data: bytes | None) -> None:
 @pytest.mark.parametrize("kind", PASSED_OVER, ids=str)
 @pytest.mark.usefixtures("fence")
 async def test_it_is_logged_and_passed_over_and_left(
-    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: Kind
+    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: NodeKind
 ) -> None:
     others = [other for other in PASSED_OVER if other is not kind]
     before = [tree.exists(other.path) and await other.read(store) for other in others]
@@ -364,7 +384,7 @@ async def test_it_is_logged_and_passed_over_and_left(
 @pytest.mark.parametrize("kind", RAISED, ids=str)
 @pytest.mark.usefixtures("fence")
 async def test_it_is_raised_where_going_on_would_do_harm(
-    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: Kind
+    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: NodeKind
 ) -> None:
     for data in kind.all_nonsense if kind.null_is_nonsense else [b"", *kind.all_nonsense]:
         put(tree, kind.path, data)
@@ -452,7 +472,7 @@ async def test_nodes_of_strangers_among_ours_are_left_alone(
     ("path", "what", "good"),
     [
         ("/admin/reassign_partitions", Changed.REASSIGNMENT_REQUEST, move()),
-        ("/admin/preferred_replica_election", Changed.PREFERRED_ELECTION_REQUEST, named()),
+        ("/admin/preferred_replica_election", Changed.PREFERRED_ELECTION_REQUEST, partitions_json()),
     ],
 )
 async def test_a_request_that_is_mended_is_told(

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator
 
 import anyio
 import anyio.lowlevel
@@ -36,7 +35,7 @@ ROWS = [TopicPartition("orders", number) for number in range(5_000)]
 SHORT_MS = 6_000
 
 
-async def led(store: ZooKeeperStore) -> Fence:
+async def create_with_leaders(store: ZooKeeperStore) -> Fence:
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
     fence = await store.contest(100)
     assert (await store.commit(new_write(ROWS), fence)).kept.all()
@@ -53,7 +52,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
 ) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=kind) as store:
         recorder = EventRecorder(store)
-        fence = await led(store)
+        fence = await create_with_leaders(store)
         outcomes = []
 
         async def commit() -> None:
@@ -81,7 +80,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
 async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper: ZooKeeperServer) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
-        fence = await led(store)
+        fence = await create_with_leaders(store)
         found = []
 
         async def read() -> None:
@@ -107,7 +106,7 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
     """The server hung, not we: whether it first expires us or first hears us when it wakes is not for us to say."""
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
         recorder = EventRecorder(store)
-        fence = await led(store)
+        fence = await create_with_leaders(store)
 
         fresh_zookeeper.pause()
         with pytest.raises((StoreUnavailable, SessionExpired)):
@@ -133,12 +132,6 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
         assert (await store.commit(new_write(ROWS, expected=0), again)).kept.all()
 
 
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
-
-
 async def test_silent_connection_suspends_the_session(proxy: Proxy, chroot: str) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
@@ -157,7 +150,7 @@ async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
     proxy: Proxy, chroot: str, kind: Kind
 ) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store:
-        fence = await led(store)
+        fence = await create_with_leaders(store)
         position = (await store.changes(None)).position
         assert not (await store.changes(position)).whole
 
@@ -180,7 +173,7 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
         ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
     ):
         recorder, watching = EventRecorder(store), EventRecorder(other)
-        fence = await led(store)
+        fence = await create_with_leaders(store)
         await other.controller()
         errors = []
 
@@ -265,7 +258,7 @@ async def test_leaving_a_server_that_hangs_is_bounded(fresh_zookeeper: ZooKeeper
 
 async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: ZooKeeperServer) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
-        fence = await led(store)
+        fence = await create_with_leaders(store)
         fresh_zookeeper.pause()
         with anyio.move_on_after(0.2):
             await store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence)

@@ -13,7 +13,6 @@ from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.request import MultiRead
 from tests.support.store_clients import SESSION_MS, WAIT_S, EventRecorder, new_write
-from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
 
@@ -23,12 +22,6 @@ NAMES: Final = [f"topic-{number:03}" for number in range(3 * set_watches.PATHS_M
 NODE: Final = b'{"version":1,"partitions":{"0":[%d]}}'
 # What a server makes of a request that it does not know.
 UNKNOWN: Final = 999
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
 
 
 @pytest.fixture
@@ -61,7 +54,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[N
     monkeypatch.setattr(Client, "read_all", late)
 
 
-async def leaders(store: ZooKeeperStore) -> dict[str, int]:
+async def first_replicas(store: ZooKeeperStore) -> dict[str, int]:
     """Returns the first replica of each topic."""
     found = await store.assignments(await store.topics())
     return {found.topics[topic].name: int(found.replicas[0, at]) for at, topic in enumerate(found.topic.tolist())}
@@ -79,7 +72,7 @@ async def hears_each(recorder: EventRecorder, tree: Any, names: list[str]) -> No
 async def test_each_of_many_topics_is_watched(store: ZooKeeperStore, tree: Any) -> None:
     recorder = EventRecorder(store)
 
-    found = await leaders(store)
+    found = await first_replicas(store)
 
     assert found == dict.fromkeys(NAMES, 1)
     await hears_each(recorder, tree, [NAMES[0], NAMES[set_watches.PATHS_MIN], NAMES[-1]])
@@ -114,7 +107,7 @@ async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_
 
     meanwhile(monkeypatch, written)
 
-    found = await leaders(store)
+    found = await first_replicas(store)
 
     assert found == {**dict.fromkeys(NAMES, 1), NAMES[5]: 2}
     await recorder.wait_for(Changed.TOPIC, NAMES[5])
@@ -172,7 +165,7 @@ async def test_a_line_that_breaks_between_costs_no_watch(
 
     meanwhile(monkeypatch, broken)
 
-    found = await leaders(store)
+    found = await first_replicas(store)
 
     assert found == dict.fromkeys(NAMES, 1)
     recorder.events.clear()
@@ -189,7 +182,7 @@ async def test_reconnection_reports_changes_and_rearms_all_watches(
     recorder = EventRecorder(store)
     for kind in unknown:
         monkeypatch.setattr(kind, "type", UNKNOWN)
-    await leaders(store)
+    await first_replicas(store)
     proxy.reachable = False
     await proxy.cut()
     tree.set(f"/brokers/topics/{NAMES[5]}", NODE % 2)
@@ -211,7 +204,7 @@ async def test_servers_that_know_less_are_asked_for_each(
     recorder = EventRecorder(store)
     monkeypatch.setattr(unknown, "type", UNKNOWN)
 
-    found = await leaders(store)
+    found = await first_replicas(store)
 
     assert found == dict.fromkeys(NAMES, 1)
     await hears_each(recorder, tree, [NAMES[0], NAMES[-1]])
@@ -221,7 +214,7 @@ async def test_a_controller_hears_nothing_of_the_states_that_it_writes(store: Zo
     recorder = EventRecorder(store)
     for name in NAMES:
         await store.create_topic(TopicRef(name), {0: Assignment((1,))}, {})
-    await leaders(store)
+    await first_replicas(store)
     fence = await store.contest(1)
     recorder.events.clear()
     told: list[str] = []

@@ -65,7 +65,7 @@ def stat(version: int, size: int) -> bytes:
     return struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, version, 0, 0, 0, size, 0, 5)
 
 
-def answered(nodes: list[bytes | int | None]) -> bytes:
+def multi_response(nodes: list[bytes | int | None]) -> bytes:
     """A server's response: of each node its data, None for null, or an error."""
     parts = [b"what stands before it"]
     for at, node in enumerate(nodes):
@@ -113,7 +113,7 @@ def one_by_one(nodes: list[bytes | int | None]) -> tuple[Leaderships, list[int]]
     ), refused
 
 
-def same(one: Leaderships, other: Leaderships) -> bool:
+def equal_leaderships(one: Leaderships, other: Leaderships) -> bool:
     return len(one) == len(other) and all(
         one.status[at] == other.status[at]
         and one.one(at) == other.one(at)
@@ -132,16 +132,16 @@ def same(one: Leaderships, other: Leaderships) -> bool:
 def test_a_block_says_of_each_node_what_the_decoder_says_of_it_alone(nodes: list[bytes | int | None]) -> None:
     expected, refused = one_by_one(nodes)
 
-    block = taken_apart(answered(nodes))
+    block = taken_apart(multi_response(nodes))
 
-    assert same(block.states, expected)
+    assert equal_leaderships(block.states, expected)
     assert [at for at, _ in block.unreadable] == refused
 
 
 def test_a_block_of_good_nodes_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "decode_state", None)
 
-    block = taken_apart(answered([GOOD] * 1_000))
+    block = taken_apart(multi_response([GOOD] * 1_000))
 
     assert block.states.found.all()
     assert block.states.partition_epoch.tolist() == list(range(1_000))
@@ -150,7 +150,7 @@ def test_a_block_of_good_nodes_is_decoded_at_once(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("at", range(0, 90, 7))
 def test_an_answer_that_is_cut_off_is_an_error(at: int) -> None:
-    whole = answered([GOOD])
+    whole = multi_response([GOOD])
 
     with pytest.raises((ValueError, struct.error, IndexError)):
         taken_apart(whole[: len(b"what stands before it") + at])
@@ -165,7 +165,7 @@ def test_nodes_that_were_read_singly_make_the_same_block() -> None:
 
     block = state_reads.block(singly)
 
-    assert same(block.states, taken_apart(answered(nodes)).states)
+    assert equal_leaderships(block.states, taken_apart(multi_response(nodes)).states)
     assert [at for at, _ in block.unreadable] == [2, 3]
 
 
@@ -173,7 +173,7 @@ def test_blocks_of_all_sizes_are_joined() -> None:
     wide = GOOD.replace(b"[1,2]", b"[1,2,3,4]")
     pieces: list[list[bytes | int | None]] = [[GOOD], [wide, NO_NODE], [], [b"{"]]
 
-    whole = state_reads.join([taken_apart(answered(piece)).states for piece in pieces])
+    whole = state_reads.join([taken_apart(multi_response(piece)).states for piece in pieces])
 
     singly = [one_by_one(piece)[0] for piece in pieces]
     assert [whole.one(at) for at in range(len(whole))] == [one.one(at) for one in singly for at in range(len(one))]

@@ -12,31 +12,22 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from tests.contracts.test_zookeeper_store import end_session
 from tests.support.controller_harness import RecordingBrokers
 from tests.support.store_clients import SESSION_MS, EventRecorder
-from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
-from tests.support.zookeeper_server import ZooKeeperServer
-
-__all__ = ["chroot", "jars", "zookeeper"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
-@pytest.fixture
-def connect(zookeeper: ZooKeeperServer, chroot: str) -> str:
-    return zookeeper.connect(chroot)
-
-
-def sticky(connect: str) -> ZooKeeperStore:
+def sticky_store(connect: str) -> ZooKeeperStore:
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, sticky=True)
 
 
-def broker(connect: str) -> ZooKeeperStore:
+def plain_store(connect: str) -> ZooKeeperStore:
     """A client that, like a broker, only considers /controller."""
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 
 async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: str) -> None:
-    async with broker(connect) as other:
-        async with sticky(connect) as store:
+    async with plain_store(connect) as other:
+        async with sticky_store(connect) as store:
             fence = await store.contest(900)
             assert (fence.epoch, await store.controller()) == (1, await other.controller())
 
@@ -46,14 +37,14 @@ async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: s
         with pytest.raises(ControllerMoved):
             await other.contest(1)
 
-        async with sticky(connect) as store:
+        async with sticky_store(connect) as store:
             assert await store.controller() is None, "among us it is vacant"
             assert (await store.contest(901)).epoch == 2
             assert (await other.controller()).id == 901  # type: ignore[union-attr]
 
 
 async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connect: str) -> None:
-    async with sticky(connect) as first, sticky(connect) as second:
+    async with sticky_store(connect) as first, sticky_store(connect) as second:
         recorder = EventRecorder(second)
         fence = await first.contest(900)
         assert (await second.controller()).id == 900  # type: ignore[union-attr]
@@ -70,7 +61,7 @@ async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connec
 
 
 async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str) -> None:
-    async with sticky(connect) as first, sticky(connect) as second:
+    async with sticky_store(connect) as first, sticky_store(connect) as second:
         recorder = EventRecorder(second)
         await first.contest(900)
         await second.controller()
@@ -82,7 +73,7 @@ async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str)
 
 
 async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) -> None:
-    async with broker(connect) as stock, sticky(connect) as first, sticky(connect) as second:
+    async with plain_store(connect) as stock, sticky_store(connect) as first, sticky_store(connect) as second:
         await stock.contest(1)
         with pytest.raises(ControllerMoved):
             await first.contest(900)
@@ -93,7 +84,7 @@ async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) 
 
 
 async def test_deleted_controller_node_is_created_again(connect: str, tree: Any) -> None:
-    async with sticky(connect) as store:
+    async with sticky_store(connect) as store:
         recorder = EventRecorder(store)
         await store.contest(900)
         await store.controller()
@@ -107,5 +98,5 @@ async def test_deleted_controller_node_is_created_again(connect: str, tree: Any)
 
 async def test_an_instance_that_comes_back_goes_on_where_it_was(connect: str) -> None:
     for epoch in (1, 2):
-        async with Controller(900, store=sticky(connect), transport=RecordingBrokers()) as controller:
+        async with Controller(900, store=sticky_store(connect), transport=RecordingBrokers()) as controller:
             assert await controller.wait_active() == epoch

@@ -27,7 +27,7 @@ TOPICS = st.dictionaries(
 )
 
 
-def node(topic_id: bytes, partitions: list[tuple[int, list[int], list[int], list[int]]]) -> bytes:
+def topic_node(topic_id: bytes, partitions: list[tuple[int, list[int], list[int], list[int]]]) -> bytes:
     held: dict[str, object] = {
         "version": 3,
         "partitions": {str(number): replicas for number, replicas, _, _ in partitions},
@@ -43,7 +43,7 @@ def node(topic_id: bytes, partitions: list[tuple[int, list[int], list[int], list
 def test_columns_hold_what_the_objects_hold(
     topics: dict[str, tuple[bytes, list[tuple[int, list[int], list[int], list[int]]]]], at_once: int
 ) -> None:
-    nodes = [(node(*topic), None) for topic in topics.values()]
+    nodes = [(topic_node(*topic), None) for topic in topics.values()]
     expected = Assignments.of(
         {
             TopicPartition(name, number): assignment

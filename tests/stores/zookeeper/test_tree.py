@@ -17,12 +17,12 @@ from tests.support.zookeeper_server import ZooKeeperServer
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
-def open_store(connect: str) -> ZooKeeperStore:
+def open_tree_store(connect: str) -> ZooKeeperStore:
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 
 async def test_all_that_brokers_expect_is_there_with_null_data(connect: str, tree: Any) -> None:
-    async with open_store(connect):
+    async with open_tree_store(connect):
         for path in PERSISTENT:
             data, stat = tree.get(path)
 
@@ -32,7 +32,7 @@ async def test_all_that_brokers_expect_is_there_with_null_data(connect: str, tre
 
 
 async def test_a_chroot_is_made_with_its_parents(zookeeper: ZooKeeperServer, chroot: str) -> None:
-    async with open_store(zookeeper.connect(f"{chroot}/deep/down/")) as store:
+    async with open_tree_store(zookeeper.connect(f"{chroot}/deep/down/")) as store:
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
     client = KazooClient(zookeeper.connect())
@@ -44,11 +44,11 @@ async def test_a_chroot_is_made_with_its_parents(zookeeper: ZooKeeperServer, chr
 
 
 async def test_a_cluster_keeps_its_id_and_its_nodes(connect: str, tree: Any) -> None:
-    async with open_store(connect):
+    async with open_tree_store(connect):
         cluster_id = tree.get("/cluster/id")[0]
         tree.set("/latest_producer_id_block", b'{"version":1}')
 
-    async with open_store(connect):
+    async with open_tree_store(connect):
         assert tree.get("/cluster/id")[0] == cluster_id
         assert tree.get("/latest_producer_id_block")[0] == b'{"version":1}'
     assert len(cluster_id) == len('{"version":"1","id":""}') + 22
@@ -74,7 +74,7 @@ def test_a_limit_of_nothing_is_refused(setting: str) -> None:
 async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
     connect: str, tree: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         store.subscribe(lambda event: None)
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
         tree.create("/brokers/topics/bad", b"{")
@@ -116,7 +116,7 @@ async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
 
 
 async def test_a_controller_that_cannot_be_read_is_a_controller_all_the_same(connect: str, tree: Any) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         tree.create("/controller", b"{}")
 
         held = await store.controller()
@@ -129,7 +129,7 @@ async def test_a_controller_that_cannot_be_read_is_a_controller_all_the_same(con
 
 
 async def test_an_epoch_that_is_no_number_is_left_alone(connect: str, tree: Any) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         tree.create("/controller_epoch", b"seven")
 
         with pytest.raises(StoreDamaged, match="/controller_epoch"):
@@ -140,7 +140,7 @@ async def test_an_epoch_that_is_no_number_is_left_alone(connect: str, tree: Any)
 
 
 async def test_the_highest_epoch_of_a_stock_controller_is_followed(connect: str, tree: Any) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         tree.create("/controller_epoch", b"41")
         tree.create("/controller", b'{"version":2,"brokerid":3,"timestamp":"1698765432100","kraftControllerEpoch":-1}')
         held = await store.controller()
@@ -153,7 +153,7 @@ async def test_the_highest_epoch_of_a_stock_controller_is_followed(connect: str,
 
 
 async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
         await store.write_assignment(TopicRef("orders"), {0: Assignment((9,))}, None)
@@ -162,7 +162,7 @@ async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
 
 
 async def test_a_topic_that_no_node_can_hold_is_refused_and_leaves_nothing(connect: str) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         huge = {number: Assignment((1_000_001, 1_000_002, 1_000_003)) for number in range(50_000)}
         fence = await store.contest(1)
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
@@ -178,7 +178,7 @@ async def test_a_topic_that_no_node_can_hold_is_refused_and_leaves_nothing(conne
 
 
 async def test_participants_register_as_brokers_do(connect: str, tree: Any) -> None:
-    async with open_store(connect) as store:
+    async with open_tree_store(connect) as store:
         session = await store.new_session(SESSION_MS)
 
         epoch = await session.register(Broker(5, 0, (Endpoint("PLAINTEXT", "::1", 9092),)))

@@ -38,13 +38,7 @@ async def store(connect: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
         yield opened
 
 
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
-
-
-def line(proxy: Proxy, chroot: str) -> str:
+def proxy_address(proxy: Proxy, chroot: str) -> str:
     return f"127.0.0.1:{proxy.port}{chroot}"
 
 
@@ -127,7 +121,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
     proxy: Proxy, tree: Any, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -164,7 +158,7 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -191,7 +185,7 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -223,7 +217,7 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
     proxy: Proxy, chroot: str, connect: str, tree: Any, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -266,7 +260,7 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await create_and_lead(other)
@@ -295,7 +289,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await create_and_lead(other)

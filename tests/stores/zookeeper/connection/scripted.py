@@ -47,7 +47,7 @@ class PendingCall(NamedTuple):
     body: bytes
 
 
-class Line:
+class ServerConnection:
     """The server's end of one connection.
 
     Attributes:
@@ -72,7 +72,7 @@ class Line:
         """Receive the client's handshake and grant a session."""
         greeting = await self.hear_greeting()
         head = struct.pack("!iiqi", 0, timeout_ms, session, len(password))
-        await self.say(framed(head + password + bytes([read_only])))
+        await self.say(with_length(head + password + bytes([read_only])))
         return greeting
 
     async def hear_greeting(self) -> Greeting:
@@ -91,7 +91,7 @@ class Line:
                 return PendingCall(xid, kind, frame[8:])
             self.pings += 1
             if answer_pings:
-                await self.say(answer(PING_XID))
+                await self.say(response_body(PING_XID))
 
     async def say(self, text: bytes, *, piece: int = 0) -> None:
         """Send data, optionally in pieces."""
@@ -117,35 +117,35 @@ class Line:
         return await self._reader.readexactly(length)
 
 
-def framed(body: bytes) -> bytes:
+def with_length(body: bytes) -> bytes:
     return struct.pack("!i", len(body)) + body
 
 
-def answer(xid: int, body: bytes = b"", *, zxid: int = 1, error: int = 0) -> bytes:
-    return framed(struct.pack("!iqi", xid, zxid, error) + body)
+def response_body(xid: int, body: bytes = b"", *, zxid: int = 1, error: int = 0) -> bytes:
+    return with_length(struct.pack("!iqi", xid, zxid, error) + body)
 
 
 def event(kind: int, path: str) -> bytes:
     text = path.encode()
-    return framed(struct.pack("!iqi", WATCH_XID, -1, 0) + struct.pack("!iii", kind, 3, len(text)) + text)
+    return with_length(struct.pack("!iqi", WATCH_XID, -1, 0) + struct.pack("!iii", kind, 3, len(text)) + text)
 
 
-def node(data: bytes) -> bytes:
+def node_body(data: bytes) -> bytes:
     """Returns the body of a response to a read."""
     return struct.pack("!i", len(data)) + data + struct.pack("!qqqqiiiqiiq", *STAT)
 
 
-Script = Callable[[Line], Awaitable[None]]
+Script = Callable[[ServerConnection], Awaitable[None]]
 
 
-async def serve_reads(line: Line) -> None:
+async def serve_reads(line: ServerConnection) -> None:
     """Grant a session, and respond to every read with the path that it requests."""
     await line.greet()
     while True:
         xid, kind, body = await line.asked()
         if kind != GET_DATA:
             return
-        await line.say(answer(xid, node(body[4:-1])))
+        await line.say(response_body(xid, node_body(body[4:-1])))
 
 
 class ScriptedServer:
@@ -159,7 +159,7 @@ class ScriptedServer:
         self._scripts = scripts
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.lines: list[Line] = []
+        self.lines: list[ServerConnection] = []
 
     @property
     def connect(self) -> str:
@@ -167,7 +167,7 @@ class ScriptedServer:
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(reader, writer)
+        line = ServerConnection(reader, writer)
         script = self._scripts[min(len(self.lines), len(self._scripts) - 1)]
         self.lines.append(line)
         task = asyncio.current_task()

@@ -1,7 +1,6 @@
 """Broken connections to a real server, over either client: no request takes effect twice, and none is lost."""
 
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -16,15 +15,9 @@ from tests.support.link import Link
 from tests.support.store_clients import WAIT_S
 from tests.support.zookeeper_server import ZooKeeperServer
 
-from .test_oracle import Diary, tree, write
+from .test_oracle import Diary, random_write, read_tree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    async with Proxy(zookeeper.port) as line:
-        yield line
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -36,14 +29,14 @@ async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_
     def writes(rng: random.Random, client: Client) -> list[Any]:
         return [
             each
-            for each in (write(rng, client) for _ in range(200))
+            for each in (random_write(rng, client) for _ in range(200))
             if getattr(each, "version", 0) >= 0 and not getattr(each, "flags", 0)
         ]
 
     async with Diary(zookeeper.connect(f"{chroot}-undisturbed"), "kazoo") as calm:
         for each in writes(random.Random(1), calm.client):
             await calm.client.ask(each)
-        expected = await tree(calm.client)
+        expected = await read_tree(calm.client)
 
     repeated = 0
     async with Diary(f"127.0.0.1:{proxy.port}{chroot}-{kind}", kind) as shaken:
@@ -58,7 +51,7 @@ async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_
                 responses = await shaken.client.ask_all([each])
             repeated += len(responses.repeated)
 
-        assert await tree(shaken.client) == expected
+        assert await read_tree(shaken.client) == expected
     assert repeated >= 3
     assert expected
 

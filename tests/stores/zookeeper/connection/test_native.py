@@ -21,7 +21,18 @@ from kactl.stores.zookeeper.connection.native import NativeConnection
 from tests.support.processes import free_port
 from tests.support.store_clients import WAIT_S
 
-from .scripted import PASSWORD, SESSION, STAT, Line, ScriptedServer, answer, event, framed, node, serve_reads
+from .scripted import (
+    PASSWORD,
+    SESSION,
+    STAT,
+    ScriptedServer,
+    ServerConnection,
+    event,
+    node_body,
+    response_body,
+    serve_reads,
+    with_length,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +45,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param}
 
 
-class Story:
+class RecordedClient:
     """A client, and all events that it received."""
 
     def __init__(self, connect: str, *, timeout_ms: int = TIMEOUT_MS, max_in_flight: int = 20) -> None:
@@ -60,7 +71,7 @@ class Story:
         return bytes(data)
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for a condition that depends on data over loopback."""
     with anyio.fail_after(WAIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells
@@ -68,8 +79,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def opened(connect: str, **settings: Any) -> AsyncIterator[Story]:
-    story = Story(connect, **settings)
+async def open_story(connect: str, **settings: Any) -> AsyncIterator[RecordedClient]:
+    story = RecordedClient(connect, **settings)
     with anyio.fail_after(WAIT_S):
         await story.client.open()
         try:
@@ -79,14 +90,16 @@ async def opened(connect: str, **settings: Any) -> AsyncIterator[Story]:
 
 
 async def test_answers_may_come_byte_by_byte() -> None:
-    async def slowly(line: Line) -> None:
+    async def slowly(line: ServerConnection) -> None:
         await line.hear_greeting()
-        await line.say(framed(struct.pack("!iiqi", 0, 10_000, SESSION, 16) + PASSWORD + b"\0"), piece=1)
+        await line.say(with_length(struct.pack("!iiqi", 0, 10_000, SESSION, 16) + PASSWORD + b"\0"), piece=1)
         first, second = await line.asked(), await line.asked()
-        await line.say(answer(first.xid, node(b"one")) + answer(second.xid, node(b"two")), piece=1)
+        await line.say(
+            response_body(first.xid, node_body(b"one")) + response_body(second.xid, node_body(b"two")), piece=1
+        )
         await line.asked()
 
-    async with ScriptedServer(slowly) as server, opened(server.connect) as story:
+    async with ScriptedServer(slowly) as server, open_story(server.connect) as story:
         found = await story.client.ask_all([story.client.get("/a"), story.client.get("/b")])
 
     assert [result[0] for result in found.results] == [b"one", b"two"]
@@ -95,29 +108,31 @@ async def test_answers_may_come_byte_by_byte() -> None:
 async def test_an_answer_of_ten_megabytes() -> None:
     data = bytes(range(256)) * 40_000
 
-    async def much(line: Line) -> None:
+    async def much(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, node(data)))
+        await line.say(response_body((await line.asked()).xid, node_body(data)))
         await line.asked()
 
-    async with ScriptedServer(much) as server, opened(server.connect) as story:
+    async with ScriptedServer(much) as server, open_story(server.connect) as story:
         assert await story.read("/a") == data
 
 
 GARBAGE = {
     "a frame of -5 bytes": lambda xid: struct.pack("!i", -5),
     "a frame of 2147483647 bytes": lambda xid: struct.pack("!i", 2**31 - 1),
-    "a response of 15 bytes": lambda xid: framed(bytes(15)),
-    "but 1 is the next": lambda xid: answer(xid + 1, node(b"wrong")),
-    "a response to request -7": lambda xid: answer(-7),
-    "a response to request 0": lambda xid: answer(0),
-    "a response to request 2, but no request is in flight": lambda xid: answer(xid, node(b"right")) + answer(xid + 1),
-    "an event with a path of 9 bytes": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 9) + b"/a"),
-    "an event with a path of -1 bytes": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, -1) + b"/a"),
-    "an event that cannot be decoded": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 1) + b"\xff"),
-    "an event that cannot be decoded: unpack": lambda xid: framed(struct.pack("!iqi", -1, -1, 0) + b"\0"),
-    "the session has ended": lambda xid: answer(xid, error=-112),
-    "the session has moved to another server": lambda xid: answer(xid, error=-118),
+    "a response of 15 bytes": lambda xid: with_length(bytes(15)),
+    "but 1 is the next": lambda xid: response_body(xid + 1, node_body(b"wrong")),
+    "a response to request -7": lambda xid: response_body(-7),
+    "a response to request 0": lambda xid: response_body(0),
+    "a response to request 2, but no request is in flight": lambda xid: (
+        response_body(xid, node_body(b"right")) + response_body(xid + 1)
+    ),
+    "an event with a path of 9 bytes": lambda xid: with_length(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 9) + b"/a"),
+    "an event with a path of -1 bytes": lambda xid: with_length(struct.pack("!iqiiii", -1, -1, 0, 1, 3, -1) + b"/a"),
+    "an event that cannot be decoded": lambda xid: with_length(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 1) + b"\xff"),
+    "an event that cannot be decoded: unpack": lambda xid: with_length(struct.pack("!iqi", -1, -1, 0) + b"\0"),
+    "the session has ended": lambda xid: response_body(xid, error=-112),
+    "the session has moved to another server": lambda xid: response_body(xid, error=-118),
 }
 
 
@@ -125,15 +140,15 @@ GARBAGE = {
 async def test_malformed_response_closes_the_connection_and_is_logged(
     what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def garble(line: Line) -> None:
+    async def garble(line: ServerConnection) -> None:
         await line.greet()
         await line.say(GARBAGE[what]((await line.asked()).xid))
         await line.gone()
 
-    async with ScriptedServer(garble, serve_reads) as server, opened(server.connect) as story:
+    async with ScriptedServer(garble, serve_reads) as server, open_story(server.connect) as story:
         found = await story.client.ask_all([story.client.get("/a")])
         with caplog.at_level(logging.INFO):
-            await until(lambda: len(server.lines) == 2 and story.client.connected)
+            await wait_for(lambda: len(server.lines) == 2 and story.client.connected)
 
         assert found.results == [(b"right" if "no request is in flight" in what else b"/a", STAT)]
         assert found.repeated == (set() if "no request is in flight" in what else {0})
@@ -146,11 +161,11 @@ async def test_malformed_response_closes_the_connection_and_is_logged(
 
 
 async def test_a_connection_that_ends_in_the_middle_of_an_answer() -> None:
-    async def half(line: Line) -> None:
+    async def half(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, node(b"half"))[:-7])
+        await line.say(response_body((await line.asked()).xid, node_body(b"half"))[:-7])
 
-    async with ScriptedServer(half, half, serve_reads) as server, opened(server.connect) as story:
+    async with ScriptedServer(half, half, serve_reads) as server, open_story(server.connect) as story:
         found = await story.client.ask_all([story.client.get("/a"), story.client.get("/b")])
 
         assert [result[0] for result in found.results] == [b"/a", b"/b"]
@@ -158,18 +173,18 @@ async def test_a_connection_that_ends_in_the_middle_of_an_answer() -> None:
 
 
 async def test_a_session_that_is_refused_is_lost_and_followed_by_a_new_one() -> None:
-    async def leave(line: Line) -> None:
+    async def leave(line: ServerConnection) -> None:
         await line.greet()
         await line.asked()
 
-    async def refuse(line: Line) -> None:
+    async def refuse(line: ServerConnection) -> None:
         await line.greet(session=0, timeout_ms=0, password=bytes(16))
         await line.gone()
 
-    async with ScriptedServer(leave, refuse, serve_reads) as server, opened(server.connect) as story:
+    async with ScriptedServer(leave, refuse, serve_reads) as server, open_story(server.connect) as story:
         with pytest.raises(SessionExpired):
             await story.client.ask(story.client.get("/a"))
-        await until(lambda: story.client.connected)
+        await wait_for(lambda: story.client.connected)
 
         assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
         greetings = [line.greeting for line in server.lines]
@@ -180,18 +195,18 @@ async def test_a_session_that_is_refused_is_lost_and_followed_by_a_new_one() -> 
 
 
 async def test_another_session_than_ours_is_a_new_one() -> None:
-    async def leave(line: Line) -> None:
+    async def leave(line: ServerConnection) -> None:
         await line.greet()
         await line.asked()
 
-    async def other(line: Line) -> None:
+    async def other(line: ServerConnection) -> None:
         await line.greet(session=8)
         await line.gone()
 
-    async with ScriptedServer(leave, other) as server, opened(server.connect) as story:
+    async with ScriptedServer(leave, other) as server, open_story(server.connect) as story:
         with pytest.raises(SessionExpired):
             await story.client.ask(story.client.get("/a"))
-        await until(lambda: story.client.connected)
+        await wait_for(lambda: story.client.connected)
 
         assert story.client.session_id == 8
 
@@ -199,35 +214,35 @@ async def test_another_session_than_ours_is_a_new_one() -> None:
 @pytest.mark.parametrize(
     ("greeting", "said"),
     [
-        (framed(b""), "0 bytes in response to the handshake"),
-        (framed(struct.pack("!iiqi", 0, 10_000, SESSION, 17) + PASSWORD), "a password of 17 bytes"),
-        (framed(struct.pack("!iiqi", 0, 10_000, SESSION, -2)), "a password of -2 bytes"),
+        (with_length(b""), "0 bytes in response to the handshake"),
+        (with_length(struct.pack("!iiqi", 0, 10_000, SESSION, 17) + PASSWORD), "a password of 17 bytes"),
+        (with_length(struct.pack("!iiqi", 0, 10_000, SESSION, -2)), "a password of -2 bytes"),
         (struct.pack("!i", -1), "a frame of -1 bytes"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a frame of 1213486160 bytes"),
         (b"", "the server closed it before it granted a session"),
     ],
 )
 async def test_invalid_handshake_response_is_rejected(greeting: bytes, said: str) -> None:
-    async def speak(line: Line) -> None:
+    async def speak(line: ServerConnection) -> None:
         await line.hear_greeting()
         await line.say(greeting)
 
     async with ScriptedServer(speak) as server:
-        story = Story(server.connect, timeout_ms=300)
+        story = RecordedClient(server.connect, timeout_ms=300)
         with pytest.raises(StoreUnavailable, match=f"answered within 0.3 s; last error.*{said}"):
             await story.client.open()
 
 
 @pytest.mark.parametrize("greets", [False, True])
 async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None:
-    async def hang_up(line: Line) -> None:
+    async def hang_up(line: ServerConnection) -> None:
         if greets:
             await line.greet()
         else:
             await line.hear_greeting()
 
     async with ScriptedServer(hang_up) as server:
-        story = Story(server.connect, timeout_ms=1_000)
+        story = RecordedClient(server.connect, timeout_ms=1_000)
 
         async def read() -> None:
             await story.client.open()
@@ -242,15 +257,15 @@ async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None
 
 
 async def test_a_server_that_can_only_read_is_passed_over() -> None:
-    async def alone(line: Line) -> None:
+    async def alone(line: ServerConnection) -> None:
         greeting = await line.greet(read_only=True)
         assert not greeting.read_only
         await line.gone()
 
     async with ScriptedServer(alone) as minority, ScriptedServer(serve_reads) as majority:
-        async with opened(f"{minority.connect},{majority.connect}") as story:
+        async with open_story(f"{minority.connect},{majority.connect}") as story:
             assert await story.read("/a") == b"/a"
-        story = Story(minority.connect, timeout_ms=300)
+        story = RecordedClient(minority.connect, timeout_ms=300)
         with pytest.raises(StoreUnavailable, match="read-only"):
             await story.client.open()
 
@@ -258,14 +273,14 @@ async def test_a_server_that_can_only_read_is_passed_over() -> None:
 async def test_one_server_of_several_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedServer(serve_reads) as server:
         gone = [f"127.0.0.1:{free_port()}" for _ in range(3)]
-        async with opened(",".join([*gone, "name.invalid:2181", server.connect])) as story:
+        async with open_story(",".join([*gone, "name.invalid:2181", server.connect])) as story:
             assert await story.read("/a") == b"/a"
 
 
 async def test_a_name_is_looked_up() -> None:
     async with (
         ScriptedServer(serve_reads) as server,
-        opened(server.connect.replace("127.0.0.1", "localhost")) as story,
+        open_story(server.connect.replace("127.0.0.1", "localhost")) as story,
     ):
         assert await story.read("/a") == b"/a"
 
@@ -273,42 +288,42 @@ async def test_a_name_is_looked_up() -> None:
 async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when_it_says_nothing() -> None:
     pings = []
 
-    async def deaf(line: Line) -> None:
+    async def deaf(line: ServerConnection) -> None:
         await line.greet(timeout_ms=300)
         try:
             await line.asked(answer_pings=False)
         finally:
             pings.append(line.pings)
 
-    async def polite(line: Line) -> None:
+    async def polite(line: ServerConnection) -> None:
         await line.greet(timeout_ms=300)
         await line.asked()
 
-    async with ScriptedServer(deaf, polite) as server, opened(server.connect) as story:
-        await until(lambda: len(server.lines) >= 2)
+    async with ScriptedServer(deaf, polite) as server, open_story(server.connect) as story:
+        await wait_for(lambda: len(server.lines) >= 2)
         assert "sent nothing for 0." in story.connection.trouble
         assert pings in ([1], [2])
-        await until(lambda: server.lines[1].pings >= 4)  # longer than it may be silent, so it was heard
+        await wait_for(lambda: server.lines[1].pings >= 4)  # longer than it may be silent, so it was heard
 
         assert len(server.lines) == 2
         assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED]
 
 
 async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
-    async def fire(line: Line) -> None:
+    async def fire(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, node(b"old")))
+        await line.say(response_body((await line.asked()).xid, node_body(b"old")))
         second, third = await line.asked(), await line.asked()
         await line.say(
-            answer(second.xid, node(b"old"))
+            response_body(second.xid, node_body(b"old"))
             + event(3, "/a")
             + event(3, "/unwatched")
             + event(99, "/a")
-            + answer(third.xid, node(b"new"))
+            + response_body(third.xid, node_body(b"new"))
         )
         await line.asked()
 
-    async with ScriptedServer(fire) as server, opened(server.connect) as story:
+    async with ScriptedServer(fire) as server, open_story(server.connect) as story:
         assert await story.read("/a", watch=True) == b"old"
         done = asyncio.Event()
 
@@ -327,16 +342,16 @@ async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
 async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
     numbers = []
 
-    async def note(line: Line) -> None:
+    async def note(line: ServerConnection) -> None:
         await line.greet()
         while True:
             xid, kind, _ = await line.asked()
             numbers.append(xid)
-            await line.say(answer(xid, node(b"")))
+            await line.say(response_body(xid, node_body(b"")))
             if kind == -11:
                 return
 
-    async with ScriptedServer(note) as server, opened(server.connect) as story:
+    async with ScriptedServer(note) as server, open_story(server.connect) as story:
         assert story.connection._connection is not None
         story.connection._connection._xid = XID_MAX - 1
         await story.client.ask_all([story.client.get("/a") for _ in range(4)])
@@ -345,53 +360,53 @@ async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
 
 
 async def test_a_new_connection_asks_for_no_less_than_we_have_heard_of() -> None:
-    async def once(line: Line) -> None:
+    async def once(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, node(b""), zxid=2**40))
-        await line.say(answer((await line.asked()).xid, node(b""), zxid=-1))
+        await line.say(response_body((await line.asked()).xid, node_body(b""), zxid=2**40))
+        await line.say(response_body((await line.asked()).xid, node_body(b""), zxid=-1))
 
-    async with ScriptedServer(once, serve_reads) as server, opened(server.connect) as story:
+    async with ScriptedServer(once, serve_reads) as server, open_story(server.connect) as story:
         await story.read("/a")
         await story.read("/a")
-        await until(lambda: len(server.lines) == 2 and server.lines[1].greeting is not None)
+        await wait_for(lambda: len(server.lines) == 2 and server.lines[1].greeting is not None)
 
         assert [line.greeting.zxid for line in server.lines if line.greeting] == [0, 2**40]
 
 
 @pytest.mark.parametrize(("code", "said"), [(-115, "rejects this client"), (-124, "SASL")])
 async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
-    async def forbid(line: Line) -> None:
+    async def forbid(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, error=code))
+        await line.say(response_body((await line.asked()).xid, error=code))
         await line.gone()
 
-    async with ScriptedServer(forbid) as server, opened(server.connect) as story:
+    async with ScriptedServer(forbid) as server, open_story(server.connect) as story:
         with pytest.raises(StoreUnavailable, match=said):
             await story.read("/a")
-        await until(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
+        await wait_for(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
         assert said in story.connection.trouble
 
 
 @pytest.mark.parametrize(("code", "kind"), [(-101, NoNodeError), (-9999, SystemZookeeperError)])
 async def test_errors_are_answers(code: int, kind: type[Exception]) -> None:
-    async def fail(line: Line) -> None:
+    async def fail(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, error=code))
+        await line.say(response_body((await line.asked()).xid, error=code))
         await line.asked()
 
-    async with ScriptedServer(fail) as server, opened(server.connect) as story:
+    async with ScriptedServer(fail) as server, open_story(server.connect) as story:
         assert isinstance(await story.client.ask(story.client.get("/a")), kind)
         assert len(server.lines) == 1
 
 
 async def test_an_answer_that_makes_no_sense_costs_only_itself() -> None:
-    async def fail(line: Line) -> None:
+    async def fail(line: ServerConnection) -> None:
         await line.greet()
-        await line.say(answer((await line.asked()).xid, b"\0"))
-        await line.say(answer((await line.asked()).xid, node(b"fine")))
+        await line.say(response_body((await line.asked()).xid, b"\0"))
+        await line.say(response_body((await line.asked()).xid, node_body(b"fine")))
         await line.asked()
 
-    async with ScriptedServer(fail) as server, opened(server.connect) as story:
+    async with ScriptedServer(fail) as server, open_story(server.connect) as story:
         with pytest.raises(StoreUnavailable, match="could not be processed"):
             await story.client.ask(story.client.get("/a"))
         assert await story.read("/a") == b"fine"
@@ -399,19 +414,19 @@ async def test_an_answer_that_makes_no_sense_costs_only_itself() -> None:
 
 
 async def test_unacceptable_response_is_reported_with_the_reason() -> None:
-    async def too_much(line: Line) -> None:
+    async def too_much(line: ServerConnection) -> None:
         await line.greet()
         await line.asked()
         await line.say(struct.pack("!i", 2**30))
         await line.gone()
 
-    async with ScriptedServer(too_much) as server, opened(server.connect, timeout_ms=300) as story:
+    async with ScriptedServer(too_much) as server, open_story(server.connect, timeout_ms=300) as story:
         with pytest.raises(StoreUnavailable, match=r"not answered for 0.6 s; last error.*a frame of 1073741824 bytes"):
             await story.read("/a")
 
 
 async def test_failing_handler_does_not_lose_other_responses(caplog: pytest.LogCaptureFixture) -> None:
-    async with ScriptedServer(serve_reads) as server, opened(server.connect) as story:
+    async with ScriptedServer(serve_reads) as server, open_story(server.connect) as story:
 
         def fail(responses: Any) -> None:
             raise RuntimeError("over this")
@@ -426,7 +441,7 @@ async def test_failing_handler_does_not_lose_other_responses(caplog: pytest.LogC
 async def test_closing_says_so_to_the_server_after_all_else() -> None:
     kinds = []
 
-    async def note(line: Line) -> None:
+    async def note(line: ServerConnection) -> None:
         await line.greet()
         while True:
             kinds.append((await line.asked()).kind)
@@ -434,7 +449,7 @@ async def test_closing_says_so_to_the_server_after_all_else() -> None:
                 return
 
     async with ScriptedServer(note) as server:
-        story = Story(server.connect)
+        story = RecordedClient(server.connect)
         await story.client.open()
         failed = []
         story.client.submit([story.client.get("/a")] * 3, lambda responses: failed.append(responses.error))
@@ -446,12 +461,12 @@ async def test_closing_says_so_to_the_server_after_all_else() -> None:
     assert story.told == [KazooState.CONNECTED]
 
 
-async def deaf(line: Line) -> None:
+async def deaf(line: ServerConnection) -> None:
     await line.greet()
     await line.ignore()
 
 
-async def never(line: Line) -> None:
+async def never_respond(line: ServerConnection) -> None:
     await line.ignore()
 
 
@@ -459,22 +474,22 @@ async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
     before = asyncio.all_tasks()
 
     async with ScriptedServer(deaf) as server:
-        story = Story(server.connect, timeout_ms=300)
+        story = RecordedClient(server.connect, timeout_ms=300)
         await story.client.open()
         with anyio.fail_after(WAIT_S):
             await story.client.close()  # without an answer
 
-    async with ScriptedServer(never) as server:
-        story = Story(server.connect)
+    async with ScriptedServer(never_respond) as server:
+        story = RecordedClient(server.connect)
         with anyio.move_on_after(0.1) as scope:
             await story.client.open()
         assert scope.cancelled_caught
 
-        story = Story(server.connect, timeout_ms=300)
+        story = RecordedClient(server.connect, timeout_ms=300)
         with pytest.raises(StoreUnavailable, match=r"did not answer within 1 s|answered within 0.3 s"):
             await story.client.open()
 
-    story = Story(f"127.0.0.1:{free_port()}")
+    story = RecordedClient(f"127.0.0.1:{free_port()}")
     with anyio.move_on_after(0.1) as scope:
         await story.client.open()
     assert scope.cancelled_caught
@@ -487,9 +502,9 @@ async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
 
 async def test_closing_while_there_is_no_connection_is_immediate() -> None:
     async with ScriptedServer(serve_reads) as server:
-        story = Story(server.connect)
+        story = RecordedClient(server.connect)
         await story.client.open()
-    await until(lambda: not story.client.connected)
+    await wait_for(lambda: not story.client.connected)
 
     with anyio.fail_after(WAIT_S):
         await story.client.close()

@@ -60,7 +60,7 @@ class Diary:
         def answered(responses: Any) -> None:
             nonlocal left
             assert responses.error is None, responses.error
-            self.listener.append(plain(responses.results[0], self.client.chroot))
+            self.listener.append(plain_result(responses.results[0], self.client.chroot))
             left -= 1
             if not left:
                 done.set()
@@ -79,7 +79,7 @@ class Diary:
         await self.client.close()
 
 
-def plain(result: Any, chroot: str) -> Any:
+def plain_result(result: Any, chroot: str) -> Any:
     """A response without the parts that differ between servers, sessions or roots."""
     if isinstance(result, ZnodeStat):
         return ("stat", result.version, result.cversion, bool(result.ephemeralOwner), result.dataLength,
@@ -89,18 +89,18 @@ def plain(result: Any, chroot: str) -> Any:
     if isinstance(result, str):
         return result.removeprefix(chroot)
     if isinstance(result, tuple | list):
-        return [plain(each, chroot) for each in result]
+        return [plain_result(each, chroot) for each in result]
     return result
 
 
-def requests(rng: random.Random, client: Client) -> list[Any]:
+def random_requests(rng: random.Random, client: Client) -> list[Any]:
     """Some requests of all kinds; or one that arms many watches, whose timing differs between the clients."""
     if rng.random() < 0.1:
         return [SetWatches(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
-    return [one(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
+    return [random_request(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
 
 
-def one(rng: random.Random, client: Client) -> Any:
+def random_request(rng: random.Random, client: Client) -> Any:
     path, watch = rng.choice(PATHS), rng.random() < 0.4
     match rng.randrange(13):
         case 0:
@@ -113,7 +113,7 @@ def one(rng: random.Random, client: Client) -> Any:
             return MultiRead(tuple(client.path(rng.choice(PATHS)) for _ in range(rng.randint(0, 9))))
         case 4:
             fence = [request.check(client.path(path), rng.randint(0, 1))] if rng.random() < 0.5 else []
-            return request.multi([*fence, *(write(rng, client) for _ in range(rng.randint(1, 5)))])
+            return request.multi([*fence, *(random_write(rng, client) for _ in range(rng.randint(1, 5)))])
         case 5:
             return request.sync(client.path("/"))
         case 6:
@@ -121,10 +121,10 @@ def one(rng: random.Random, client: Client) -> Any:
         case 7:
             return request.unwatch(client.path(rng.choice(TREES)))
         case _:
-            return write(rng, client)
+            return random_write(rng, client)
 
 
-def write(rng: random.Random, client: Client) -> Any:
+def random_write(rng: random.Random, client: Client) -> Any:
     path, version = client.path(rng.choice(PATHS)), rng.choice((-1, 0, 1, 2))
     match rng.randrange(6):
         case 0 | 1 | 2:
@@ -138,14 +138,14 @@ def write(rng: random.Random, client: Client) -> Any:
             return request.put(path, b"y")
 
 
-async def tree(client: Client, path: str = "") -> dict[str, Any]:
+async def read_tree(client: Client, path: str = "") -> dict[str, Any]:
     """All nodes below a client's root."""
     found: dict[str, Any] = {}
     names, _ = await client.ask(client.children(path))
     for name in sorted(names):
         below = f"{path}/{name}"
-        found[below] = plain(await client.ask(client.get(below)), client.chroot)
-        found |= await tree(client, below)
+        found[below] = plain_result(await client.ask(client.get(below)), client.chroot)
+        found |= await read_tree(client, below)
     return found
 
 
@@ -158,9 +158,9 @@ async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, 
             for root in TREES:  # as whoever wants to hear of a tree does
                 await diary.watch(root)
             for _ in range(ROUNDS):
-                await diary.ask(requests(rng, diary.client))
+                await diary.ask(random_requests(rng, diary.client))
             listener.append(diary.listener)
-            trees.append(await tree(diary.client))
+            trees.append(await read_tree(diary.client))
 
     assert together(listener[0]) == together(listener[1])
     assert trees[0] == trees[1]
