@@ -4,7 +4,8 @@
         Producer({"bootstrap.servers": cluster.bootstrap})
 
 A broker keeps its id, its ports and its log directory across restarts. It also stores the cluster id: use new folders
-with a new chroot, otherwise it refuses to start."""
+with a new chroot, otherwise it does not start.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from tests.support.processes import POLL_S, HarnessError, Process, free_port
 
 # Three at once on two idle cores take 5 to 6 s.
 START_S: Final = 90.0
-# A broker whose controller does not answer tries its controlled shutdown three times before it goes anyway.
+# A broker whose controller does not respond attempts its controlled shutdown three times before it exits.
 STOP_S: Final = 60.0
 HEAP_MB: Final = 256
 # A session ends at the next tick after its timeout; the rest is for a busy machine.
@@ -44,13 +45,13 @@ class KafkaBroker:
         session_timeout_ms: int = 6000,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare; nothing runs before `start`.
+        """Prepare the broker; nothing runs before `start`.
 
         Args:
-            folder: for configuration, logs and output; made if absent.
-            zookeeper: connect string, chroot included; the broker makes a missing chroot.
+            folder: for configuration, logs and output; created if absent.
+            zookeeper: connect string with chroot; the broker creates a missing chroot.
             ibp: inter.broker.protocol.version, the same for the whole cluster.
-            overrides: broker settings that win over those of the bench.
+            overrides: broker settings that override those of the harness.
         """
         self.id = broker_id
         self.folder = folder
@@ -66,21 +67,21 @@ class KafkaBroker:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the CLIENT listener."""
+        """Return host:port of the CLIENT listener."""
         return f"127.0.0.1:{self.client_port}"
 
     @property
     def log(self) -> str:
-        """What its present or last run has written."""
+        """Return the output of its current or last run."""
         return self._started().text
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process, and it is not paused; it may still be starting."""
+        """Return whether there is a process that is not paused; it may still be starting."""
         return self.process is not None and self.process.alive and not self.process.paused
 
     def start(self) -> None:
-        """Launch, and wait until it serves.
+        """Launch the broker, and wait until it serves.
 
         Raises:
             HarnessError: as in `launch` and `wait_started`.
@@ -89,13 +90,13 @@ class KafkaBroker:
         self.wait_started()
 
     def launch(self) -> None:
-        """Run it as soon as the registration of its previous life is gone, and return at once.
+        """Start the process as soon as the registration of its previous run is gone, and return at once.
 
-        A broker that finds its id registered exits. After SIGKILL that registration stands until ZooKeeper gives
-        the session up, so this may take the session timeout.
+        A broker that finds its id registered exits. After SIGKILL the registration stays until ZooKeeper expires the
+        session, so this may take the session timeout.
 
         Raises:
-            HarnessError: the registration stays, so another broker has this id; or ZooKeeper is not there.
+            HarnessError: the registration stays, so another broker has this id; or ZooKeeper is not available.
         """
         assert self.process is None or not self.process.alive, "already running"
         self._wait_unregistered()
@@ -107,10 +108,10 @@ class KafkaBroker:
     def wait_started(self) -> None:
         """Wait until it is registered and its ports are open.
 
-        It serves clients only once a controller has told it about the cluster.
+        It serves clients only once a controller has sent it the metadata of the cluster.
 
         Raises:
-            HarnessError: it ended, or did not start within START_S; it has been killed then.
+            HarnessError: it ended, or did not start within START_S and was killed.
         """
         process = self._started()
         try:
@@ -120,7 +121,7 @@ class KafkaBroker:
             raise
 
     def stop(self) -> None:
-        """SIGTERM, which makes it ask the controller to move its leaders away, and wait.
+        """Send SIGTERM, which makes it request a controlled shutdown, and wait.
 
         Raises:
             HarnessError: it did not end within STOP_S, and was killed.
@@ -128,7 +129,7 @@ class KafkaBroker:
         self._started().stop(STOP_S)
 
     def kill(self) -> None:
-        """SIGKILL: its registration stays until its session expires. Harmless when it does not run."""
+        """Send SIGKILL. Its registration stays until its session expires. Harmless when it does not run."""
         if self.process is not None:
             self.process.kill()
 
@@ -139,11 +140,11 @@ class KafkaBroker:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its ports and its connections and does nothing, not even for its session."""
+        """Send SIGSTOP: ports and connections stay open, but it does nothing, not even for its session."""
         self._started().pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._started().resume()
 
     def _started(self) -> Process:
@@ -153,7 +154,7 @@ class KafkaBroker:
 
     def _wait_unregistered(self) -> None:
         limit = self.session_timeout_ms / 1000 + REGISTRATION_MARGIN_S
-        hosts, slash, chroot = self.zookeeper.partition("/")  # a chroot that is not there yet is no cause for a warning
+        hosts, slash, chroot = self.zookeeper.partition("/")  # a chroot that does not exist yet is not worth a warning
         client = KazooClient(hosts)
         try:
             client.start(timeout=CONNECT_S)
@@ -196,7 +197,7 @@ class KafkaBroker:
 
 
 class Cluster:
-    """Brokers 1 to n under one chroot, started side by side."""
+    """Brokers 1 to n under one chroot, started concurrently."""
 
     def __init__(
         self,
@@ -208,7 +209,7 @@ class Cluster:
         session_timeout_ms: int = 6000,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare; nothing runs before `start`. There are as many brokers as racks; the rest is as for a broker."""
+        """Prepare the brokers, one per rack; nothing runs before `start`. The other arguments are those of a broker."""
         self.brokers = [
             KafkaBroker(
                 broker_id,
@@ -224,18 +225,18 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """The CLIENT listeners of all brokers, as clients want them."""
+        """Return the CLIENT listeners of all brokers, as `bootstrap.servers`."""
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     def __getitem__(self, broker_id: int) -> KafkaBroker:
-        """The broker with this id; ids begin at 1."""
+        """Return the broker with this id; ids begin at 1."""
         return next(broker for broker in self.brokers if broker.id == broker_id)
 
     def start(self) -> None:
-        """Launch all, then wait for all.
+        """Launch all brokers, then wait for all.
 
         Raises:
-            HarnessError: one of them did not start; all have been killed then.
+            HarnessError: one of them did not start; all have been killed.
         """
         try:
             for broker in self.brokers:
@@ -247,7 +248,7 @@ class Cluster:
             raise
 
     def kill(self) -> None:
-        """SIGKILL to all, the quick end of a test."""
+        """Send SIGKILL to all, for a fast end of a test."""
         for broker in self.brokers:
             broker.kill()
 
@@ -259,7 +260,7 @@ class Cluster:
         self.kill()
 
 
-# Three brokers on two cores: few threads, small buffers, few partitions; every record on all three.
+# Three brokers on two cores: few threads, small buffers, few partitions; every record has three replicas.
 SETTINGS: Final = {
     "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",

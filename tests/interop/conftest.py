@@ -1,4 +1,4 @@
-"""Everything in this folder is marked `interop`, and runs real servers."""
+"""Marks every test of this folder as `interop`; they run real servers."""
 
 from pathlib import Path
 

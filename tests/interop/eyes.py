@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.retry import KazooRetry
 
-# Over a restart of the server, too.
+# Includes a restart of the server.
 RETRY_S: Final = 60.0
 CONNECT_S: Final = 15.0
 
@@ -26,8 +26,8 @@ class Eyes:
     """Read-only client. Nodes that are deleted between two reads are absent; this is not an error.
 
     Args:
-        hosts: without a chroot, so that it need not exist.
-        chroot: where the cluster is.
+        hosts: connect string without a chroot, so that the chroot need not exist.
+        chroot: path of the cluster.
     """
 
     def __init__(self, hosts: str, chroot: str) -> None:
@@ -36,36 +36,36 @@ class Eyes:
         self._chroot = chroot
 
     def data(self, path: str) -> bytes | None:
-        """What a node holds; None where it is not there."""
+        """Return the data of a node; None if it does not exist."""
         try:
-            found, _ = self._client.retry(self._client.get, self._chroot + path)
+            content, _ = self._client.retry(self._client.get, self._chroot + path)
         except NoNodeError:
             return None
-        return bytes(found)
+        return bytes(content)
 
     def json(self, path: str) -> Any:
-        """The same, read."""
-        found = self.data(path)
-        return None if found is None else json.loads(found)
+        """Return the data of a node as JSON; None if it does not exist."""
+        content = self.data(path)
+        return None if content is None else json.loads(content)
 
     def children(self, path: str) -> list[str]:
-        """What stands below a node; nothing where it is not there."""
+        """Return the names of the children of a node; empty if it does not exist."""
         try:
             return sorted(self._client.retry(self._client.get_children, self._chroot + path))
         except NoNodeError:
             return []
 
     def registered(self) -> set[int]:
-        """The ids of the brokers that have a session."""
+        """Return the ids of the brokers that have a session."""
         return set(map(int, self.children("/brokers/ids")))
 
     def holder(self) -> tuple[int | None, int]:
-        """Who has the controllership, and the latest epoch."""
-        held = self.json("/controller")
-        return None if held is None else int(held["brokerid"]), int(self.data("/controller_epoch") or 0)
+        """Return the id of the controller (None if there is none) and the latest controller epoch."""
+        controller = self.json("/controller")
+        return None if controller is None else int(controller["brokerid"]), int(self.data("/controller_epoch") or 0)
 
     def assignments(self) -> dict[str, tuple[int, ...]]:
-        """The replicas of every partition that has been assigned, by its name."""
+        """Return the replicas of every assigned partition, by its name."""
         topics = {topic: self.json(f"/brokers/topics/{topic}") for topic in self.children("/brokers/topics")}
         return {
             f"{topic}-{partition}": tuple(replicas)
@@ -75,28 +75,28 @@ class Eyes:
         }
 
     def states(self) -> dict[str, State]:
-        """What stands of every partition that has been led, by its name."""
+        """Return the state of every partition that has had a leader, by its name."""
         return self._states(self.assignments())
 
     def states_of(self, topic: str) -> dict[str, State]:
-        """The same for the partitions of one topic."""
+        """Return the states of the partitions of one topic, by their names."""
         node = self.json(f"/brokers/topics/{topic}") or {"partitions": {}}
         return self._states([f"{topic}-{partition}" for partition in node["partitions"]])
 
     def _states(self, partitions: "dict[str, Any] | list[str]") -> dict[str, State]:
-        """All at once: there may be thousands."""
-        found = {}
+        """Read all states with one pipeline of requests: there may be thousands."""
+        states = {}
         for name, answer in self._client.retry(self._ask, partitions).items():
             if answer is not None:
                 state = json.loads(answer)
-                found[name] = State(
+                states[name] = State(
                     state["leader"], state["leader_epoch"], tuple(state["isr"]), state["controller_epoch"]
                 )
-        return found
+        return states
 
     def _ask(self, partitions: "dict[str, Any] | list[str]") -> dict[str, bytes | None]:
-        asked = {name: self._client.get_async(self._chroot + path_of(name)) for name in partitions}
-        return {name: _answer(each) for name, each in asked.items()}
+        requests = {name: self._client.get_async(self._chroot + path_of(name)) for name in partitions}
+        return {name: _answer(request) for name, request in requests.items()}
 
     def __enter__(self) -> Self:
         self._client.start(timeout=CONNECT_S)
@@ -110,14 +110,14 @@ class Eyes:
 
 
 def path_of(partition: str) -> str:
-    """The state node of a partition, below the chroot."""
+    """Return the path of a partition's state node, without the chroot."""
     topic, _, number = partition.rpartition("-")
     return f"/brokers/topics/{topic}/partitions/{number}/state"
 
 
-def _answer(asked: Any) -> bytes | None:
+def _answer(request: Any) -> bytes | None:
     try:
-        found, _ = asked.get(timeout=RETRY_S)
+        content, _ = request.get(timeout=RETRY_S)
     except NoNodeError:
         return None
-    return bytes(found)
+    return bytes(content)

@@ -1,7 +1,7 @@
 """Random faults: servers are killed, stopped, paused, partitioned, and restarted.
 
-A round is one to three concurrent faults, held for a while, and healed. At most one broker is absent at a time, and no
-broker fails before the previous one is in sync again, so that an eligible leader always exists.
+A round is one to three concurrent faults, held for some time, and healed. At most one broker is absent at a time, and
+no broker fails before the previous one is in sync again, so that an eligible leader always exists.
 """
 
 import time
@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from .acceptance.bench import BROKERS, SESSION_S, Bench
 from .kactl_process import KactlController
 
-# Pauses: clearly shorter, and clearly longer, than a session.
+# Durations of pauses: clearly shorter, and clearly longer, than a session.
 SHORT_S: Final = (0.5, 3.0)
 LONG_S: Final = (8.0, 11.0)
 BROKER_FAULTS: Final = ("kill", "stop", "pause", "long pause")
 KACTL_FAULTS: Final = ("kill", "stop", "pause", "long pause", "kill the standby", "resign")
 ZOOKEEPER_FAULTS: Final = ("kill", "cut", "long cut", "pause")
-# What is struck together, and how often.
+# Weights, and the servers that fail together.
 PATTERNS: Final = (
     (4, ("broker",)),
     (3, ("kactl",)),
@@ -31,13 +31,13 @@ PATTERNS: Final = (
 
 
 class Fault(NamedTuple):
-    """One of them, as it was drawn.
+    """A fault of a round.
 
     Attributes:
-        what: "broker 2: kill".
-        strike: does it.
-        heal: undoes it; may take a session and the start of a server.
-        hold_s: how long it lasts, at the least.
+        what: description, such as "broker 2: kill".
+        strike: starts the fault.
+        heal: ends it; this may take a session timeout and the start of a server.
+        hold_s: its least duration.
     """
 
     what: str
@@ -47,15 +47,15 @@ class Fault(NamedTuple):
 
     @property
     def whose(self) -> str:
-        """The first word: broker, kactl or ZooKeeper."""
+        """Return the kind of server: broker, kactl or ZooKeeper."""
         return self.what.split(":")[0].split(" ")[0]
 
 
 class Faults:
-    """Draws them.
+    """Random generator of faults.
 
     Args:
-        random: seeded; the same seed draws the same faults.
+        random: seeded; the same seed generates the same faults.
     """
 
     def __init__(self, bench: Bench, random: Random) -> None:
@@ -63,25 +63,25 @@ class Faults:
         self._random = random
 
     def draw(self) -> list[Fault]:
-        """The faults of one round, in the order in which they strike. What is healed last stands last."""
+        """Return the faults of one round, in the order in which they strike. The one to be healed last is the last."""
         weights = [weight for weight, _ in PATTERNS]
         ((_, struck),) = self._random.choices(PATTERNS, weights)
         make = {"broker": self._broker, "kactl": self._kactl, "zookeeper": self._zookeeper}
-        return [make[each]() for each in struck]
+        return [make[server]() for server in struck]
 
     def _broker(self) -> Fault:
         number = self._random.choice(BROKERS)
         kind = self._random.choice(BROKER_FAULTS)
         hold_s = self._hold_s(kind)
         broker = self._bench.cluster[number]
-        what = f"broker {number}: {kind}"
+        description = f"broker {number}: {kind}"
         match kind:
             case "kill":
-                return Fault(what, broker.kill, broker.start, hold_s)
+                return Fault(description, broker.kill, broker.start, hold_s)
             case "stop":
-                return Fault(what, broker.stop, broker.start, hold_s)
+                return Fault(description, broker.stop, broker.start, hold_s)
             case _:
-                return Fault(what, broker.pause, broker.resume, hold_s)
+                return Fault(description, broker.pause, broker.resume, hold_s)
 
     def _kactl(self) -> Fault:
         kind = self._random.choice(KACTL_FAULTS)
@@ -121,16 +121,16 @@ class Faults:
 
 
 def started(instance: KactlController) -> None:
-    """Start it; whether it becomes the controller is seen to later."""
+    """Start the instance without waiting for it to become the controller."""
     instance.start(active=False)
 
 
 def resign(instance: KactlController) -> None:
-    """Give the controllership up over the API, if it is there to be given up."""
+    """Resign over the API, if this instance is the controller."""
     epoch = instance.get("/v1/controller")["epoch"]
     instance.post("/v1/controller/resign", expected_epoch=epoch)
 
 
 def hold(faults: list[Fault], *, since: float) -> None:
-    """Wait until every fault has lasted as long as it is to last."""
+    """Wait until every fault has lasted for its duration."""
     time.sleep(max(0.0, since + max(fault.hold_s for fault in faults) - time.monotonic()))

@@ -1,11 +1,11 @@
-"""All writes to a ZooKeeper server, in order, from its own transaction log.
+"""All writes to a ZooKeeper server, in order, from its transaction log.
 
-The current value of a node can be read. The statement that a value was *never* stored, or never written by some
-session, needs every write. The server's log contains them, and it is forced to disk before each response.
+The current value of a node can be read, but proving that a value was *never* stored, or never written by some session,
+needs every write. The server's log contains them, and it is forced to disk before each response.
 
 Layout of a log file, all numbers big-endian: `ZKLG`, int32 version, int64 database; then for each transaction int64
-checksum, int32 length, that many bytes, and a `B`. A length of 0 is where the server goes on writing. The bytes are
-int64 session, int32 number within the session, int64 zxid, int64 time in ms, int32 type, and what the type asks for.
+checksum, int32 length, that many bytes, and a `B`. A length of 0 marks the end of the written part. The bytes are int64
+session, int32 number within the session, int64 zxid, int64 time in ms, int32 type, and the fields of the type.
 
 Source: the classes FileTxnLog and TxnHeader of ZooKeeper 3.8, and its zookeeper.jute.
 """
@@ -24,7 +24,7 @@ _MAGIC: Final = b"ZKLG"
 
 
 class Kind(Enum):
-    """What a transaction did."""
+    """Kind of a transaction."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -36,12 +36,12 @@ class Written(NamedTuple):
     """One write.
 
     Attributes:
-        zxid: its place in the order of all writes; those of one multi share it.
+        zxid: position in the order of all writes; the writes of one multi share it.
         at_ms: the server's wall clock.
-        session: whose it was; for an end of session, which.
+        session: the writing session; for an end of session, the ended one.
         path: with chroot; empty for an end of session.
-        data: None where there is none, which is something else than empty.
-        ephemeral: whether a created node goes with the session.
+        data: None if there is none, which differs from empty data.
+        ephemeral: whether a created node is removed with the session.
     """
 
     zxid: int
@@ -54,35 +54,35 @@ class Written(NamedTuple):
 
 
 class Torn(Exception):
-    """The log has a form that is not known here."""
+    """The log has an unknown format."""
 
 
 def read(folder: Path) -> list[Written]:
-    """All writes so far, in order; the server may go on writing meanwhile.
+    """Return all writes so far, in order; the server may be writing at the same time.
 
     Args:
         folder: `dataDir` of the server.
 
     Raises:
-        Torn: see there.
+        Torn: the log has an unknown format.
     """
     files = sorted((folder / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
-    return [each for path in files for each in _read_file(path.read_bytes(), path.name)]
+    return [write for path in files for write in _read_file(path.read_bytes(), path.name)]
 
 
 def _read_file(data: bytes, name: str) -> Iterator[Written]:
     if len(data) < _FILE_HEADER.size:
-        return  # just begun
+        return  # newly created
     if _FILE_HEADER.unpack_from(data)[0] != _MAGIC:
         raise Torn(f"{name} is no log of transactions")
-    at = _FILE_HEADER.size
-    while at + _ENTRY.size <= len(data):
-        _, length = _ENTRY.unpack_from(data, at)
-        at += _ENTRY.size
-        if length <= 0 or data[at + length : at + length + 1] != b"B":
-            return  # nothing yet, or not all of it
-        yield from _read_transaction(data[at : at + length])
-        at += length + 1
+    offset = _FILE_HEADER.size
+    while offset + _ENTRY.size <= len(data):
+        _, length = _ENTRY.unpack_from(data, offset)
+        offset += _ENTRY.size
+        if length <= 0 or data[offset + length : offset + length + 1] != b"B":
+            return  # not written yet, or incomplete
+        yield from _read_transaction(data[offset : offset + length])
+        offset += length + 1
 
 
 def _read_transaction(data: bytes) -> Iterator[Written]:
@@ -92,9 +92,9 @@ def _read_transaction(data: bytes) -> Iterator[Written]:
 
 def _read_body(blank: Written, kind: int, cursor: "_Cursor") -> Iterator[Written]:
     match kind:
-        case 1 | 15 | 19 | 21:  # create; the same with an answer that says more; a container; with a time to live
+        case 1 | 15 | 19 | 21:  # create; with a stat in the response; a container; with a time to live
             path, content = cursor.text(), cursor.buffer()
-            for _ in range(cursor.int32()):  # who may do what
+            for _ in range(cursor.int32()):  # the ACL
                 cursor.int32(), cursor.text(), cursor.text()
             ephemeral = kind in (1, 15) and cursor.byte() != 0
             yield blank._replace(kind=Kind.CREATE, path=path, data=content, ephemeral=ephemeral)
@@ -104,23 +104,23 @@ def _read_body(blank: Written, kind: int, cursor: "_Cursor") -> Iterator[Written
             yield blank._replace(kind=Kind.SET, path=cursor.text(), data=cursor.buffer())
         case 14:
             members = [(cursor.int32(), cursor.buffer()) for _ in range(cursor.int32())]
-            if all(inner != -1 for inner, _ in members):  # one that is refused takes those before it along
+            if all(inner != -1 for inner, _ in members):  # a rejected member rejects those before it too
                 for inner, body in members:
                     yield from _read_body(blank, inner, _Cursor(body or b""))
         case -11:
             yield blank._replace(kind=Kind.END_SESSION)
-        case -1 | -10 | 7 | 13:  # a refusal, a new session, another ACL, a check: nothing is written
+        case -1 | -10 | 7 | 13:  # rejection, new session, ACL, check: nothing is written
             return
         case _:
             raise Torn(f"transaction {blank.zxid:#x} is of the unknown type {kind}")
 
 
 class _Cursor:
-    """Takes one value after the other out of bytes."""
+    """Reader of consecutive values from bytes."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes, offset: int = 0) -> None:
         self._data = data
-        self._at = at
+        self._at = offset
 
     def int32(self) -> int:
         (value,) = _INT.unpack_from(self._data, self._at)

@@ -13,13 +13,13 @@ import msgspec
 
 from tests.support.processes import POLL_S, Process, free_port
 
-# A second on an idle machine, most of it for imports; one that is busy with everything else takes many times that.
+# About a second on an idle machine, mostly imports; several times that on a busy one.
 START_S: Final = 90.0
 STOP_S: Final = 30.0
 
 
 class KactlController:
-    """One instance. It keeps its ports over any number of starts."""
+    """One instance. It keeps its ports across restarts."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class KactlController:
         visible_on: Sequence[str] = ("INTERNAL",),
         balance_s: float = 300,
     ) -> None:
-        """Prepare; nothing runs before `start`.
+        """Prepare the instance; nothing runs before `start`.
 
         Args:
-            takeover: take the controllership from whoever holds it when starting.
+            takeover: whether to take the controllership from its holder at start.
             others: the ids of the other instances of the cluster.
-            visible_on: the listeners on which clients of brokers are told of this instance.
-            balance_s: how often it looks whether leaders should return to their preferred replicas.
+            visible_on: the listeners whose clients see this instance among the brokers.
+            balance_s: interval of the check for leaders that are not preferred.
         """
         self.node_id = node_id
         self.folder = folder
@@ -56,10 +56,10 @@ class KactlController:
         self.configure(takeover=takeover, visible_on=visible_on)
 
     def configure(self, *, takeover: bool, visible_on: Sequence[str] = ("INTERNAL",), sticky: bool = False) -> None:
-        """Set what the next start is to find.
+        """Set the configuration of the next start.
 
         Args:
-            sticky: keep the controllership from brokers for good; all instances have to agree on it.
+            sticky: keep the controllership from brokers permanently; all instances must have the same value.
         """
         listeners = [f"INTERNAL://127.0.0.1:{self.internal_port}", f"CLIENT://127.0.0.1:{self.client_port}"]
         self._config.write_text(
@@ -88,7 +88,7 @@ listen = "127.0.0.1:{self.port}"
         )
 
     def start(self, *, active: bool = True) -> None:
-        """Launch, and wait until it answers; until it is the controller and has taken over if `active`."""
+        """Start, and wait until it responds; with `active`, until it is the controller and has taken over."""
         self.process = Process(
             [sys.executable, "-m", "kactl.cli", "controller", "--config", str(self._config)],
             output=self.folder / "kactl.log",
@@ -96,25 +96,25 @@ listen = "127.0.0.1:{self.port}"
         self.until(lambda: self._answers(ready=active), "it answers", START_S)
 
     def stop(self) -> None:
-        """SIGTERM, and wait; it gives the controllership up."""
+        """Send SIGTERM, and wait; it resigns."""
         assert self.process is not None
         self.process.stop(STOP_S)
 
     def kill(self) -> None:
-        """SIGKILL. Harmless when it does not run."""
+        """Send SIGKILL. Harmless when it does not run."""
         if self.process is not None:
             self.process.kill()
 
     def get(self, path: str) -> Any:
-        """The answer to GET `path`, as plain values."""
+        """Return the response to GET `path`, as plain values."""
         with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return msgspec.json.decode(answer.read())
 
-    def post(self, path: str, **asked: object) -> Any:
-        """The answer to POST `path`."""
+    def post(self, path: str, **parameters: object) -> Any:
+        """Return the response to POST `path`."""
         request = Request(
             f"http://127.0.0.1:{self.port}{path}",
-            msgspec.json.encode(asked),
+            msgspec.json.encode(parameters),
             {"Content-Type": "application/json"},
             method="POST",
         )
@@ -122,38 +122,38 @@ listen = "127.0.0.1:{self.port}"
             return msgspec.json.decode(answer.read())
 
     def partitions(self) -> dict[str, dict[str, Any]]:
-        """All partitions by name."""
-        found: dict[str, dict[str, Any]] = {}
+        """Return all partitions by name."""
+        partitions: dict[str, dict[str, Any]] = {}
         cursor = ""
         while True:
             page = self.get(f"/v1/partitions?limit=10000{cursor}")
-            found |= {f"{each['topic']}-{each['partition']}": each for each in page["items"]}
+            partitions |= {f"{partition['topic']}-{partition['partition']}": partition for partition in page["items"]}
             if page["next_cursor"] is None:
-                return found
+                return partitions
             cursor = f"&cursor={page['next_cursor']}"
 
-    def until(self, reached: Callable[[], bool], what: str, timeout_s: float) -> float:
-        """Wait until something is so; the seconds that it took.
+    def until(self, reached: Callable[[], bool], expected: str, timeout_s: float) -> float:
+        """Wait for a condition. Returns the seconds that it took.
 
         Raises:
-            HarnessError: it was not so within `timeout_s`, or the process ended.
+            HarnessError: the condition was not reached within `timeout_s`, or the process ended.
         """
         began = time.monotonic()
         assert self.process is not None
         while not reached():
             if not self.process.alive or time.monotonic() - began > timeout_s:
-                raise self.process.error(f"not within {timeout_s:g} s: {what}")
+                raise self.process.error(f"not within {timeout_s:g} s: {expected}")
             time.sleep(POLL_S)
         return time.monotonic() - began
 
     @property
     def log(self) -> str:
-        """What its present or last run has written."""
+        """Return the output of its current or last run."""
         return "" if self.process is None else self.process.text
 
     @property
     def active(self) -> bool:
-        """What its probe for the active controller says; False where nobody answers."""
+        """Return the result of its probe for the active controller; False without a response."""
         try:
             self.get("/leader")
         except HTTPError as refused:

@@ -1,4 +1,4 @@
-"""Client that requests the cluster metadata of one particular broker."""
+"""Client that requests the cluster metadata from one particular broker."""
 
 import socket
 import struct
@@ -15,12 +15,12 @@ ANSWER_S: Final = 10.0
 
 
 class FanOut(NamedTuple):
-    """One answer.
+    """One response.
 
     Attributes:
-        brokers: where each is, on the listener that was asked.
+        brokers: the address of each broker, on the listener of the request.
         leaders: the leader of every partition, by its name; -1 for none.
-        offline: partitions of which the broker says that nobody leads them now.
+        offline: partitions that have no leader according to the broker.
     """
 
     controller: int
@@ -30,14 +30,14 @@ class FanOut(NamedTuple):
 
 
 class MetadataClient:
-    """One connection to one listener, which also may be kactl's."""
+    """Connection to one listener, of a broker or of kactl."""
 
     def __init__(self, port: int) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port), ANSWER_S)
         self._asked = 0
 
     def look(self) -> FanOut:
-        """Ask for everything; raises OSError when the broker is not there, or no longer."""
+        """Request all metadata. Raises OSError if the broker is not available."""
         self._asked += 1
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         header = MetadataRequest.__header_schema__(
@@ -54,13 +54,13 @@ class MetadataClient:
         assert answered.correlation_id == self._asked
         response, _ = entity_reader(MetadataResponse)(answer, used)
         partitions = {
-            f"{topic.name}-{each.partition_index}": each for topic in response.topics for each in topic.partitions
+            f"{topic.name}-{member.partition_index}": member for topic in response.topics for member in topic.partitions
         }
         return FanOut(
             controller=response.controller_id,
-            brokers={each.node_id: (each.host, each.port) for each in response.brokers},
-            leaders={name: each.leader_id for name, each in partitions.items()},
-            offline=[name for name, each in partitions.items() if each.error_code or each.leader_id < 0],
+            brokers={member.node_id: (member.host, member.port) for member in response.brokers},
+            leaders={name: member.leader_id for name, member in partitions.items()},
+            offline=[name for name, member in partitions.items() if member.error_code or member.leader_id < 0],
         )
 
     def _receive(self, count: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Records whose every byte is known beforehand, so that what is read can be held against what was written.
+"""Records with predictable bytes, so that every record read can be verified.
 
-acknowledged: number -> where the cluster says it is          what a group has read: numbers
-                    └────────── at the end, all that is in the log, from its beginning ──────┘
+acknowledged: number -> its place in the log              read by the group: numbers
+                    └────────── at the end, everything in the log, from its beginning ──────┘
 """
 
 import hashlib
@@ -16,36 +16,36 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from tests.support.processes import HarnessError
 
-# Slow enough to be read by the way, fast enough that every fault meets records on their way.
+# Slow enough to be read concurrently, fast enough that every fault meets records in transit.
 EVERY_S: Final = 0.004
-# Longer than any fault: a record that is given up is no loss, but also no proof.
+# Longer than any fault. A record that timed out is neither a loss nor evidence.
 DELIVERY_S: Final = 180.0
 READ_S: Final = 120.0
 PARTITIONS: Final = 6
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """Position of a record."""
 
     partition: int
     offset: int
 
 
 def record(seed: int, number: int) -> bytes:
-    """What is written: its number, and bytes that follow from seed and number; 40 to 300 bytes."""
+    """Return the value of a record: its number, and 40 to 300 bytes derived from seed and number."""
     head = f"{number}:".encode()
     digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
     return head + digest * (1 + digest[0] % 8)
 
 
 class Records:
-    """Writes without a pause, and reads in a group, in a thread each, between `start` and `stop`.
+    """Writes continuously, and reads in a group, each in a thread, between `start` and `stop`.
 
     Attributes:
-        acknowledged: where each record is that the cluster has taken.
-        refused: what was said of those that it did not take.
+        acknowledged: the position of each acknowledged record.
+        refused: the errors of rejected records.
         read: the numbers that the group has read.
-        wrong: what is not as it should be; nothing, if all is well.
+        wrong: violations; empty if there are none.
     """
 
     def __init__(self, bootstrap: str, topic: str, *, seed: int) -> None:
@@ -68,10 +68,10 @@ class Records:
         self._reader.start()
 
     def stop(self) -> None:
-        """Write no more, wait until all is acknowledged or refused, and until the group has read what was taken.
+        """Stop writing. Wait for the result of every record, and until the group has read the acknowledged ones.
 
         Raises:
-            HarnessError: one of them did not come to an end.
+            HarnessError: one of these did not finish.
         """
         self._writing.clear()
         self._writer.join(DELIVERY_S + READ_S)
@@ -86,8 +86,9 @@ class Records:
             self.wrong.append(f"the group did not read {len(missing)} acknowledged records: {missing[:10]}")
 
     def check_log(self) -> int:
-        """Read the whole log by a new reader, and hold it against what was acknowledged; how many records it has."""
-        found: dict[int, Place] = {}
+        """Read the whole log with a new consumer, and compare it with the acknowledgements. Returns its number of
+        records."""
+        places: dict[int, Place] = {}
         latest: dict[int, int] = {}
         for message in self._log():
             number = self._number(message)
@@ -97,13 +98,13 @@ class Records:
             if number <= latest.get(place.partition, 0):
                 self.wrong.append(f"record {number} follows {latest[place.partition]} in partition {place.partition}")
             latest[place.partition] = number
-            found[number] = place
+            places[number] = place
         for number, place in self.acknowledged.items():
-            at = found.get(number)
-            # A producer that is told of a second try that the record is there already is not told where, and says 0.
-            if at is None or at.partition != place.partition or place.offset not in (0, at.offset):
-                self.wrong.append(f"record {number} was acknowledged at {place}, and is at {at}")
-        return len(found)
+            stored = places.get(number)
+            # A producer whose retry is a duplicate does not receive the offset, and reports 0.
+            if stored is None or stored.partition != place.partition or place.offset not in (0, stored.offset):
+                self.wrong.append(f"record {number} was acknowledged at {place}, and is at {stored}")
+        return len(places)
 
     def _write(self) -> None:
         producer = Producer(
@@ -147,18 +148,18 @@ class Records:
                     self.read.add(number)
 
     def _number(self, message: Message) -> int | None:
-        """The number of a record, if it is one of ours, as it was written."""
+        """Return the number of a record; None if it is not one of these records, as it was written."""
         value = message.value() or b""
         number = int(value.partition(b":")[0] or b"0") if value[:1].isdigit() else 0
         if value == record(self._seed, number):
             return number
         self.wrong.append(
-            f"partition {message.partition()} holds at {message.offset()} what nobody wrote: {value[:60]!r}"
+            f"partition {message.partition()} has a foreign record at {message.offset()}: {value[:60]!r}"
         )
         return None
 
     def _log(self) -> Iterator[Message]:
-        """Everything that is in the log now."""
+        """Return the content of the log now."""
         with self._consumer("soak-auditor") as consumer:
             ends = {}
             for partition in range(PARTITIONS):
@@ -173,18 +174,18 @@ class Records:
                 for message in consumer.consume(1000, 0.2):
                     if message.error() is None:
                         yield message
-                for at in consumer.position([TopicPartition(self._topic, partition) for partition in ends]):
-                    if at.offset >= ends[at.partition]:
-                        del ends[at.partition]
+                for position in consumer.position([TopicPartition(self._topic, partition) for partition in ends]):
+                    if position.offset >= ends[position.partition]:
+                        del ends[position.partition]
 
     def _ends(self, consumer: Consumer, partition: int) -> tuple[int, int]:
-        """The first offset of a partition, and the one behind its last."""
+        """Return the first offset of a partition, and the one after its last."""
         deadline = time.monotonic() + READ_S
         while True:
             try:
                 first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), READ_S)
             except KafkaException as failed:
-                # A leader that has just been elected does not know yet; it was the last fault's turn to elect one.
+                # A newly elected leader does not have it yet; the last fault may have caused an election.
                 if failed.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)

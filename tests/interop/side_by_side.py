@@ -1,4 +1,4 @@
-"""One cluster that Kafka's own tools and their stand-ins are asked about, and what of their answers is compared."""
+"""One cluster for Kafka's own tools and kactl's compatible ones, and the comparison of their outputs."""
 
 import json
 import re
@@ -19,12 +19,12 @@ from .tools import LEADERS, REASSIGN, TOPICS, Ran, Tools
 KACTL: Final = 900_001
 SIDES: Final = ("kafkas", "kactls")
 STANDS: Final = {TOPICS: "topics", LEADERS: "leader-election", REASSIGN: "reassign-partitions"}
-# What everybody may take, on a machine that is busy with something else, too.
+# Time limit of every wait, also on a busy machine.
 MARGIN_S: Final = 60.0
 
 
 class Bench:
-    """A cluster, Kafka's tools, and ours."""
+    """A cluster, Kafka's tools, and kactl's tools."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,24 +35,24 @@ class Bench:
         self.tools = Tools(folder, bootstrap=",".join(f"127.0.0.1:{b.internal_port}" for b in self.cluster.brokers))
 
     def kafkas(self, tool: str, *arguments: str) -> Ran:
-        """What Kafka's tool answers."""
+        """Return the output of Kafka's tool."""
         return self.tools.run(tool, "--bootstrap-server", self.tools.bootstrap, *arguments)
 
     def kactls(self, tool: str, *arguments: str) -> Ran:
-        """What the stand-in answers."""
+        """Return the output of kactl's tool."""
         command = ["compat", STANDS[tool], "--bootstrap-server", f"127.0.0.1:{self.kactl.port}", *arguments]
         ended = CliRunner().invoke(kactl, command)
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exc_info
         return Ran(ended.exit_code, ended.output, ended.stdout)
 
     def same(self, tool: str, *arguments: str, seen: Callable[[str], Any] = str) -> Ran:
-        """Ask both. Where there is a `%` in the arguments it stands for the one who is asked, and in answers, too.
+        """Run both tools, and check that their outputs are equal. `%` in arguments and outputs stands for the side.
 
         Args:
-            seen: what is compared of an output.
+            seen: selects the compared part of an output.
 
         Returns:
-            The answer of Kafka's tool.
+            The output of Kafka's tool.
         """
         apart = any("%" in argument for argument in arguments)
         answers = []
@@ -65,7 +65,7 @@ class Bench:
         return theirs
 
     def create(self, topic: str, assignment: str, *options: str) -> None:
-        """Create one topic for each side, and wait until brokers know both."""
+        """Create one topic for each side, and wait until all brokers have their metadata."""
         for name in SIDES:
             self.tools.topics(
                 "--create", "--topic", topic.replace("%", name), "--replica-assignment", assignment, *options
@@ -73,37 +73,37 @@ class Bench:
         self.rest()
 
     def file(self, name: str, content: object) -> str:
-        """A JSON file for each side, of the content with `%` replaced; the path that stands for both."""
+        """Write a JSON file for each side, with `%` replaced. Returns the path that stands for both."""
         for side in SIDES:
             (self.folder / f"{side}-{name}.json").write_text(json.dumps(content).replace("%", side))
         return str(self.folder / f"%-{name}.json")
 
     def moves(self, name: str, **replicas: list[int]) -> str:
-        """A file that moves partitions: `p0=[1, 2]` for partition 0 of a topic of this name."""
+        """Write a file that moves partitions: `p0=[1, 2]` for partition 0 of this topic."""
         partitions = [
-            {"topic": f"%-{name}", "partition": int(partition[1:]), "replicas": wanted}
-            for partition, wanted in replicas.items()
+            {"topic": f"%-{name}", "partition": int(partition[1:]), "replicas": targets}
+            for partition, targets in replicas.items()
         ]
         return self.file("".join([name, *replicas]), {"version": 1, "partitions": partitions})
 
     def rest(self) -> None:
-        """Wait until every partition has a leader and all its replicas in sync, and every broker knows it."""
+        """Wait until every partition has a leader, all replicas are in sync, and every broker has the metadata."""
         self.kactl.until(lambda: all(map(_is_whole, self.kactl.partitions().values())), "all in sync", MARGIN_S)
         self.heard()
 
     def heard(self) -> None:
-        """Wait until every broker names the leaders that there are, and has answered all that it was told."""
+        """Wait until every broker returns the current leaders and has responded to all requests."""
         self.kactl.until(self._have_heard, "all brokers to know all leaders", MARGIN_S)
 
     def _have_heard(self) -> bool:
-        leaders = {name: each["leader"] for name, each in self.kactl.partitions().items()}
+        leaders = {name: item["leader"] for name, item in self.kactl.partitions().items()}
         for broker in self.cluster.brokers:
             if broker.process is not None and broker.process.alive:
                 with MetadataClient(broker.internal_port) as client:
                     if client.look().leaders != leaders:
                         return False
         return all(
-            each["queue_size"] == 0 or each["state"] == "dead" for each in self.kactl.get("/v1/brokers")["items"]
+            item["queue_size"] == 0 or item["state"] == "dead" for item in self.kactl.get("/v1/brokers")["items"]
         )
 
 
@@ -111,41 +111,43 @@ def _is_whole(partition: dict[str, Any]) -> bool:
     return partition["leader"] >= 0 and {*partition["isr"]} == {*partition["replicas"]} and not partition["adding"]
 
 
-# -- what of an answer is compared -----------------------------------------------------------------------------------
+# -- compared parts of an output ---------------------------------------------------------------------------------------
 
 
 def lines(out: str) -> list[str]:
-    """The lines, in any order; so, too, the partitions that one line names."""
+    """Return the lines, and the partitions within a line, in any order."""
     return sorted(re.sub(r"(?<=for partitions ).*", lambda names: ", ".join(sorted(names[0].split(", "))), line)
                   for line in out.splitlines())  # fmt: skip
 
 
 def any_overrides(out: str) -> str:
-    """The same, with the overrides of a topic in order."""
-    return re.sub(r"(?<=Configs: ).*", lambda found: ",".join(sorted(found[0].split(","))), out)
+    """Return the lines in any order, with the overrides of a topic sorted."""
+    return re.sub(r"(?<=Configs: ).*", lambda match: ",".join(sorted(match[0].split(","))), out)
 
 
 def until_error(out: str) -> str:
-    """Everything up to the line that says what is wrong."""
+    """Return everything up to the error line."""
     return re.sub(r"(?sm)(^Error: [^\n]*\n).*", r"\1", out)
 
 
 def form(out: str) -> object:
-    """The lines of a plan, and the current assignment; of the proposal, only which partitions it names."""
-    said = out.splitlines()
-    proposal = json.loads(said.pop())
-    named = [(each["topic"], each["partition"], each.keys(), len(each["replicas"]), each["log_dirs"])
-             for each in proposal.pop("partitions")]  # fmt: skip
-    return said, proposal, named
+    """Return the lines of a plan, the current assignment, and the partitions that the proposal names."""
+    output = out.splitlines()
+    proposal = json.loads(output.pop())
+    named = [
+        (move["topic"], move["partition"], move.keys(), len(move["replicas"]), move["log_dirs"])
+        for move in proposal.pop("partitions")
+    ]
+    return output, proposal, named
 
 
 def current(out: str) -> list[str]:
-    """A plan without its proposal: while replicas are added, Kafka's tool counts them as replicas to be had."""
+    """Return a plan without its proposal: Kafka's tool counts replicas being added as available."""
     return out.splitlines()[:-1]
 
 
 def refused(bench: Bench, tool: str, *arguments: str) -> str:
-    """What both say of a command line before they say how to use it."""
+    """Return the error of a command line, before the usage."""
     theirs, ours = bench.kafkas(tool, *arguments), bench.kactls(tool, *arguments)
     assert (theirs.code, theirs.out, ours.code, ours.out) == (1, "", 1, "")
     assert theirs.lines[0] == ours.lines[0]

@@ -1,12 +1,15 @@
-"""Minutes of bad luck for a cluster of real brokers under kactl: `make soak`, or `python -m tests.interop.soak`.
+"""Soak test: minutes of faults in a cluster of real brokers under kactl.
 
-A producer writes and a group reads without a pause, while a seeded script kills, stops, pauses and cuts off brokers,
-both instances of kactl and ZooKeeper. At the end every acknowledged record is where the cluster said it is, as it was
-written; no partition was without a leader for longer than the faults explain; nobody was elected who was not in sync.
+Run it with `make soak`, or `python -m tests.interop.soak`.
 
-    SOAK_SEED       draws the same faults again; a new one each time if it is not set
-    SOAK_MINUTES    how long faults are struck, 3 if it is not set
-    SOAK_LEVEL      inter.broker.protocol.version, 3.9 if it is not set
+A producer writes and a group reads continuously, while a seeded script kills, stops, pauses and disconnects brokers,
+both instances of kactl and ZooKeeper. At the end every acknowledged record is at its acknowledged position with its
+written value, no partition was without a leader for longer than the faults explain, and every elected leader was in
+sync.
+
+    SOAK_SEED       repeats the faults of a seed; random if not set
+    SOAK_MINUTES    duration of the faults, 3 if not set
+    SOAK_LEVEL      inter.broker.protocol.version, 3.9 if not set
 """
 
 import logging
@@ -34,19 +37,19 @@ from .watch import LeaderWatch
 
 TOPIC: Final = "soak"
 MINUTES: Final = 3.0
-# What everybody may take once the last session that has to end has ended: two cores run all of it, and JVMs start.
+# Time limit of recovery after the last session has ended: everything runs on two cores, and JVMs start.
 GRACE_S: Final = 10.0
-# From the end of a fault to a cluster in which everything is in sync again.
+# From the end of a fault to a cluster with all replicas in sync.
 HEALED_S: Final = 120.0
 
 Say = Callable[[str], None]
 
 
 def soak(bench: Bench, *, seed: int, seconds: float, say: Say) -> list[str]:
-    """Strike for that long; what was not as it should be.
+    """Run faults for that long. Returns the violations.
 
     Raises:
-        HarnessError: the cluster did not come to rest after a fault.
+        HarnessError: the cluster did not recover from a fault.
     """
     faults = Faults(bench, Random(seed))
     wrong: list[str] = []
@@ -76,8 +79,8 @@ def soak(bench: Bench, *, seed: int, seconds: float, say: Say) -> list[str]:
 
 
 def _round(bench: Bench, faults: list[Fault], watch: LeaderWatch, records: Records, say: Say) -> list[str]:
-    """Strike, hold, heal, and see that all is well again."""
-    what = " + ".join(fault.what for fault in faults)
+    """Strike, hold and heal the faults, and check the recovery."""
+    description = " + ".join(fault.what for fault in faults)
     before = len(records.acknowledged)
     watch.reset()
     began = time.monotonic()
@@ -94,14 +97,14 @@ def _round(bench: Bench, faults: list[Fault], watch: LeaderWatch, records: Recor
     rest_s = _rest(bench)
     until(lambda: len(records.acknowledged) > before, "records that are acknowledged", HEALED_S)
     looks = watch.looks
-    until(lambda: watch.looks > looks + 1, "somebody who looks who leads what", HEALED_S)
+    until(lambda: watch.looks > looks + 1, "another read of the leaders", HEALED_S)
     worst_s, last = watch.seen()
-    late = {name: at - explained for name, at in last.items() if at > explained}
+    late = {name: time_s - explained for name, time_s in last.items() if time_s > explained}
     say(
-        f"{what}; leaderless for {worst_s:.1f} s at most, {explained - began:.1f} s explained, "
+        f"{description}; leaderless for {worst_s:.1f} s at most, {explained - began:.1f} s explained, "
         f"at rest {rest_s:.1f} s after the end of the fault"
     )
-    return [f"{what}: {name} was without a leader {late_s:.1f} s too long" for name, late_s in late.items()]
+    return [f"{description}: {name} was without a leader {late_s:.1f} s too long" for name, late_s in late.items()]
 
 
 def _say_of(number: int, say: Say, text: str) -> None:
@@ -109,15 +112,15 @@ def _say_of(number: int, say: Say, text: str) -> None:
 
 
 def _explained(fault: Fault, struck: float, healed: float) -> float:
-    """Until when the fault alone can be the reason that a partition has no leader."""
+    """Return the time until which the fault alone explains a partition without a leader."""
     session_s = SESSION_S + TICK_MS / 1000
     if fault.whose == "ZooKeeper":
-        return healed + session_s  # from then on the sessions of the dead are counted, perhaps anew
+        return healed + session_s  # ZooKeeper may restart the timeouts of dead sessions then
     return min(healed, struck + session_s)
 
 
 def _rest(bench: Bench) -> float:
-    """Make kactl rule again, and wait until everything is in sync; the seconds that it took."""
+    """Make kactl the controller again, and wait until all replicas are in sync. Returns the seconds that it took."""
     began = time.monotonic()
     until(lambda: bench.eyes.registered() == set(BROKERS), "all brokers", HEALED_S)
     bench.reinstate()
@@ -126,28 +129,28 @@ def _rest(bench: Bench) -> float:
 
 
 def unclean(journal: list[Written]) -> list[str]:
-    """Elections, in all that was ever written, of a leader that was not in sync; and epochs that went back."""
-    found = []
+    """Return elections, in all writes, of leaders outside the ISR, and decreasing epochs."""
+    violations = []
     latest: dict[str, dict[str, object]] = {}
-    for each in journal:
-        name = partition_of(each.path)
+    for write in journal:
+        name = partition_of(write.path)
         if name is None:
             continue
-        if each.kind is Kind.DELETE:
+        if write.kind is Kind.DELETE:
             latest.pop(name, None)
             continue
-        state = as_json(each)
+        state = as_json(write)
         before = latest.get(name, state)
         if state["leader"] not in (-1, before["leader"]) and state["leader"] not in before["isr"]:
-            found.append(f"{name}: {state} after {before}")
+            violations.append(f"{name}: {state} after {before}")
         if state["leader_epoch"] < before["leader_epoch"] or state["controller_epoch"] < before["controller_epoch"]:
-            found.append(f"{name} went back: {state} after {before}")
+            violations.append(f"{name} went back: {state} after {before}")
         latest[name] = state
-    return found
+    return violations
 
 
 def tracebacks(bench: Bench) -> list[str]:
-    """Whether kactl met what it had not foreseen."""
+    """Return whether kactl logged a traceback."""
     return [
         f"{log} has a traceback"
         for instance in (bench.kactl, bench.other)
@@ -157,14 +160,14 @@ def tracebacks(bench: Bench) -> list[str]:
 
 
 def main() -> int:
-    """Run as the environment says; 0 if all was as it should be."""
+    """Run as configured by the environment. Returns 0 if there was no violation."""
     if reason := missing():
         print(f"soak: {reason}")
         return 1
     seed = int(os.environ.get("SOAK_SEED") or SystemRandom().randrange(1_000_000))
     minutes = float(os.environ.get("SOAK_MINUTES") or MINUTES)
     level = os.environ.get("SOAK_LEVEL") or "3.9"
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # that ZooKeeper goes away is no news here
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # an unavailable ZooKeeper is expected here
     folder = Path(tempfile.mkdtemp(prefix="kactl-soak-"))
     print(f"soak: SOAK_SEED={seed} SOAK_MINUTES={minutes:g} SOAK_LEVEL={level}", flush=True)
     try:
@@ -172,8 +175,8 @@ def main() -> int:
             wrong = soak(bench, seed=seed, seconds=minutes * 60, say=lambda text: print(f"soak: {text}", flush=True))
     except (HarnessError, AssertionError, OSError):
         wrong = [traceback.format_exc()]
-    for each in wrong:
-        print(f"soak: WRONG: {each}")
+    for violation in wrong:
+        print(f"soak: WRONG: {violation}")
     if wrong:
         print(f"soak: FAILED with SOAK_SEED={seed} SOAK_LEVEL={level}; what the servers said is in {folder}")
         return 1

@@ -1,18 +1,17 @@
-"""Kafka's own tools and their stand-ins, side by side over one cluster: the same lines on stdout, the same exit codes.
+"""Kafka's own tools and kactl's compatible ones, side by side over one cluster: equal stdout and equal exit codes.
 
-Three real brokers are ruled by kactl. What only looks is asked of both about the same topics; what changes something
-is asked of each about topics of its own, `kafkas-..` and `kactls-..`, and the names are made alike before the answers
-are compared. What is compared is all of stdout, byte for byte, but for this:
+kactl controls three real brokers. Read-only commands run against the same topics for both tools. Commands that change
+something use separate topics, `kafkas-..` and `kactls-..`, whose names are unified before the outputs are compared. All
+of stdout is compared, byte for byte, with these exceptions:
 
-* Topics that are described together, and partitions that are named together, come in the order of a hash table; here
-  they are compared as a set of lines. One topic alone is compared as it is printed, but for the order of its overrides
-  where there are more than two.
-* Behind the line that begins with "Error: " Kafka's tool for reassignments prints where in its program that was.
-* What becomes of throttles, which kactl does not set, is left out with --preserve-throttles.
-* The proposal of --generate is the planner's own; compared is its form.
-* The name of a topic that exists already is refused in Kafka's words, whatever the controller says.
+* Topics described together, and partitions named together, are in hash-table order and are compared as a set of lines.
+  A single topic is compared as printed, except for the order of three or more overrides.
+* After the line that begins with "Error: " Kafka's tool for reassignments prints a stack trace.
+* kactl does not set throttles, so messages about throttles are omitted by --preserve-throttles.
+* The proposal of --generate depends on the planner; its form is compared.
+* An existing topic name is rejected with Kafka's message, whatever the controller's message is.
 
-Of a command line that is refused the first line on stderr is compared, too.
+For an invalid command line the first line on stderr is compared too.
 """
 
 import re
@@ -25,7 +24,7 @@ from confluent_kafka import Producer
 from .side_by_side import MARGIN_S, SIDES, Bench, any_overrides, current, form, lines, refused, until_error
 from .tools import LEADERS, REASSIGN, TOPICS
 
-# A follower under a throttle is sent a piece of up to a megabyte now and then all the same; this takes it minutes.
+# A throttled follower still receives a piece of up to a megabyte at times; these replicas then need minutes.
 RECORDS: Final = 60
 RECORD_SIZE: Final = 100_000
 
@@ -46,7 +45,7 @@ def bench(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench
 # -- kafka-topics ----------------------------------------------------------------------------------------------------
 
 
-def test_where_there_are_no_topics_an_empty_line_is_listed(bench: Bench) -> None:
+def test_list_without_topics_is_an_empty_line(bench: Bench) -> None:
     assert bench.same(TOPICS, "--list").out == "\n"
     assert bench.same(TOPICS, "--describe").out == ""
 
@@ -66,7 +65,7 @@ def test_topics_are_created(bench: Bench) -> None:
     assert (again.code, again.out) == (0, "")
 
 
-def test_a_topic_that_exists_is_refused_in_kafkas_own_words(bench: Bench) -> None:
+def test_existing_topic_is_rejected_with_kafkas_message(bench: Bench) -> None:
     theirs = bench.kafkas(TOPICS, "--create", "--topic", "kafkas-placed")
     ours = bench.kactls(TOPICS, "--create", "--topic", "kafkas-placed")
 
@@ -91,11 +90,11 @@ def test_a_topic_that_exists_is_refused_in_kafkas_own_words(bench: Bench) -> Non
     ],
     ids=" ".join,
 )
-def test_topics_that_cannot_be_are_refused_alike(bench: Bench, options: tuple[str, ...]) -> None:
-    told = bench.same(TOPICS, "--create", "--topic", "%-impossible", *options)
+def test_invalid_topics_are_rejected_alike(bench: Bench, options: tuple[str, ...]) -> None:
+    output = bench.same(TOPICS, "--create", "--topic", "%-impossible", *options)
 
-    assert told.code == 1
-    assert told.out.startswith("Error while executing topic command : ")
+    assert output.code == 1
+    assert output.out.startswith("Error while executing topic command : ")
 
 
 def test_topics_are_listed_and_described(bench: Bench) -> None:
@@ -124,24 +123,24 @@ def test_topics_are_listed_and_described(bench: Bench) -> None:
 
 
 def test_topics_are_described_by_id(bench: Bench) -> None:
-    (wanted,) = [each["id"] for each in bench.kactl.get("/v1/topics")["items"] if each["name"] == "kactls-counted"]
+    (topic_id,) = [topic["id"] for topic in bench.kactl.get("/v1/topics")["items"] if topic["name"] == "kactls-counted"]
 
-    found = bench.same(TOPICS, "--describe", "--topic-id", wanted)
-    by_both = bench.same(TOPICS, "--describe", "--topic-id", wanted, "--topic", "kafkas-counted")
-    warned = bench.same(TOPICS, "--describe", "--topic-id", wanted, "--topic", "kafkas-counted", "--if-exists")
+    output = bench.same(TOPICS, "--describe", "--topic-id", topic_id)
+    by_both = bench.same(TOPICS, "--describe", "--topic-id", topic_id, "--topic", "kafkas-counted")
+    warned = bench.same(TOPICS, "--describe", "--topic-id", topic_id, "--topic", "kafkas-counted", "--if-exists")
     unknown = bench.same(TOPICS, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAABQ")
     tolerated = bench.same(TOPICS, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAABQ", "--if-exists")
-    for none in ("zzz", wanted + wanted, "AAAAAAAAAAAAAAAAAAAA!!"):
+    for none in ("zzz", topic_id + topic_id, "AAAAAAAAAAAAAAAAAAAA!!"):
         assert bench.same(TOPICS, "--describe", "--topic-id", none).code == 1
 
-    assert f"\tTopicId: {wanted}\t" in found.lines[0]
-    assert by_both.out == found.out
+    assert f"\tTopicId: {topic_id}\t" in output.lines[0]
+    assert by_both.out == output.out
     assert warned.out.startswith("Only topic id will be used")
     assert unknown.code == 1
     assert (tolerated.code, tolerated.out) == (0, "")
 
 
-def test_topics_grow(bench: Bench) -> None:
+def test_partitions_are_added(bench: Bench) -> None:
     grown = bench.same(TOPICS, "--alter", "--topic", "%-counted", "--partitions", "4")
     fewer = bench.same(TOPICS, "--alter", "--topic", "%-counted", "--partitions", "3")
     placed = ("--alter", "--topic", "%-placed", "--partitions")
@@ -157,7 +156,7 @@ def test_topics_grow(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("action", [("--describe",), ("--delete",), ("--alter", "--partitions", "9")], ids=" ".join)
-def test_topics_that_are_not_there(bench: Bench, action: tuple[str, ...]) -> None:
+def test_unknown_topics_are_reported_alike(bench: Bench, action: tuple[str, ...]) -> None:
     refused = bench.same(TOPICS, *action, "--topic", "nowhere")
     tolerated = bench.same(TOPICS, *action, "--topic", "nowhere", "--if-exists")
     strange = bench.same(TOPICS, *action, "--topic", "[")
@@ -193,7 +192,7 @@ def test_topics_are_deleted(bench: Bench) -> None:
         "--describe --topics-with-overrides --at-min-isr-partitions",
     ],
 )
-def test_command_lines_for_topics_are_refused_alike(bench: Bench, arguments: str) -> None:
+def test_invalid_topic_command_lines_are_rejected_alike(bench: Bench, arguments: str) -> None:
     assert refused(bench, TOPICS, *arguments.split())
 
 
@@ -245,11 +244,11 @@ def test_leaders_are_elected(bench: Bench) -> None:
         "--election-type unclean --path-to-json-file /nowhere/at/all",
     ],
 )
-def test_command_lines_for_elections_are_refused_alike(bench: Bench, arguments: str) -> None:
+def test_invalid_election_command_lines_are_rejected_alike(bench: Bench, arguments: str) -> None:
     assert refused(bench, LEADERS, *arguments.split())
 
 
-def test_files_for_elections_are_refused_alike(bench: Bench) -> None:
+def test_invalid_election_files_are_rejected_alike(bench: Bench) -> None:
     twice = [{"topic": "a", "partition": 0}] * 2
 
     for content in ({"x": 1}, {"partitions": twice}):
@@ -280,7 +279,7 @@ def test_replicas_are_moved(bench: Bench) -> None:
     for name, ask in zip(SIDES, (bench.kafkas, bench.kactls), strict=True):
         started = ask(REASSIGN, "--execute", FILE, both.replace("%", name))
         assert started.out.replace(name, "%") == STARTED
-        bench.rest()  # or the second one would find the first
+        bench.rest()  # otherwise the second tool would find the first one's move
     after = bench.same(REASSIGN, "--verify", KEEP, FILE, both)
 
     assert nothing.out == "No partition reassignments found.\n"
@@ -315,8 +314,8 @@ def test_plans_have_the_same_form(bench: Bench) -> None:
     for brokers in ("1,2", "1,2,3", "3,2,9"):
         bench.same(REASSIGN, *generate, topics, "--broker-list", brokers, seen=form)
     for brokers in ("1", "1,9", "1,1", "x"):
-        told = bench.same(REASSIGN, *generate, topics, "--broker-list", brokers, seen=until_error)
-        assert told.code == 1
+        output = bench.same(REASSIGN, *generate, topics, "--broker-list", brokers, seen=until_error)
+        assert output.code == 1
     assert bench.same(REASSIGN, *generate, nowhere, "--broker-list", "1,2", seen=until_error).code == 1
 
 
@@ -336,13 +335,13 @@ def test_plans_have_the_same_form(bench: Bench) -> None:
     ],
     ids=str,
 )
-def test_moves_that_cannot_be_are_refused_alike(bench: Bench, partitions: list[object], version: int) -> None:
+def test_invalid_moves_are_rejected_alike(bench: Bench, partitions: list[object], version: int) -> None:
     path = bench.file("impossible", {"version": version, "partitions": partitions})
 
-    told = bench.same(REASSIGN, "--execute", FILE, path, seen=until_error)
+    output = bench.same(REASSIGN, "--execute", FILE, path, seen=until_error)
 
-    assert told.code == 1
-    assert "\nError: " in f"\n{told.out}"
+    assert output.code == 1
+    assert "\nError: " in f"\n{output.out}"
 
 
 @pytest.mark.parametrize(
@@ -363,15 +362,15 @@ def test_moves_that_cannot_be_are_refused_alike(bench: Bench, partitions: list[o
         "--cancel --reassignment-json-file x --throttle 5",
     ],
 )
-def test_command_lines_for_reassignments_are_refused_alike(bench: Bench, arguments: str) -> None:
+def test_invalid_reassignment_command_lines_are_rejected_alike(bench: Bench, arguments: str) -> None:
     assert refused(bench, REASSIGN, *arguments.split())
 
 
-def test_a_file_that_is_not_there(bench: Bench) -> None:
+def test_missing_file_is_reported_alike(bench: Bench) -> None:
     assert bench.same(REASSIGN, "--execute", FILE, "/nowhere/at/all", seen=until_error).code == 1
 
 
-def test_a_move_that_takes_its_time(bench: Bench) -> None:
+def test_slow_move_is_verified_and_cancelled_alike(bench: Bench) -> None:
     bench.create("%-slow", "1:2,2:1", "--config", "min.insync.replicas=2")
     limits = {
         "topics": ([f"{name}-slow" for name in SIDES], "replication.throttled.replicas=*"),
@@ -429,12 +428,12 @@ def test_a_move_that_takes_its_time(bench: Bench) -> None:
     assert idle.out.startswith("None of the specified partition reassignments are active.\n")
 
 
-# -- a broker is dead ------------------------------------------------------------------------------------------------
+# -- with a dead broker ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="class")
 def torn(bench: Bench) -> None:
-    """Broker 3 is dead; partition 0 of one topic has no leader, and that of the other has lost the one it prefers."""
+    """Broker 3 is dead. Partition 0 of one topic has no leader; that of the other has lost its preferred leader."""
     bench.create("%-alone", "3,1")
     bench.create("%-lost", "3:1:2", "--config", "min.insync.replicas=3")
     bench.cluster[3].kill()
@@ -444,9 +443,9 @@ def torn(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("torn")
 class TestTorn:
-    """What is the matter, and what can be done."""
+    """Outputs while broker 3 is dead."""
 
-    def test_what_is_missing_is_described(self, bench: Bench) -> None:
+    def test_unavailable_partitions_are_described_alike(self, bench: Bench) -> None:
         alone = bench.same(TOPICS, "--describe", "--topic", "kafkas-alone")
         report = ("--describe", "--topic", ".*-(alone|lost)")
         missing = bench.same(TOPICS, *report, "--under-replicated-partitions", seen=lines)
@@ -456,17 +455,18 @@ class TestTorn:
         bench.same(TOPICS, *report, "--under-replicated-partitions", "--unavailable-partitions", seen=lines)
 
         assert "\tPartition: 0\tLeader: none\tReplicas: 3\tIsr: 3\t" in alone.lines[1]
-        assert [len(each.lines) for each in (missing, unavailable, under_min)] == [2, 2, 4]
+        assert [len(output.lines) for output in (missing, unavailable, under_min)] == [2, 2, 4]
 
     def test_elections_fail_alike(self, bench: Bench) -> None:
         for kind, topic in (("preferred", "%-alone"), ("unclean", "%-alone"), ("preferred", "%-lost")):
             failed = bench.same(LEADERS, "--election-type", kind, "--topic", topic, "--partition", "0")
             assert failed.code == 1
-        bench.kactls(LEADERS, "--election-type", "preferred", "--all-topic-partitions")  # whoever can lead does
+        # partitions with an eligible leader have it
+        bench.kactls(LEADERS, "--election-type", "preferred", "--all-topic-partitions")
         for kind in ("preferred", "unclean"):
             assert bench.same(LEADERS, "--election-type", kind, "--all-topic-partitions", seen=lines).code == 1
 
-    def test_nothing_moves_onto_a_dead_broker(self, bench: Bench) -> None:
+    def test_move_to_a_dead_broker_is_rejected_alike(self, bench: Bench) -> None:
         path = bench.moves("lost", p0=[3, 1])
         topics = bench.file("lost-topics", {"version": 1, "topics": [{"topic": "%-lost"}]})
 

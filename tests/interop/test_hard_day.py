@@ -1,7 +1,7 @@
-"""Real brokers that are paused, die with the controller, or with all other replicas: how long there was no leader.
+"""Availability during a pause, a double failure and the loss of all replicas, measured and reconstructed from logs.
 
-Clients ask all brokers all the time. What the logs make of it is within 15 % of what they measured, with Kafka 3.9 and
-ZooKeeper and with Kafka 4 and KRaft, at INFO and at TRACE; see `incident/hard_day.py` for what happens.
+Clients send requests to all brokers continuously. The estimate from the logs is within 15 % of their measurement, with
+Kafka 3.9 and ZooKeeper and with Kafka 4 and KRaft, at INFO and at TRACE. `incident/hard_day.py` describes the faults.
 """
 
 import pytest
@@ -18,7 +18,7 @@ STORIES = {f"{kind} {level}": (kind, level) for kind in ("zookeeper", "kraft") f
 
 @pytest.fixture(scope="module", params=STORIES)
 def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    """What happened."""
+    """Measured facts of the incident."""
     kind, level = STORIES[request.param]
     folder = tmp_path_factory.mktemp("hard-day")
     if kind == "zookeeper":
@@ -29,8 +29,8 @@ def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def told(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What the logs tell of it."""
+def results(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Results of forensics from the logs."""
     return answers.ask(tmp_path_factory.mktemp("answers"), facts.logs, zone=facts.zone)
 
 
@@ -44,29 +44,29 @@ def test_partitions_were_unavailable_in_each_trouble(facts: Facts) -> None:
     assert any(gap.leaders[0] == gap.leaders[1] for gap in facts.gaps if gap.partition == "pair-0")
 
 
-def test_the_best_guess_is_near_the_clients_measurement(facts: Facts, told: Answers) -> None:
-    assert measured.headline(facts, told.rows("outages")) == []
+def test_estimated_total_is_near_the_clients_measurement(facts: Facts, results: Answers) -> None:
+    assert measured.headline(facts, results.rows("outages")) == []
 
 
-def test_every_outage_is_found_within_its_bounds(facts: Facts, told: Answers) -> None:
-    assert measured.bounds(facts, told.rows("outages")) == []
+def test_every_outage_is_found_within_its_bounds(facts: Facts, results: Answers) -> None:
+    assert measured.bounds(facts, results.rows("outages")) == []
 
 
-def test_no_outage_ends_later_than_its_paused_leader_could_be_used(facts: Facts, told: Answers) -> None:
-    assert measured.too_late(facts, told.rows("outages")) == []
+def test_no_outage_ends_after_its_paused_leader_was_available(facts: Facts, results: Answers) -> None:
+    assert measured.too_late(facts, results.rows("outages")) == []
 
 
-def test_no_begin_is_called_observed_that_no_line_observes(told: Answers) -> None:
-    assert measured.claimed(told.rows("outages")) == []
+def test_only_logged_begins_are_marked_as_observed(results: Answers) -> None:
+    assert measured.claimed(results.rows("outages")) == []
 
 
-def test_session_timeouts_are_those_of_the_logs(told: Answers) -> None:
-    known = {(row["session_ms"], row["session_by"]) for row in told.rows("absences") if row["detected_at"]}
+def test_session_timeouts_are_those_of_the_logs(results: Answers) -> None:
+    known = {(row["session_ms"], row["session_by"]) for row in results.rows("absences") if row["detected_at"]}
 
     assert {ms for ms, _ in known} == {round(hard_day.SESSION_S * 1000)}
     assert "default" not in {by for _, by in known}
 
 
-def test_the_report_has_the_best_guess_and_its_bounds_in_its_first_line(told: Answers) -> None:
-    assert "no less than" in told.report["headline"]
-    assert "no more than" in told.report["headline"]
+def test_first_line_of_the_report_has_estimate_and_bounds(results: Answers) -> None:
+    assert "no less than" in results.report["headline"]
+    assert "no more than" in results.report["headline"]

@@ -1,4 +1,4 @@
-"""The bench itself: stock servers, no controller of ours. What fails here is not kactl's fault."""
+"""The test harness with stock servers and no kactl. A failure here is not caused by kactl."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 from .brokers import Cluster, KafkaBroker
 
-# From a new topic's first record to the last record read back, new group included.
+# From a new topic's first record to the last record read back, including a new group.
 CLIENT_S = 30.0
 SESSION_TIMEOUT_MS = 6000
 
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers, one of which is their controller."""
+    """Three brokers, one of them the controller."""
     with Cluster(
         tmp_path_factory.mktemp("cluster"),
         zookeeper=zookeeper.connect("/stock"),
@@ -32,7 +32,7 @@ def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def client(zookeeper: ZooKeeperServer) -> Iterator[Callable[[str], KazooClient]]:
-    """Makes ZooKeeper clients below a chroot."""
+    """Creates ZooKeeper clients below a chroot."""
     clients: list[KazooClient] = []
 
     def connected(chroot: str) -> KazooClient:
@@ -41,9 +41,9 @@ def client(zookeeper: ZooKeeperServer) -> Iterator[Callable[[str], KazooClient]]
         return clients[-1]
 
     yield connected
-    for each in clients:
-        each.stop()
-        each.close()
+    for connection in clients:
+        connection.stop()
+        connection.close()
 
 
 def test_zookeeper_takes_a_session_below_a_new_chroot(client: Callable[[str], KazooClient], chroot: str) -> None:
@@ -54,8 +54,8 @@ def test_zookeeper_takes_a_session_below_a_new_chroot(client: Callable[[str], Ka
     assert client("").get(f"{chroot}/seen")[0] == b"yes"
 
 
-def test_a_killed_zookeeper_restarts_with_data_and_sessions(jars: str, tmp_path: Path) -> None:
-    # On a busy machine its start may take the ten seconds that sessions last at the most with short ticks.
+def test_killed_zookeeper_restarts_with_data_and_sessions(jars: str, tmp_path: Path) -> None:
+    # On a busy machine its start may take the ten seconds of the longest session with short ticks.
     with ZooKeeperServer(tmp_path, tick_ms=3000) as zookeeper:
         session = KazooClient(zookeeper.connect(), timeout=60)
         session.start(timeout=10)
@@ -100,7 +100,7 @@ def test_stock_brokers_serve_ordinary_clients(cluster: Cluster) -> None:
     assert read(cluster.bootstrap, "greetings", count=len(sent)) == sent
 
 
-def test_a_killed_broker_returns_once_its_old_registration_is_gone(
+def test_killed_broker_returns_once_its_registration_expires(
     cluster: Cluster, client: Callable[[str], KazooClient]
 ) -> None:
     zookeeper = client("/stock")
@@ -108,7 +108,7 @@ def test_a_killed_broker_returns_once_its_old_registration_is_gone(
     before = zookeeper.exists("/brokers/ids/3")
     broker.kill()
     killed = time.monotonic()
-    assert zookeeper.exists("/brokers/ids/3") is not None  # its session has not noticed
+    assert zookeeper.exists("/brokers/ids/3") is not None  # its session has not expired yet
 
     broker.restart()
 
@@ -118,7 +118,7 @@ def test_a_killed_broker_returns_once_its_old_registration_is_gone(
     assert "NodeExists" not in broker.log
 
 
-def test_an_id_in_use_is_rejected(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_id_in_use_is_rejected(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.interop.brokers.REGISTRATION_MARGIN_S", 0.0)
     double = KafkaBroker(1, folder=tmp_path, zookeeper=cluster[1].zookeeper, session_timeout_ms=200)
 
@@ -127,7 +127,7 @@ def test_an_id_in_use_is_rejected(cluster: Cluster, tmp_path: Path, monkeypatch:
 
 
 def read(bootstrap: str, topic: str, *, count: int) -> set[str]:
-    """The values that a new group reads from the beginning, until there are `count` or CLIENT_S is over."""
+    """Return the values that a new group reads from the beginning: `count` of them, or those read within CLIENT_S."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     deadline = time.monotonic() + CLIENT_S

@@ -14,7 +14,7 @@ from .incident.facts import Facts
 
 pytestmark = pytest.mark.long
 
-# State-change level, and the zone that the brokers believe to be in.
+# State-change level, and the time zone of the brokers.
 STORIES = {"INFO": "UTC", "TRACE": "Asia/Kolkata"}
 
 
@@ -25,17 +25,17 @@ def level(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def facts(jars: str, level: str, tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    """What happened."""
+    """Measured facts of the incident."""
     return zookeeper_story.run(tmp_path_factory.mktemp("incident"), state_change=level, zone=STORIES[level])
 
 
 @pytest.fixture(scope="module")
-def told(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """What the logs tell of it."""
+def results(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Results of forensics from the logs."""
     return answers.ask(tmp_path_factory.mktemp("answers"), facts.logs, zone=facts.zone)
 
 
-# -- what happened: if this is not so, nothing else here says anything -------------------------------------------------
+# -- measured facts: preconditions of the other tests ------------------------------------------------------------------
 
 
 def test_partitions_were_unavailable_when_their_leaders_were_killed(facts: Facts) -> None:
@@ -51,65 +51,65 @@ def test_partitions_were_unavailable_when_their_leaders_were_killed(facts: Facts
 
 
 def test_both_writers_lost_records(facts: Facts) -> None:
-    lost = {(each.acks, each.record.partition) for each in facts.lost}
-    assert ("1", "audit-0") in lost  # nobody had copied them when the leader died
+    lost = {(lost_record.acks, lost_record.record.partition) for lost_record in facts.lost}
+    assert ("1", "audit-0") in lost  # no replica had them when the leader died
     assert {partition for acks, partition in lost if acks == "all"} == set(facts.unclean)
-    for each in facts.lost:
+    for lost_record in facts.lost:
         with_broker = any(
-            cut.partition == each.record.partition and cut.kept <= each.record.offset < cut.log_end
+            cut.partition == lost_record.record.partition and cut.kept <= lost_record.record.offset < cut.log_end
             for cut in facts.cuts
         )
-        # Whom a preferred election takes the lead from may not hear of it before it has taken another record.
-        in_passing = each.acks == "1" and facts.was_planned(each.record.sent, agreement.SLACK_S)
-        assert with_broker or in_passing, each
+        # The old leader of a preferred election may accept a record before it receives the change.
+        in_passing = lost_record.acks == "1" and facts.was_planned(lost_record.record.sent, agreement.SLACK_S)
+        assert with_broker or in_passing, lost_record
     assert facts.refused == []
 
 
-# -- what is told of it ------------------------------------------------------------------------------------------------
+# -- results of forensics ----------------------------------------------------------------------------------------------
 
 
-def test_every_relevant_line_is_understood(told: Answers, level: str) -> None:
-    logs = [each for each in told.files if each["layout"]]
-    assert {each["unparsed"] for each in logs} == {0}, [each["samples"] for each in logs]
-    levels = {each for file in logs if file["kind"] == "state-change" for each in file["levels"]}
+def test_every_relevant_line_is_understood(results: Answers, level: str) -> None:
+    logs = [item for item in results.files if item["layout"]]
+    assert {item["unparsed"] for item in logs} == {0}, [item["samples"] for item in logs]
+    levels = {item for file in logs if file["kind"] == "state-change" for item in file["levels"]}
     assert ("TRACE" in levels) == (level == "TRACE")
 
 
-def test_outages_are_found_within_bounds_and_no_others(facts: Facts, told: Answers) -> None:
-    assert agreement.outages(facts, told.rows("outages")) == []
+def test_outages_are_found_within_bounds_and_no_others(facts: Facts, results: Answers) -> None:
+    assert agreement.outages(facts, results.rows("outages")) == []
 
 
-def test_exactly_the_lost_records_are_counted(facts: Facts, told: Answers) -> None:
-    assert agreement.losses(facts, told.rows("losses")) == []
+def test_exactly_the_lost_records_are_counted(facts: Facts, results: Answers) -> None:
+    assert agreement.losses(facts, results.rows("losses")) == []
 
 
-def test_unclean_elections_are_found_and_explained(facts: Facts, told: Answers) -> None:
-    rows = told.rows("unclean")
+def test_unclean_elections_are_found_and_explained(facts: Facts, results: Answers) -> None:
+    rows = results.rows("unclean")
 
     assert {name(row): row["leader"] for row in rows} == facts.unclean
     killed = facts.kills[-1].broker
     for row in rows:
         assert row["certain"], row
         assert row["prev_isr"] == [killed]
-        assert [each["broker"] for each in row["isr_down"] if each["down_at"]] == [killed]
+        assert [member["broker"] for member in row["isr_down"] if member["down_at"]] == [killed]
 
 
-def test_killed_brokers_are_named(facts: Facts, told: Answers) -> None:
-    detected = [row for row in told.rows("absences") if row["detected_at"]]  # the others are from before the logs
+def test_killed_brokers_are_named(facts: Facts, results: Answers) -> None:
+    detected = [row for row in results.rows("absences") if row["detected_at"]]  # the others ended before the logs begin
     away = sorted(detected, key=lambda row: row["detected_at"])
 
     assert [row["broker"] for row in away if not row["planned"]] == [kill.broker for kill in facts.kills]
     assert [row["broker"] for row in away if row["planned"]] == [facts.kills[0].broker]
 
 
-def test_correct_brokers_violate_no_rule(told: Answers) -> None:
-    assert told.rows("audit") == []
+def test_correct_brokers_violate_no_rule(results: Answers) -> None:
+    assert results.rows("audit") == []
 
 
-def test_report_contains_the_incident(facts: Facts, told: Answers) -> None:
+def test_report_contains_the_incident(facts: Facts, results: Answers) -> None:
     for kill in facts.kills:
-        assert f"broker {kill.broker}" in told.html
-    assert "payments" in told.html
+        assert f"broker {kill.broker}" in results.html
+    assert "payments" in results.html
 
 
 # -- without ZooKeeper -------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_report_contains_the_incident(facts: Facts, told: Answers) -> None:
 
 @pytest.fixture(scope="module")
 def kraft(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    """What happened to a cluster without ZooKeeper."""
+    """Measured facts of an incident without ZooKeeper."""
     return kraft_story.run(tmp_path_factory.mktemp("kraft"))
 
 
@@ -125,10 +125,10 @@ def kraft(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Facts:
 def test_outages_are_found_without_zookeeper(kraft: Facts, tmp_path: Path, dump: bool) -> None:
     more = [kraft.logs.parent / "metadata.txt"] if dump else []
 
-    told = answers.ask(tmp_path, kraft.logs, *more, zone=kraft.zone)
+    results = answers.ask(tmp_path, kraft.logs, *more, zone=kraft.zone)
 
     assert len(kraft.gaps) >= len(kraft.kills)
-    # At INFO no line says why a leader is moved; the metadata log shows who it was moved to and from.
-    assert agreement.outages(kraft, told.rows("outages"), explained=dump) == []
-    assert agreement.losses(kraft, told.rows("losses")) == []
-    assert {each["unparsed"] for each in told.files if each["layout"]} == {0}
+    # At INFO no line contains the reason of a move; the metadata log has the old and the new leader.
+    assert agreement.outages(kraft, results.rows("outages"), explained=dump) == []
+    assert agreement.losses(kraft, results.rows("losses")) == []
+    assert {file["unparsed"] for file in results.files if file["layout"]} == {0}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import jars
 
-# Takes the place of mvn: copies two jars, and writes a line per run beside the pom.
+# Replaces mvn: copies two jars, and appends a line per run beside the pom.
 MAVEN = """#!/bin/sh
 for word; do case "$word" in -DoutputDirectory=*) out=${word#*=};; esac; done
 echo run >> "$(dirname "$0")/runs"
@@ -27,7 +27,7 @@ echo 'openjdk version "1.8.0_402"' >&2
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is searched for programs before all others."""
+    """Folder that comes first in the search path of programs."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -79,30 +79,30 @@ def test_changed_pom_or_missing_jar_is_fetched_again(tmp_path: Path, programs: P
 
 def test_concurrent_callers_share_one_run(tmp_path: Path, programs: Path, pom: Path) -> None:
     install(programs, "mvn", MAVEN)
-    found: list[list[Path]] = []
-    callers = [threading.Thread(target=lambda: found.append(jars.fetch(pom, tmp_path / "jars"))) for _ in range(4)]
+    results: list[list[Path]] = []
+    callers = [threading.Thread(target=lambda: results.append(jars.fetch(pom, tmp_path / "jars"))) for _ in range(4)]
 
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join(timeout=30)
 
-    assert found == [found[0]] * 4
+    assert results == [results[0]] * 4
     assert runs(programs) == 1
 
 
-def test_a_failed_run_is_reported_and_repeated(tmp_path: Path, programs: Path, pom: Path) -> None:
+def test_failed_run_is_reported_and_repeated(tmp_path: Path, programs: Path, pom: Path) -> None:
     install(programs, "mvn", BROKEN_MAVEN)
     with pytest.raises(jars.JarsUnavailable, match="no route to the repository"):
         jars.fetch(pom, tmp_path / "jars")
 
     install(programs, "mvn", MAVEN)
-    found = jars.fetch(pom, tmp_path / "jars")
+    fetched = jars.fetch(pom, tmp_path / "jars")
 
-    assert [jar.name for jar in found] == ["metrics-core-2.2.0.jar", "metrics-core-4.1.12.1.jar"]
+    assert [jar.name for jar in fetched] == ["metrics-core-2.2.0.jar", "metrics-core-4.1.12.1.jar"]
 
 
-def test_an_old_java_is_named(programs: Path) -> None:
+def test_old_java_is_reported(programs: Path) -> None:
     install(programs, "java", OLD_JAVA)
 
     assert jars.missing() == f"interop tests need Java 11 or later, and {programs}/java is version 8"
@@ -126,7 +126,7 @@ def test_missing_programs_skip_or_fail_tests(
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setenv(jars.REQUIRE, required)
 
-    # Both are expected by name: an unexpected skip would pass through and skip this very test.
+    # Both are expected explicitly: an unexpected skip would skip this test.
     with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no java on PATH") as caught:
         jars.require_jars()
 

@@ -1,4 +1,4 @@
-"""Writes to a real ZooKeeper are read from its transaction log."""
+"""Reading of writes to a real ZooKeeper from its transaction log."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def session(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[KazooClient]:
 
 
 def below(zookeeper: ZooKeeperServer, chroot: str) -> list[Written]:
-    return [each for each in read(zookeeper.folder / "data") if each.path.startswith(f"{chroot}/")]
+    return [write for write in read(zookeeper.folder / "data") if write.path.startswith(f"{chroot}/")]
 
 
 def test_writes_are_read_in_order_with_their_session(
@@ -36,15 +36,15 @@ def test_writes_are_read_in_order_with_their_session(
     session.create(f"{chroot}/mine", b"", ephemeral=True)
 
     written = below(zookeeper, chroot)
-    assert [(each.kind, each.path, each.data, each.ephemeral) for each in written] == [
+    assert [(write.kind, write.path, write.data, write.ephemeral) for write in written] == [
         (Kind.CREATE, path, b"first", False),
         (Kind.SET, path, b"second", False),
         (Kind.SET, path, b"", False),
         (Kind.DELETE, path, None, False),
         (Kind.CREATE, f"{chroot}/mine", b"", True),
     ]
-    assert {each.session for each in written} == {session.client_id[0]}
-    assert [each.zxid for each in written] == sorted({each.zxid for each in written})
+    assert {write.session for write in written} == {session.client_id[0]}
+    assert [write.zxid for write in written] == sorted({write.zxid for write in written})
 
 
 def test_multis_are_read_as_a_unit_and_rejected_ones_not(
@@ -61,7 +61,7 @@ def test_multis_are_read_as_a_unit_and_rejected_ones_not(
     refused.commit()
 
     written = below(zookeeper, chroot)
-    assert [(each.kind, each.data) for each in written] == [(Kind.CREATE, b"1"), (Kind.SET, b"2")]
+    assert [(write.kind, write.data) for write in written] == [(Kind.CREATE, b"1"), (Kind.SET, b"2")]
     assert written[0].zxid == written[1].zxid
 
 
@@ -72,8 +72,8 @@ def test_end_of_a_session_is_read(zookeeper: ZooKeeperServer, chroot: str) -> No
     client.stop()
     client.close()
 
-    ends = [each for each in read(zookeeper.folder / "data") if each.kind is Kind.END_SESSION]
-    assert [each.path for each in ends if each.session == ours] == [""]
+    ends = [write for write in read(zookeeper.folder / "data") if write.kind is Kind.END_SESSION]
+    assert [write.path for write in ends if write.session == ours] == [""]
 
 
 def test_another_file_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:

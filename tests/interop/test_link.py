@@ -1,4 +1,4 @@
-"""The proxy that can be cut, with a test server behind it."""
+"""The proxy that can be cut, in front of a test server."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from tests.support.processes import free_port
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of a server that sends back what it is sent."""
+    """Port of a server that returns all bytes it receives."""
     port = free_port()
     with socket.create_server(("127.0.0.1", port)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
@@ -31,8 +31,8 @@ def serve(listener: socket.socket) -> None:
 
 def answer(connection: socket.socket) -> None:
     with connection:
-        while said := connection.recv(1024):
-            connection.sendall(said)
+        while content := connection.recv(1024):
+            connection.sendall(content)
 
 
 def test_data_passes_in_both_directions(echo: int) -> None:
@@ -51,11 +51,11 @@ def test_data_is_held_while_cut_and_delivered_afterwards(echo: int) -> None:
         client.sendall(b"during")
         with socket.create_connection(("127.0.0.1", link.port), 5) as late:
             late.sendall(b"late")
-            for each in (client, late):
-                each.settimeout(0.2)
+            for socket_ in (client, late):
+                socket_.settimeout(0.2)
                 with pytest.raises(TimeoutError):
-                    each.recv(1)
-                each.settimeout(5)
+                    socket_.recv(1)
+                socket_.settimeout(5)
             link.mend()
 
             assert (client.recv(6), late.recv(4)) == (b"during", b"late")

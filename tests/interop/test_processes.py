@@ -1,4 +1,4 @@
-"""Child processes end with the tests, however these end, and not before."""
+"""Child processes end with the tests, however the tests end, and not earlier."""
 
 import os
 import signal
@@ -18,20 +18,20 @@ def sh(script: str, output: Path) -> Process:
 
 
 def gone(pid: int, timeout: float = 10.0) -> bool:
-    """Whether the process, not a child of ours, ends within `timeout` seconds."""
+    """Return whether the process, which is not a child of this one, ends within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         try:
             os.kill(pid, 0)
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True  # dead, and not yet buried by init
+                return True  # dead, and not yet reaped by init
         except (ProcessLookupError, FileNotFoundError):
             return True
         time.sleep(0.02)
     return False
 
 
-def test_a_line_is_found_if_written_before_or_after(tmp_path: Path) -> None:
+def test_line_is_found_if_written_before_or_after(tmp_path: Path) -> None:
     with sh("echo port 17; read forever", tmp_path / "out") as process:
         process.wait_for_line("port", timeout=10)
 
@@ -84,7 +84,7 @@ def test_kill_takes_the_whole_group(tmp_path: Path) -> None:
     assert gone(grandchild)
 
 
-def test_a_process_that_ignores_sigterm_is_killed_and_reported(tmp_path: Path) -> None:
+def test_process_that_ignores_sigterm_is_killed_and_reported(tmp_path: Path) -> None:
     process = sh("trap '' TERM; echo ready; while :; do sleep 0.1; done", tmp_path / "out")
     process.wait_for_line("ready", timeout=10)
 
@@ -94,22 +94,22 @@ def test_a_process_that_ignores_sigterm_is_killed_and_reported(tmp_path: Path) -
     assert not process.alive
 
 
-def test_a_paused_process_is_alive_and_can_be_stopped(tmp_path: Path) -> None:
+def test_paused_process_is_alive_and_can_be_stopped(tmp_path: Path) -> None:
     process = sh("trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done", tmp_path / "out")
     process.wait_for_line("ready", timeout=10)
 
     process.pause()
     assert process.alive
 
-    assert process.stop(timeout=10) == 7  # its own handler ran
+    assert process.stop(timeout=10) == 7  # exit code of its own handler
 
 
-def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     started: list[Process] = []
 
     def start() -> None:
         started.append(sh("echo up; exec sleep 300", tmp_path / "out"))
-        started[0].wait_for_line("up", timeout=10)  # before that it has not yet tied itself to anyone
+        started[0].wait_for_line("up", timeout=10)  # before that it is not bound to a parent yet
 
     thread = threading.Thread(target=start)
     thread.start()
@@ -123,11 +123,11 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     ("script", "end"),
     [
         ("echo up $$; exec sleep 300", "os.kill(os.getpid(), signal.SIGKILL)"),
-        ("sleep 300 & echo up $!; wait", "sys.exit(0)"),  # there is time to kill the whole group
+        ("sleep 300 & echo up $!; wait", "sys.exit(0)"),  # time to kill the whole group
     ],
     ids=["killed", "exits"],
 )
-def test_a_child_ends_with_its_parent(tmp_path: Path, script: str, end: str) -> None:
+def test_child_ends_with_its_parent(tmp_path: Path, script: str, end: str) -> None:
     parent = f"""
 import os, signal, sys
 from pathlib import Path
@@ -138,15 +138,15 @@ print(child.wait_for_line(r"up (\\d+)", 10)[1], flush=True)
 """
     root = Path(__file__).parents[2]
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", parent], capture_output=True, text=True, timeout=30, check=False, cwd=root
     )
 
-    assert said.stdout, said.stderr
-    assert gone(int(said.stdout))
+    assert result.stdout, result.stderr
+    assert gone(int(result.stdout))
 
 
-def test_ports_are_given_once() -> None:
+def test_ports_are_unique() -> None:
     ports = [free_port() for _ in range(50)]
 
     assert len(set(ports)) == 50

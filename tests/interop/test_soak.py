@@ -1,4 +1,4 @@
-"""Some bad luck, the same on every run; `make soak` has more of it. And that the soak would see what it looks for."""
+"""A short soak test with a fixed seed (`make soak` runs longer), and tests of the soak's own checks."""
 
 import json
 from pathlib import Path
@@ -17,20 +17,20 @@ from .soak import soak, unclean
 from .watch import LeaderWatch
 
 SEED = 7
-# As long as it takes to strike two or three times.
+# Long enough for two or three faults.
 SECONDS = 25.0
 
 
 def test_no_record_is_lost_while_servers_fail_and_return(jars: str, tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with Bench(tmp_path, "3.9") as bench:
-        wrong = soak(bench, seed=SEED, seconds=SECONDS, say=said.append)
+        wrong = soak(bench, seed=SEED, seconds=SECONDS, say=messages.append)
 
-    print(*said, sep="\n")
+    print(*messages, sep="\n")
     assert wrong == []
 
 
-def test_the_same_seed_draws_the_same_faults(tmp_path: Path) -> None:
+def test_same_seed_generates_the_same_faults(tmp_path: Path) -> None:
     class Process:
         def pause(self) -> None: ...
         def resume(self) -> None: ...
@@ -43,11 +43,17 @@ def test_the_same_seed_draws_the_same_faults(tmp_path: Path) -> None:
         return [(fault.what, fault.hold_s) for _ in range(50) for fault in faults.draw()]
 
     assert drawn(1) == drawn(1) != drawn(2)
-    assert {what.split(":")[0] for what, _ in drawn(1)} == {"broker 1", "broker 2", "broker 3", "kactl", "ZooKeeper"}
+    assert {description.split(":")[0] for description, _ in drawn(1)} == {
+        "broker 1",
+        "broker 2",
+        "broker 3",
+        "kactl",
+        "ZooKeeper",
+    }
 
 
 class Led:
-    """ZooKeeper, as far as it says who leads."""
+    """Stub of ZooKeeper that returns leaders."""
 
     def __init__(self) -> None:
         self.leader = 1
@@ -98,7 +104,7 @@ def test_watch_detects_missing_leaders_and_its_own_failure() -> None:
         ({"leader": 1, "isr": [1], "controller_epoch": 5}, {"leader": 1, "isr": [1], "controller_epoch": 4}, 1),
     ],
 )
-def test_a_leader_outside_the_isr_is_detected(before: dict[str, Any], after: dict[str, Any], wrong: int) -> None:
+def test_leader_outside_the_isr_is_detected(before: dict[str, Any], after: dict[str, Any], wrong: int) -> None:
     path = "/brokers/topics/orders/partitions/0/state"
     states = [{"leader_epoch": 0, "controller_epoch": 1} | state for state in (before, after)]
     journal = [

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, out of the jars, in one JVM that runs them one after the other.
+"""Kafka's own command line tools, from the jars, run one after the other in one JVM.
 
 with Tools(tmp_path, bootstrap="127.0.0.1:19091") as tools:
     assert "Created topic orders." in tools.topics("--create", "--topic", "orders").text
@@ -13,9 +13,9 @@ from tests.support.jars import java_command
 from tests.support.processes import HarnessError, Process
 
 SOURCE: Final = Path(__file__).with_name("Tools.java")
-# It compiles one small file first.
+# Includes compilation of one small file.
 START_S: Final = 60.0
-# Longer than a tool itself is willing to wait for an answer, which is a minute.
+# Longer than the response timeout of the tools, which is a minute.
 RUN_S: Final = 90.0
 HEAP_MB: Final = 128
 
@@ -27,7 +27,7 @@ _FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 
 
 class Ran(NamedTuple):
-    """How a tool ended: its exit code, what it printed to either stream, and what of that went to stdout."""
+    """Result of a tool: its exit code, its output, and the part of it on stdout."""
 
     code: int
     text: str
@@ -38,16 +38,16 @@ class Ran(NamedTuple):
         return self.text.splitlines()
 
     def well(self) -> "Ran":
-        """The same; raises AssertionError with the text where the tool says that it failed."""
+        """Return the result itself. Raises AssertionError with the output if the tool reports a failure."""
         assert self.code == 0, self.text
         return self
 
 
 class Tools:
-    """The tools. Each takes the arguments of its shell script, without those that say where the cluster is."""
+    """The tools. Each takes the arguments of its shell script, without those for the cluster's address."""
 
     def __init__(self, folder: Path, *, bootstrap: str, jars: str | None = None) -> None:
-        """Prepare; nothing runs before `start`. `jars` is as in `java_command`."""
+        """Prepare the tools; nothing runs before `launch`. `jars` is as in `java_command`."""
         self.bootstrap = bootstrap
         self._jars = jars
         self._folder = folder
@@ -55,41 +55,41 @@ class Tools:
         self._connection: socket.socket | None = None
 
     def launch(self) -> None:
-        """Start the JVM, and return at once; whoever asks first waits."""
+        """Start the JVM, and return at once; the first run waits for it."""
         listener = socket.create_server(("127.0.0.1", 0))
         command = java_command(str(SOURCE), [str(listener.getsockname()[1])], heap_mb=HEAP_MB, jars=self._jars)
         self._process = Process(command, output=self._folder / "tools.log")
         self._listener = listener
 
     def topics(self, *arguments: str) -> Ran:
-        """kafka-topics."""
+        """Run kafka-topics."""
         return self.run(TOPICS, "--bootstrap-server", self.bootstrap, *arguments)
 
     def configs(self, *arguments: str) -> Ran:
-        """kafka-configs."""
+        """Run kafka-configs."""
         return self.run(_CONFIGS, "--bootstrap-server", self.bootstrap, *arguments)
 
     def elect(self, *arguments: str) -> Ran:
-        """kafka-leader-election."""
+        """Run kafka-leader-election."""
         return self.run(LEADERS, "--bootstrap-server", self.bootstrap, *arguments)
 
     def reassign(self, *arguments: str) -> Ran:
-        """kafka-reassign-partitions."""
+        """Run kafka-reassign-partitions."""
         return self.run(REASSIGN, "--bootstrap-server", self.bootstrap, *arguments)
 
     def features(self, *arguments: str) -> Ran:
-        """kafka-features."""
+        """Run kafka-features."""
         return self.run(_FEATURES, "--bootstrap-server", self.bootstrap, *arguments)
 
     def run(self, main: str, *arguments: str) -> Ran:
         """Run a main class to its end.
 
         Raises:
-            HarnessError: it did not end within RUN_S, or took the JVM with it.
+            HarnessError: it did not end within RUN_S, or ended the JVM.
         """
         connection = self._connected()
-        asked = (main, *arguments)
-        connection.sendall(struct.pack(">i", len(asked)) + b"".join(map(_text, asked)))
+        command = (main, *arguments)
+        connection.sendall(struct.pack(">i", len(command)) + b"".join(map(_text, command)))
         try:
             code, length = struct.unpack(">ii", self._receive(connection, 8))
             text = self._receive(connection, length)
@@ -128,9 +128,9 @@ class Tools:
             received += piece
         return bytes(received)
 
-    def _error(self, what: str) -> HarnessError:
+    def _error(self, problem: str) -> HarnessError:
         assert self._process is not None
-        return self._process.error(what)
+        return self._process.error(problem)
 
     def __enter__(self) -> Self:
         self.launch()

@@ -13,17 +13,17 @@ _JOIN_S = 90.0
 
 
 class Traffic:
-    """Writes numbered records with an idempotent producer, and reads them in a group, each in a thread of its own.
+    """Writes numbered records with an idempotent producer, and reads them in a group, each in a separate thread.
 
     Args:
-        topic: that nobody else has written to; records of another life would be taken for ours.
+        topic: a new topic; records of another instance would be counted.
     """
 
     def __init__(self, bootstrap: str, topic: str, *, group: str = "readers") -> None:
         self.topic = topic
         self.acknowledged: set[int] = set()
         self.read: set[int] = set()
-        # Partition and offset of each, as the leader told the producer, and where the group began each partition.
+        # Partition and offset of each record, as acknowledged, and where the group began each partition.
         self.places: dict[int, tuple[int, int]] = {}
         self.began: dict[int, int] = {}
         self.errors: list[str] = []
@@ -52,7 +52,7 @@ class Traffic:
             thread.join(_JOIN_S)
 
     def wait_acknowledged(self, more: int, timeout_s: float) -> None:
-        """Wait until `more` records than now are acknowledged and read.
+        """Wait until `more` additional records are acknowledged and read.
 
         Raises:
             HarnessError: they were not within `timeout_s`.
@@ -68,10 +68,10 @@ class Traffic:
                 )
 
     def finish(self, timeout_s: float) -> None:
-        """Stop writing, and wait until everything that was acknowledged has been read.
+        """Stop writing, and wait until every acknowledged record has been read.
 
         Raises:
-            HarnessError: something was not read within `timeout_s`.
+            HarnessError: a record was not read within `timeout_s`.
         """
         self._writing.clear()
         self._threads[0].join(_FLUSH_S + 5)
@@ -85,7 +85,7 @@ class Traffic:
                 )
 
     def _ends(self) -> dict[int, tuple[int, int]]:
-        """First offset and high watermark of each partition that was written to."""
+        """Return the first offset and the high watermark of each written partition."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"{self._group}-ends"})
         try:
             return {
@@ -123,7 +123,7 @@ class Traffic:
             self._progress.notify_all()
 
     def _read(self) -> None:
-        # A reader that joins its group just as the topic is created may be given nothing of it, and never look again.
+        # A consumer that joins its group while the topic is created may receive no partition, and never check again.
         with self._progress:
             self._progress.wait_for(lambda: self.acknowledged or not self._reading.is_set())
         consumer = Consumer(
@@ -144,7 +144,7 @@ class Traffic:
                 with self._progress:
                     error = message.error()
                     if error is not None:
-                        # Not every broker knows of a new topic at once.
+                        # Brokers learn of a new topic at different times.
                         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self.read:
                             self.errors.append(str(error))
                         continue
@@ -157,7 +157,7 @@ class Traffic:
 
 
 def numbered(message: Message) -> tuple[int, tuple[int, int]]:
-    """The number that a record carries, and its partition and offset."""
+    """Return the number that a record carries, and its partition and offset."""
     value, partition, offset = message.value(), message.partition(), message.offset()
     assert value is not None
     assert partition is not None

@@ -18,13 +18,14 @@ JOIN_S: Final = 90.0
 
 
 class LeaderWatch:
-    """Looks into ZooKeeper every 100 ms, in a thread of its own, for as long as the `with` block lasts.
+    """Reads the leaders from ZooKeeper every 100 ms, in a separate thread, within the `with` block.
 
-    Without ZooKeeper nothing is seen, and who was without a leader before counts as being so until the next look.
+    While ZooKeeper is unavailable nothing is read, and a partition without a leader before counts as such until the
+    next read.
 
     Args:
-        eyes: for this alone.
-        runs: which brokers do.
+        eyes: reader for this object alone.
+        runs: returns the running brokers.
     """
 
     def __init__(self, eyes: Eyes, runs: Callable[[], set[int]]) -> None:
@@ -40,27 +41,27 @@ class LeaderWatch:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def reset(self) -> None:
-        """Forget what was seen before."""
+        """Discard earlier observations."""
         with self._lock:
             self._last.clear()
             self._worst_s = 0.0
 
     def seen(self) -> tuple[float, dict[str, float]]:
-        """Since `reset`: the longest that a partition was without a leader, and when each was last seen so.
+        """Return the longest time of a partition without a leader since `reset`, and each one's last such time.
 
         Raises:
-            HarnessError: nothing is seen any more, for a reason that it names.
+            HarnessError: the thread has failed; contains the reason.
         """
         with self._lock:
             if self._error is not None:
-                raise HarnessError(f"nobody looks who leads what any more: {self._error!r}")
+                raise HarnessError(f"the leaders are not read any more: {self._error!r}")
             return self._worst_s, dict(self._last)
 
     def _watch(self) -> None:
         try:
             self._look()
         except Exception as error:
-            self._error = error  # who asks what was seen has to know that nothing is seen any more
+            self._error = error  # a caller of `seen` must learn that nothing is read any more
 
     def _look(self) -> None:
         while not self._ended.wait(EVERY_S):
@@ -68,8 +69,8 @@ class LeaderWatch:
             try:
                 states = self._eyes.states()
             except (KazooException, KazooTimeoutError):
-                continue  # ZooKeeper is away, as it now and then has to be
-            running = before | self._runs()  # who ended or came in between is given the benefit of the doubt
+                continue  # ZooKeeper is unavailable, as expected at times
+            running = before | self._runs()  # brokers that ended or started in between count as running
             now = time.monotonic()
             with self._lock:
                 self.looks += 1

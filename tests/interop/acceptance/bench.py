@@ -1,4 +1,5 @@
-"""One cluster that everything is tried on: ZooKeeper behind a wire, kactl, three brokers, tools, and eyes to see it."""
+"""Test cluster of the acceptance checklist: ZooKeeper behind a link that can be cut, kactl, three brokers, and
+tools."""
 
 import json
 import time
@@ -25,20 +26,20 @@ OTHER: Final = 900_002
 BROKERS: Final = (1, 2, 3)
 CHROOT: Final = "/acceptance"
 SESSION_S: Final = 6.0
-# The longest session that a server with this tick allows is 6 s; and a session ends within a tick after its time.
+# 6 s is the longest session that a server with this tick allows. A session ends within one tick after its timeout.
 TICK_MS: Final = 300
-# What the controller may take once a session has ended.
+# Time limit of the controller after the end of a session.
 FAILOVER_S: Final = 1.0
-# What everybody may take where nothing is measured, on a machine that is busy with something else, too.
+# Time limit where nothing is measured, also on a busy machine.
 MARGIN_S: Final = 60.0
 BALANCE_S: Final = 5.0
-# So many partitions that a single one that others lead is no imbalance.
+# Enough partitions that a single one led by another broker does not count as imbalance.
 BALLAST: Final = "ballast"
 BALLAST_PARTITIONS: Final = 36
 
 
 class Bench:
-    """Everything runs within its `with` block: kactl first, on an empty ZooKeeper, then the brokers."""
+    """The cluster runs within the `with` block: kactl starts first, on an empty ZooKeeper, then the brokers."""
 
     def __init__(self, folder: Path, level: str) -> None:
         self.level = level
@@ -61,7 +62,7 @@ class Bench:
                 zookeeper=wired,
                 ibp=level,
                 takeover=node_id == KACTL,
-                others=[each for each in (KACTL, OTHER) if each != node_id],
+                others=[id_ for id_ in (KACTL, OTHER) if id_ != node_id],
                 balance_s=BALANCE_S,
             )
             for node_id in (KACTL, OTHER)
@@ -89,10 +90,10 @@ class Bench:
     ) -> None:
         self._stack.close()
 
-    # -- what is so now ------------------------------------------------------------------------------------------------
+    # -- current state -------------------------------------------------------------------------------------------------
 
     def led(self, *, without: Iterable[int] = ()) -> bool:
-        """Whether every partition that is assigned has a leader, and none is led by those."""
+        """Return whether every assigned partition has a leader, and none of them is in `without`."""
         states = self.eyes.states()
         nobody = {-1, *without}
         return states.keys() == self.eyes.assignments().keys() and all(
@@ -100,11 +101,11 @@ class Bench:
         )
 
     def shrunk(self, *, without: int) -> bool:
-        """Whether a broker is in no ISR."""
+        """Return whether the broker is in no ISR."""
         return all(without not in state.isr for state in self.eyes.states().values())
 
     def whole(self) -> bool:
-        """Whether every partition has a leader, and all its replicas in sync."""
+        """Return whether every partition has a leader and all its replicas are in sync."""
         states = self.eyes.states()
         return all(
             name in states and states[name].leader != -1 and set(states[name].isr) == set(replicas)
@@ -112,113 +113,115 @@ class Bench:
         )
 
     def preferred(self) -> bool:
-        """Whether every partition is led by the first of its replicas."""
+        """Return whether every partition is led by its first replica."""
         states = self.eyes.states()
         return all(
             name in states and states[name].leader == replicas[0] for name, replicas in self.eyes.assignments().items()
         )
 
     def ruled(self) -> bool:
-        """Whether kactl is the controller, knows all brokers, and all of them have answered everything."""
+        """Return whether kactl is the controller, has all brokers registered, and has all responses from them."""
         try:
             seen = self.kactl.get("/v1/cluster")["brokers"]
-            waiting = sum(each["queue_size"] for each in self.kactl.get("/v1/brokers")["items"])
+            waiting = sum(broker["queue_size"] for broker in self.kactl.get("/v1/brokers")["items"])
         except HTTPError:
-            return False  # it is not the controller, or takes over
+            return False  # not the controller, or still taking over
         return seen == len(BROKERS) and waiting == 0 and self.eyes.holder()[0] == self.kactl.node_id
 
-    def told(self, topic: str, partitions: int) -> bool:
-        """Whether every broker has been told who leads each of so many partitions."""
-        wanted = {f"{topic}-{number}" for number in range(partitions)}
+    def is_announced(self, topic: str, partitions: int) -> bool:
+        """Return whether every broker has metadata with a leader for each partition of the topic."""
+        expected = {f"{topic}-{number}" for number in range(partitions)}
         for broker in self.cluster.brokers:
             with MetadataClient(broker.internal_port) as client:
-                told = client.look()
-            if {name for name in told.leaders if name.rpartition("-")[0] == topic} - set(told.offline) != wanted:
+                metadata = client.look()
+            named = {name for name in metadata.leaders if name.rpartition("-")[0] == topic}
+            if named - set(metadata.offline) != expected:
                 return False
         return True
 
-    # -- what there is to wait for -------------------------------------------------------------------------------------
+    # -- actions and waits ---------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """Wait until the cluster is whole, and rules and is ruled as it should."""
+        """Wait until all replicas are in sync and kactl is the controller of all brokers."""
         until(lambda: self.eyes.registered() == set(BROKERS), "all brokers", SESSION_S + MARGIN_S)
         until(self.ruled, "kactl as controller of all brokers", MARGIN_S)
         until(self.whole, "a leader and all replicas in sync for each partition", MARGIN_S)
 
     def create(self, topic: str, *arguments: str, partitions: int = 1) -> None:
-        """Create a topic by kafka-topics, and wait until every broker knows it, which the tool does not."""
+        """Create a topic by kafka-topics, and wait until every broker has its metadata. The tool does not wait for
+        that."""
         created = self.tools.topics("--create", "--topic", topic, *arguments)
         assert created.well().lines == [f"Created topic {topic}."]
-        until(lambda: self.told(topic, partitions), f"all brokers to know {topic}", MARGIN_S)
+        until(lambda: self.is_announced(topic, partitions), f"all brokers to know {topic}", MARGIN_S)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic by kafka-topics, and wait for its end."""
+        """Delete a topic by kafka-topics, and wait until it is gone."""
         self.tools.topics("--delete", "--topic", topic).well()
         until(lambda: self.eyes.data(f"/brokers/topics/{topic}") is None, f"the end of {topic}", MARGIN_S)
 
     def reinstate(self) -> None:
-        """See that kactl is the controller, where somebody else was faster to be."""
+        """Make kactl the controller if another instance or a broker became it first."""
         until(lambda: self.eyes.holder()[0] is not None, "a controller", SESSION_S + MARGIN_S)
         if self.eyes.holder()[0] != self.kactl.node_id or not self.kactl.active:
             self.kactl.stop()
             self.kactl.start()
 
-    # -- what was so ---------------------------------------------------------------------------------------------------
+    # -- history -------------------------------------------------------------------------------------------------------
 
     def journal(self) -> list[Written]:
-        """Everything that was written in this cluster; paths without the chroot."""
+        """Return all writes to this cluster, with paths without the chroot."""
         return [
-            each._replace(path=each.path.removeprefix(CHROOT))
-            for each in read(self.zookeeper.folder / "data")
-            if each.path.startswith(f"{CHROOT}/") or each.kind is Kind.END_SESSION
+            write._replace(path=write.path.removeprefix(CHROOT))
+            for write in read(self.zookeeper.folder / "data")
+            if write.path.startswith(f"{CHROOT}/") or write.kind is Kind.END_SESSION
         ]
 
     def sessions_of_brokers(self) -> dict[int, int]:
-        """Which broker a session was; over all lives of all brokers."""
+        """Return the broker of each session, over all runs of all brokers."""
         return {
-            each.session: int(each.path.rpartition("/")[2])
-            for each in self.journal()
-            if each.kind is Kind.CREATE and each.path.startswith("/brokers/ids/")
+            write.session: int(write.path.rpartition("/")[2])
+            for write in self.journal()
+            if write.kind is Kind.CREATE and write.path.startswith("/brokers/ids/")
         }
 
 
-def until(reached: Callable[[], bool], what: str, timeout_s: float) -> float:
-    """Wait for something that real processes bring about; the seconds that it took.
+def until(reached: Callable[[], bool], expected: str, timeout_s: float) -> float:
+    """Wait for a condition. Returns the seconds that it took.
 
     Raises:
-        HarnessError: it was not so in time.
+        HarnessError: the condition was not reached in time.
     """
     began = time.monotonic()
     while not reached():
         if time.monotonic() - began > timeout_s:
-            raise HarnessError(f"not within {timeout_s:g} s: {what}")
+            raise HarnessError(f"not within {timeout_s:g} s: {expected}")
         time.sleep(POLL_S)
     return time.monotonic() - began
 
 
 def topic_of(path: str) -> str | None:
-    """The topic whose node this is the path of; None for any other path."""
+    """Return the topic of a topic node's path; None for any other path."""
     parts = path.split("/")
     return parts[3] if parts[1:3] == ["brokers", "topics"] and len(parts) == 4 else None
 
 
 def partition_of(path: str) -> str | None:
-    """The partition whose state node this is the path of; None for any other path."""
+    """Return the partition of a state node's path; None for any other path."""
     parts = path.split("/")
     return f"{parts[3]}-{parts[5]}" if parts[1:3] == ["brokers", "topics"] and parts[6:] == ["state"] else None
 
 
 def as_json(written: Written) -> Any:
-    """What was written, read."""
+    """Return the written data as JSON."""
     assert written.data is not None, written.path
     return json.loads(written.data)
 
 
 OVERRIDES: Final = {
-    # Deleted folders are renamed at once and removed later; by default a minute later.
+    # Deleted folders are renamed at once and removed later, by default after a minute.
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "1000",
-    # A replica that is made anew takes a second or two to catch up with megabytes, by which time brokers have heard of
-    # the throttle that a tool has set a moment before.
+    # A new replica takes a second or two to copy megabytes; by then brokers apply the throttle that a tool has just
+    # set.
     "replica.fetch.max.bytes": "16384",
 }

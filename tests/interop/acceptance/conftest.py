@@ -1,7 +1,7 @@
-"""The acceptance checklist, told once for each protocol level, against one cluster for each.
+"""Acceptance checklist, run once for each protocol level, with one cluster per level.
 
-The files are read in the order of their names and the tests in the order in which they stand; each leaves the cluster
-at rest, and the last file looks back at all that was ever written.
+Files run in the order of their names and tests in the order of definition. Each test leaves the cluster at rest, and
+the last file checks everything that was written.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from .bench import Bench
 
 @pytest.fixture(scope="package", params=["2.6", "3.9"])
 def level(request: pytest.FixtureRequest) -> str:
-    """The inter-broker protocol version."""
+    """Return the inter-broker protocol version."""
     return str(request.param)
 
 

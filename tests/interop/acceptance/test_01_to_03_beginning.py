@@ -1,4 +1,4 @@
-"""How a cluster begins under kactl, and what its clients are told."""
+"""Start of a cluster under kactl, and the metadata of clients."""
 
 import pytest
 
@@ -9,20 +9,20 @@ from .bench import BALLAST, BALLAST_PARTITIONS, BROKERS, KACTL, MARGIN_S, Bench,
 
 
 @pytest.mark.checklist(1)
-def test_it_rules_an_empty_zookeeper_and_the_brokers_that_come_to_it(bench: Bench) -> None:
+def test_kactl_controls_an_empty_zookeeper_and_new_brokers(bench: Bench) -> None:
     until(bench.ruled, "three brokers that were told of each other", MARGIN_S)
 
-    written = [each for each in bench.journal() if each.kind is not Kind.END_SESSION]
-    held = [each for each in written if each.path == "/controller"]
-    came = [each for each in written if each.path.startswith("/brokers/ids/") and each.kind is Kind.CREATE]
-    assert [(each.kind, as_json(each)["brokerid"]) for each in held] == [(Kind.CREATE, KACTL)]
-    assert held[0].zxid < min(each.zxid for each in came)
+    written = [write for write in bench.journal() if write.kind is not Kind.END_SESSION]
+    controller_writes = [write for write in written if write.path == "/controller"]
+    came = [write for write in written if write.path.startswith("/brokers/ids/") and write.kind is Kind.CREATE]
+    assert [(write.kind, as_json(write)["brokerid"]) for write in controller_writes] == [(Kind.CREATE, KACTL)]
+    assert controller_writes[0].zxid < min(write.zxid for write in came)
     assert len(came) == len(BROKERS)
     assert bench.eyes.holder() == (KACTL, 1)
 
 
 @pytest.mark.checklist(2)
-def test_a_topic_that_nobody_created_is_written_and_read(bench: Bench) -> None:
+def test_auto_created_topic_is_written_and_read(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "orders") as traffic:
         traffic.wait_acknowledged(500, timeout_s=MARGIN_S)
         traffic.finish(timeout_s=MARGIN_S)
@@ -35,7 +35,7 @@ def test_a_topic_that_nobody_created_is_written_and_read(bench: Bench) -> None:
 
 
 @pytest.mark.checklist(3)
-def test_clients_see_the_brokers_and_brokers_see_kactl_too(bench: Bench) -> None:
+def test_clients_see_the_brokers_and_brokers_also_see_kactl(bench: Bench) -> None:
     by_client = {broker.id: ("127.0.0.1", broker.client_port) for broker in bench.cluster.brokers}
     by_broker = {broker.id: ("127.0.0.1", broker.internal_port) for broker in bench.cluster.brokers}
 
@@ -48,7 +48,7 @@ def test_clients_see_the_brokers_and_brokers_see_kactl_too(bench: Bench) -> None
         assert to_broker.brokers == by_broker | {KACTL: ("127.0.0.1", bench.kactl.internal_port)}
 
 
-def test_there_is_enough_for_balances_to_be_about(bench: Bench) -> None:
+def test_ballast_topic_is_created_for_balancing(bench: Bench) -> None:
     count = str(BALLAST_PARTITIONS)
     bench.create(BALLAST, "--partitions", count, "--replication-factor", "3", partitions=BALLAST_PARTITIONS)
 

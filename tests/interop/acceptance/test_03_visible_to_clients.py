@@ -1,4 +1,4 @@
-"""The other way to be seen: on the listener of clients, too, so that tools need no way to the one between brokers."""
+"""kactl on the clients' listener too, so that tools do not need the inter-broker listener."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from .bench import BROKERS, KACTL, MARGIN_S, Bench, until
 
 @pytest.fixture
 def visible(bench: Bench) -> Iterator[None]:
-    """kactl, listed on both listeners."""
+    """kactl, on both listeners."""
     restart(bench, "INTERNAL", "CLIENT")
     yield
     restart(bench, "INTERNAL")
@@ -29,14 +29,14 @@ def restart(bench: Bench, *visible_on: str) -> None:
 
 
 def seen(bench: Bench, broker: int) -> dict[int, tuple[str, int]]:
-    """Whom clients of a broker are told of."""
+    """Return the brokers in the metadata of a client of one broker."""
     with MetadataClient(bench.cluster[broker].client_port) as client:
         return client.look().brokers
 
 
 @pytest.mark.checklist(3)
 @pytest.mark.usefixtures("visible")
-def test_where_clients_see_it_tools_reach_it_as_clients_do(bench: Bench) -> None:
+def test_tools_reach_visible_kactl_on_the_clients_listener(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "seen", group="readers-3") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         created = bench.tools.run(
@@ -46,7 +46,7 @@ def test_where_clients_see_it_tools_reach_it_as_clients_do(bench: Bench) -> None
         admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap})
         admin.create_topics([NewTopic("by-client", 3, 3)])["by-client"].result(MARGIN_S)
         deleted = [future.result(MARGIN_S) for future in admin.delete_topics(["by-tool", "by-client"]).values()]
-        # What is a broker's to answer comes from a broker, through kactl too.
+        # A broker's responses come from a broker, also through kactl.
         with MetadataClient(bench.kactl.client_port) as client:
             relayed = client.look()
         traffic.finish(timeout_s=MARGIN_S)

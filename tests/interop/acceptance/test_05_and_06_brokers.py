@@ -1,4 +1,4 @@
-"""Brokers that die, and brokers that take their leave; and the leaders that find their way back afterwards."""
+"""Broker failure, controlled shutdown, and the return of leaders to their preferred replicas."""
 
 import time
 
@@ -11,7 +11,7 @@ from .watcher import MetadataWatcher
 
 
 @pytest.mark.checklist(5)
-def test_a_leader_that_is_killed_is_followed_in_time_and_nothing_is_lost(bench: Bench) -> None:
+def test_killed_leader_is_replaced_in_time_without_loss(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "deliveries", group="readers-5") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         victim = bench.eyes.states()["deliveries-0"].leader
@@ -31,13 +31,13 @@ def test_a_leader_that_is_killed_is_followed_in_time_and_nothing_is_lost(bench: 
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         traffic.finish(timeout_s=MARGIN_S)
 
-    since = [each for each in bench.journal() if each.at_ms >= killed_ms]
-    (ended_ms,) = [each.at_ms for each in since if each.kind is Kind.END_SESSION and each.session == session]
+    since = [write for write in bench.journal() if write.at_ms >= killed_ms]
+    (ended_ms,) = [write.at_ms for write in since if write.kind is Kind.END_SESSION and write.session == session]
     moved_ms: dict[str, int] = {}
-    for each in since:
-        name = partition_of(each.path)
-        if name is not None and name in led and as_json(each)["leader"] != victim:
-            moved_ms.setdefault(name, each.at_ms)
+    for write in since:
+        name = partition_of(write.path)
+        if name is not None and name in led and as_json(write)["leader"] != victim:
+            moved_ms.setdefault(name, write.at_ms)
     last_ms = max(moved_ms.values())
     print(
         f"\nlevel {bench.level}: the {len(led)} partitions of broker {victim} had new leaders "
@@ -51,13 +51,13 @@ def test_a_leader_that_is_killed_is_followed_in_time_and_nothing_is_lost(bench: 
 
 
 @pytest.mark.checklist(6)
-def test_a_leader_that_is_stopped_moves_its_partitions_first(bench: Bench) -> None:
+def test_stopped_leader_moves_its_partitions_first(bench: Bench) -> None:
     victim = bench.cluster[bench.eyes.states()["orders-0"].leader]
     others = [broker for broker in bench.cluster.brokers if broker is not victim]
     with MetadataWatcher(others) as watcher:
         before = len(watcher.answers)
         victim.stop()
-        # Two more rounds, so that everybody has been told of its end.
+        # Two more broker rounds, so that every broker has received the end of this one.
         seen = len(watcher.answers)
         until(lambda: len(watcher.answers) >= seen + 4, "more answers", MARGIN_S)
 
@@ -73,7 +73,7 @@ def test_a_leader_that_is_stopped_moves_its_partitions_first(bench: Bench) -> No
 
 
 @pytest.mark.checklist(9)
-def test_leaders_return_to_a_broker_that_is_back(bench: Bench) -> None:
+def test_leaders_return_to_a_restarted_broker(bench: Bench) -> None:
     until(bench.preferred, "preferred leaders everywhere, by kactl's own doing", MARGIN_S)
 
     assert bench.eyes.data("/admin/preferred_replica_election") is None

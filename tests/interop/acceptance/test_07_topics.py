@@ -1,4 +1,4 @@
-"""kafka-topics: topics are created, looked at, grown and deleted."""
+"""kafka-topics: topics are created, described, expanded and deleted."""
 
 import re
 
@@ -10,16 +10,16 @@ _PARTITION = re.compile(r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\S+)\tRepli
 
 
 def described(bench: Bench, topic: str) -> dict[int, tuple[str, list[int], set[int]]]:
-    """Leader, replicas and ISR of each partition, as kafka-topics prints them."""
+    """Return leader, replicas and ISR of each partition, as printed by kafka-topics."""
     text = bench.tools.topics("--describe", "--topic", topic).well().text
     return {
-        int(found[2]): (found[3], list(map(int, found[4].split(","))), set(map(int, found[5].split(","))))
-        for found in _PARTITION.finditer(text)
+        int(match[2]): (match[3], list(map(int, match[4].split(","))), set(map(int, match[5].split(","))))
+        for match in _PARTITION.finditer(text)
     }
 
 
 def folders(bench: Bench, topic: str) -> list[str]:
-    """What is left of a topic on the brokers' disks, renamed for deletion or not."""
+    """Return the folders of a topic left on the brokers' disks, renamed for deletion or not."""
     return [
         folder.name
         for broker in bench.cluster.brokers
@@ -29,14 +29,14 @@ def folders(bench: Bench, topic: str) -> list[str]:
 
 
 @pytest.mark.checklist(7)
-def test_topics_are_created_by_count_grown_and_deleted(bench: Bench) -> None:
+def test_topics_are_created_by_count_expanded_and_deleted(bench: Bench) -> None:
     create = ("--create", "--topic", "counted", "--partitions", "4", "--replication-factor", "2")
     created = bench.tools.topics(*create)
-    until(lambda: bench.told("counted", 4), "all brokers to know it", MARGIN_S)
+    until(lambda: bench.is_announced("counted", 4), "all brokers to know it", MARGIN_S)
     first = described(bench, "counted")
     again = bench.tools.topics(*create)
     bench.tools.topics("--alter", "--topic", "counted", "--partitions", "7").well()
-    until(lambda: bench.told("counted", 7), "all brokers to know that it has grown", MARGIN_S)
+    until(lambda: bench.is_announced("counted", 7), "all brokers to know its new partitions", MARGIN_S)
     grown = described(bench, "counted")
     fewer = bench.tools.topics("--alter", "--topic", "counted", "--partitions", "2")
     until(lambda: len(folders(bench, "counted")) == 14, "a folder for each replica", MARGIN_S)
@@ -54,7 +54,9 @@ def test_topics_are_created_by_count_grown_and_deleted(bench: Bench) -> None:
         assert set(replicas) == isr
         assert len(isr) == 2
         assert isr <= set(BROKERS)
-    assert {number: grown[number][1] for number in first} == {number: each[1] for number, each in first.items()}
+    assert {number: grown[number][1] for number in first} == {
+        number: partition[1] for number, partition in first.items()
+    }
     deleted.well()
     assert bench.eyes.data("/brokers/topics/counted") is None
     assert bench.eyes.data("/config/topics/counted") is None
@@ -63,10 +65,10 @@ def test_topics_are_created_by_count_grown_and_deleted(bench: Bench) -> None:
 
 
 @pytest.mark.checklist(7)
-def test_topics_are_created_where_one_wants_them(bench: Bench) -> None:
+def test_topics_are_created_with_a_manual_assignment(bench: Bench) -> None:
     uneven = bench.tools.topics("--create", "--topic", "placed", "--replica-assignment", "1:2,2:3,3:1:2")
     bench.create("placed", "--replica-assignment", "1:2,2:3,3:1", partitions=3)
-    found = described(bench, "placed")
+    partitions = described(bench, "placed")
     on_kactl = bench.tools.topics(
         "--create", "--topic", "misplaced", "--replica-assignment", f"1:{bench.kactl.node_id}"
     )
@@ -74,7 +76,7 @@ def test_topics_are_created_where_one_wants_them(bench: Bench) -> None:
     bench.delete("placed")
 
     assert uneven.code == 1
-    assert found == {0: ("1", [1, 2], {1, 2}), 1: ("2", [2, 3], {2, 3}), 2: ("3", [3, 1], {1, 3})}
+    assert partitions == {0: ("1", [1, 2], {1, 2}), 1: ("2", [2, 3], {2, 3}), 2: ("3", [3, 1], {1, 3})}
     assert on_kactl.code == 1
     assert too_many.code == 1
     assert re.search(r"\b4\b.*\b3\b", too_many.text)

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions: replicas move, slowly if one wants, and come back if one changes one's mind."""
+"""kafka-reassign-partitions: replicas move, with and without a throttle, and return when cancelled."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from .bench import MARGIN_S, Bench, until
 
 TOPIC: Final = "moving"
-# Hundreds of fetches at full speed, and under a throttle of a kilobyte a second hours.
+# Hundreds of fetches at full speed; hours under a throttle of a kilobyte a second.
 RECORDS: Final = 750
 RECORD_SIZE: Final = 8_000
 
@@ -21,8 +21,10 @@ def plan(tmp_path: Path) -> Path:
 
 
 def write_plan(path: Path, **replicas: list[int]) -> None:
-    """A plan for the partitions p0, p1 and so on of the topic."""
-    partitions = [{"topic": TOPIC, "partition": int(name[1:]), "replicas": wanted} for name, wanted in replicas.items()]
+    """Write a plan for the partitions p0, p1 and so on of the topic."""
+    partitions = [
+        {"topic": TOPIC, "partition": int(name[1:]), "replicas": targets} for name, targets in replicas.items()
+    ]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
 
 
@@ -34,7 +36,7 @@ def write_records(bench: Bench, *, partition: int) -> None:
 
 
 @pytest.mark.checklist(8)
-def test_a_replica_moves_and_the_throttle_is_lifted_at_the_end(bench: Bench, plan: Path) -> None:
+def test_replica_moves_and_the_throttle_is_removed_at_the_end(bench: Bench, plan: Path) -> None:
     bench.create(TOPIC, "--replica-assignment", "1:2,2:3", partitions=2)
     write_records(bench, partition=0)
     write_plan(plan, p0=[3, 2])
@@ -62,7 +64,7 @@ def test_a_replica_moves_and_the_throttle_is_lifted_at_the_end(bench: Bench, pla
 
 
 @pytest.mark.checklist(8)
-def test_a_move_that_is_cancelled_leaves_everything_as_it_was(bench: Bench, plan: Path) -> None:
+def test_cancelled_move_restores_the_original_state(bench: Bench, plan: Path) -> None:
     write_records(bench, partition=1)
     write_plan(plan, p1=[1, 3])
 
@@ -90,7 +92,7 @@ def test_a_move_that_is_cancelled_leaves_everything_as_it_was(bench: Bench, plan
 
 
 @pytest.mark.checklist(8)
-def test_a_move_to_where_nothing_can_be_is_refused(bench: Bench, plan: Path) -> None:
+def test_move_to_an_unknown_broker_is_rejected(bench: Bench, plan: Path) -> None:
     bench.create("staying", "--replica-assignment", "1:2")
     plan.write_text(
         json.dumps(

@@ -1,4 +1,4 @@
-"""kafka-leader-election and kafka-configs: who leads by preference, and who leads although he should not."""
+"""kafka-leader-election and kafka-configs: preferred and unclean elections."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ ELECTED, CONFIGURED = "torn-and-elected", "torn-and-configured"
 
 
 @pytest.mark.checklist(9)
-def test_the_preferred_replica_leads_when_it_is_asked_for(bench: Bench, tmp_path: Path) -> None:
+def test_preferred_replica_leads_on_request(bench: Bench, tmp_path: Path) -> None:
     bench.create("turned", "--replica-assignment", "1:2:3")
     plan = tmp_path / "plan.json"
     plan.write_text(
@@ -37,7 +37,7 @@ def test_the_preferred_replica_leads_when_it_is_asked_for(bench: Bench, tmp_path
 
 
 @pytest.mark.checklist(10)
-def test_a_limit_that_is_set_on_a_topic_is_kept_by_brokers(bench: Bench) -> None:
+def test_topic_override_is_applied_by_brokers(bench: Bench) -> None:
     bench.create("limited", "--partitions", "1", "--replication-factor", "3", partitions=1)
     on_topic = ("--entity-type", "topics", "--entity-name", "limited")
     wrote = write(bench, "limited", size=50_000)
@@ -56,7 +56,7 @@ def test_a_limit_that_is_set_on_a_topic_is_kept_by_brokers(bench: Bench) -> None
 
 @pytest.fixture(scope="class")
 def torn(bench: Bench) -> Iterator[None]:
-    """Two topics whose one in-sync replica is gone, while the other one lives."""
+    """Two topics whose only in-sync replica is dead while the other replica lives."""
     for topic in (ELECTED, CONFIGURED):
         bench.create(topic, "--replica-assignment", "1:2")
     bench.cluster[2].stop()
@@ -81,10 +81,10 @@ def leader(bench: Bench, topic: str) -> int:
 
 @pytest.mark.usefixtures("torn")
 class TestTorn:
-    """While broker 1 is dead."""
+    """Tests while broker 1 is dead."""
 
     @pytest.mark.checklist(9)
-    def test_nobody_leads_a_torn_partition_unless_somebody_asks_for_it(self, bench: Bench) -> None:
+    def test_no_leader_without_an_unclean_election_request(self, bench: Bench) -> None:
         preferred = bench.tools.elect("--election-type", "preferred", "--topic", ELECTED, "--partition", "0")
         before = [leader(bench, topic) for topic in (ELECTED, CONFIGURED)]
 
@@ -100,7 +100,7 @@ class TestTorn:
         assert write(bench, ELECTED, size=10) is None
 
     @pytest.mark.checklist(10)
-    def test_a_torn_partition_is_led_once_its_topic_allows_it(self, bench: Bench) -> None:
+    def test_leader_is_elected_once_the_topic_allows_unclean(self, bench: Bench) -> None:
         before = leader(bench, CONFIGURED)
 
         bench.tools.configs(
@@ -115,7 +115,7 @@ class TestTorn:
 
 
 def write(bench: Bench, topic: str, *, size: int) -> int | None:
-    """Write one record to partition 0; the code of the error, if it was not taken."""
+    """Write one record to partition 0. Returns the error code, None on success."""
     producer = Producer({"bootstrap.servers": bench.cluster.bootstrap, "delivery.timeout.ms": 30_000})
     errors: list[KafkaError | None] = []
     try:

@@ -1,4 +1,4 @@
-"""Transactions: what is committed is read, what is aborted is not."""
+"""Transactions: committed records are read, aborted ones are not."""
 
 import time
 from typing import Final
@@ -14,7 +14,7 @@ _ASK_AGAIN: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_
 
 
 @pytest.mark.checklist(11)
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bench: Bench) -> None:
+def test_committed_records_are_read_and_aborted_are_not(bench: Bench) -> None:
     for topic in (TOPIC, IN):
         bench.create(topic, "--partitions", "3", "--replication-factor", "3", partitions=3)
     producer = Producer(
@@ -27,7 +27,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bench: Bench) -> N
         producer.begin_transaction()
         for record in range(10):
             producer.produce(TOPIC, f"{number}/{record}")
-        producer.flush(MARGIN_S)  # an abort would take away what had not been sent yet
+        producer.flush(MARGIN_S)  # an abort would discard unsent records
         producer.send_offsets_to_transaction(
             [TopicPartition(IN, 0, number + 1)], member.consumer_group_metadata(), MARGIN_S
         )
@@ -47,10 +47,10 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bench: Bench) -> N
 
 
 def committed_by(member: Consumer) -> int:
-    """The offset that its group has committed.
+    """Return the offset committed by the group.
 
-    Leaders may return to where they are preferred just now, that of the group's partition as well; the library leaves
-    it to us to ask again.
+    Leaders may be returning to their preferred replicas at this time, including the leader of the group's partition.
+    The library leaves the retry to the caller.
     """
     deadline = time.monotonic() + MARGIN_S
     while True:
@@ -64,7 +64,7 @@ def committed_by(member: Consumer) -> int:
 
 
 def read(bench: Bench, isolation: str, *, count: int) -> set[str]:
-    """What there is from the beginning to the end; at least `count` records, or what came within MARGIN_S."""
+    """Read from the beginning to the end. Returns at least `count` records, or those that arrived within MARGIN_S."""
     consumer = Consumer(
         {
             "bootstrap.servers": bench.cluster.bootstrap,

@@ -1,7 +1,7 @@
-"""What a bad day does to the controller: rivals, silence, and a ZooKeeper that is not there.
+"""Controller failures: rival controllers, a paused controller, and an unavailable ZooKeeper.
 
-Every broker contests for the controllership as kactl does, so wherever a session ends it may be a broker that wins it.
-Then kactl has to stand by until it is told to take over.
+Every broker competes for the controllership, so a broker may win whenever a session ends. kactl then stands by until it
+receives a takeover request.
 """
 
 import time
@@ -15,10 +15,10 @@ from .bench import BROKERS, KACTL, MARGIN_S, OTHER, SESSION_S, Bench, as_json, u
 
 
 @pytest.mark.checklist(12)
-def test_it_hands_back_to_a_broker_and_takes_over_again_under_load(bench: Bench) -> None:
+def test_controllership_passes_to_a_broker_and_back_under_load(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "returns", group="readers-12") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
-        # Then no controller has a reason to move a leader, as both do to balance them.
+        # No controller then has a reason to move a leader; both balance leaders.
         until(bench.preferred, "preferred leaders everywhere", MARGIN_S)
         _, before = bench.eyes.holder()
 
@@ -41,7 +41,7 @@ def test_it_hands_back_to_a_broker_and_takes_over_again_under_load(bench: Bench)
 
 
 @pytest.mark.checklist(13)
-def test_an_instance_that_slept_while_a_broker_took_over_writes_nothing_and_stands_by(bench: Bench) -> None:
+def test_paused_controller_writes_nothing_after_a_broker_takes_over(bench: Bench) -> None:
     _, ours = bench.eyes.holder()
     process = bench.kactl.process
     assert process is not None
@@ -49,11 +49,11 @@ def test_an_instance_that_slept_while_a_broker_took_over_writes_nothing_and_stan
     process.pause()
     until(lambda: bench.eyes.holder()[0] in BROKERS, "a broker as controller", SESSION_S + MARGIN_S)
     stock, theirs = bench.eyes.holder()
-    # Something that the sleeper missed, and would see to on waking if it still thought itself the controller.
+    # A change during the pause. A resumed instance would handle it if it still considered itself the controller.
     victim = 1 if stock != 1 else 2
     bench.cluster[victim].kill()
     until(lambda: bench.led(without=[victim]), "new leaders by the broker", SESSION_S + MARGIN_S)
-    asleep = max(each.zxid for each in bench.journal())
+    asleep = max(write.zxid for write in bench.journal())
     process.resume()
     process.wait_for_line(rf"controller {stock} is active; this instance stands by", timeout=MARGIN_S)
     until(lambda: not bench.kactl.active, "the sleeper to resign", MARGIN_S)
@@ -61,29 +61,29 @@ def test_an_instance_that_slept_while_a_broker_took_over_writes_nothing_and_stan
     bench.cluster[victim].start()
     until(lambda: bench.whole(), "whole ISRs", MARGIN_S)
 
-    since = [each for each in bench.journal() if each.zxid > asleep and each.kind is not Kind.END_SESSION]
+    since = [write for write in bench.journal() if write.zxid > asleep and write.kind is not Kind.END_SESSION]
     brokers = bench.sessions_of_brokers()
     assert theirs > ours
     assert (seen["active_id"], seen["is_active"]) == (stock, False)
     assert bench.eyes.holder() == (stock, theirs)
-    assert since  # the returned broker, at least
-    assert [each for each in since if each.session not in brokers] == []
+    assert since  # at least by the returned broker
+    assert [write for write in since if write.session not in brokers] == []
     assert "Traceback" not in bench.kactl.log
     bench.reinstate()
     bench.rest()
 
 
 @pytest.mark.checklist(15)
-def test_of_two_instances_one_acts_and_when_it_dies_the_other_does(bench: Bench) -> None:
+def test_second_instance_takes_over_when_the_first_dies(bench: Bench) -> None:
     bench.other.start(active=False)
     _, epoch = bench.eyes.holder()
     until(lambda: bench.other.get("/v1/controller")["active_id"] == KACTL, "the other to hear of it", MARGIN_S)
     acting = (bench.kactl.active, bench.other.active)
 
     bench.kactl.kill()
-    until(lambda: bench.eyes.holder()[0] not in (None, KACTL), "somebody else", SESSION_S + MARGIN_S)
+    until(lambda: bench.eyes.holder()[0] not in (None, KACTL), "another controller", SESSION_S + MARGIN_S)
     heir, theirs = bench.eyes.holder()
-    if heir != OTHER:  # a broker was faster
+    if heir != OTHER:  # a broker won first
         until(lambda: bench.other.get("/v1/controller")["active_id"] == heir, "the other to hear of it", MARGIN_S)
         assert not bench.other.active
         bench.other.stop()
@@ -112,7 +112,7 @@ def test_of_two_instances_one_acts_and_when_it_dies_the_other_does(bench: Bench)
 
 @pytest.fixture
 def sticky(bench: Bench) -> Iterator[None]:
-    """Both instances run, and keep the controllership to themselves."""
+    """Both instances run and keep the controllership from brokers."""
     bench.kactl.stop()
     bench.kactl.configure(takeover=True, sticky=True)
     bench.other.configure(takeover=False, sticky=True)
@@ -130,9 +130,9 @@ def sticky(bench: Bench) -> Iterator[None]:
 
 @pytest.mark.checklist(15)
 @pytest.mark.usefixtures("sticky")
-def test_two_instances_that_keep_it_to_themselves_follow_each_other_and_no_broker_does(bench: Bench) -> None:
+def test_sticky_instances_follow_each_other_and_no_broker_does(bench: Bench) -> None:
     _, epoch = bench.eyes.holder()
-    began = max(each.zxid for each in bench.journal())
+    began = max(write.zxid for write in bench.journal())
     acting = (bench.kactl.active, bench.other.active)
 
     bench.kactl.kill()
@@ -141,28 +141,28 @@ def test_two_instances_that_keep_it_to_themselves_follow_each_other_and_no_broke
     rules(bench, OTHER)
     bench.other.kill()
     left = bench.eyes.holder()
-    bench.kactl.start()  # finds what the dead one has left, and takes it over
+    bench.kactl.start()  # finds the state of the dead instance and takes over
     back = bench.eyes.holder()
     rules(bench, KACTL)
 
-    held = [
-        as_json(each)["brokerid"]
-        for each in bench.journal()
-        if each.zxid > began and each.path == "/controller" and each.kind is not Kind.DELETE
+    controllers = [
+        as_json(write)["brokerid"]
+        for write in bench.journal()
+        if write.zxid > began and write.path == "/controller" and write.kind is not Kind.DELETE
     ]
     assert acting == (True, False)
     assert followed == left == (OTHER, epoch + 1)
     assert back == (KACTL, epoch + 2)
-    assert held == [OTHER, KACTL]
+    assert controllers == [OTHER, KACTL]
 
 
 @pytest.mark.checklist(14)
-def test_a_zookeeper_that_is_silent_for_less_than_the_session_changes_nothing(bench: Bench) -> None:
+def test_short_silence_of_zookeeper_changes_nothing(bench: Bench) -> None:
     before = bench.eyes.holder()
     registered = bench.sessions_of_brokers()
 
     bench.link.cut()
-    time.sleep(SESSION_S / 4)  # the silence itself is what is tested
+    time.sleep(SESSION_S / 4)  # the silence itself is tested
     bench.link.mend()
     bench.rest()
 
@@ -171,7 +171,7 @@ def test_a_zookeeper_that_is_silent_for_less_than_the_session_changes_nothing(be
 
 
 @pytest.mark.checklist(14)
-def test_a_zookeeper_that_ends_all_sessions_gets_one_controller_with_a_higher_epoch(bench: Bench) -> None:
+def test_end_of_all_sessions_gives_one_controller_a_higher_epoch(bench: Bench) -> None:
     _, before = bench.eyes.holder()
 
     bench.link.cut()
@@ -192,11 +192,11 @@ def test_a_zookeeper_that_ends_all_sessions_gets_one_controller_with_a_higher_ep
 
 
 @pytest.mark.checklist(14)
-def test_a_zookeeper_that_is_restarted_keeps_or_gets_one_controller(bench: Bench) -> None:
+def test_restarted_zookeeper_keeps_or_gets_one_controller(bench: Bench) -> None:
     before = bench.eyes.holder()
 
     bench.zookeeper.restart()
-    # It counts the sessions that it remembers anew; whose own clock ran out meanwhile comes with a new one.
+    # It restarts the timeout of all known sessions; a client whose own timeout expired meanwhile opens a new one.
     bench.reinstate()
     bench.rest()
 
@@ -206,7 +206,7 @@ def test_a_zookeeper_that_is_restarted_keeps_or_gets_one_controller(bench: Bench
 
 
 def rules(bench: Bench, controller: int) -> None:
-    """See that an instance rules: a topic that it is asked for is created, led and whole, under its epoch."""
+    """Check that an instance is the controller: a topic created through it is led, in sync, and has its epoch."""
     holder, epoch = bench.eyes.holder()
     topic = f"under-{epoch}"
     bench.create(topic, "--partitions", "3", "--replication-factor", "3", partitions=3)

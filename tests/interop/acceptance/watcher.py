@@ -1,4 +1,4 @@
-"""Somebody who asks brokers all the time what they tell their clients."""
+"""Continuous reader of the metadata that brokers return to clients."""
 
 import threading
 import time
@@ -13,10 +13,10 @@ JOIN_S: Final = 30.0
 
 
 class MetadataWatcher:
-    """Asks each of some brokers every 50 ms, in a thread, for as long as the `with` block lasts.
+    """Requests metadata from each broker every 50 ms, in a thread, within the `with` block.
 
     Attributes:
-        answers: all of them.
+        answers: all responses.
     """
 
     def __init__(self, brokers: list[KafkaBroker]) -> None:
@@ -28,8 +28,8 @@ class MetadataWatcher:
 
     @property
     def offline(self) -> set[str]:
-        """The partitions of which any answer said that nobody leads them."""
-        return {name for each in self.answers for name in each.offline}
+        """Return the partitions that had no leader in any response."""
+        return {name for answer in self.answers for name in answer.offline}
 
     def _watch(self) -> None:
         clients = [MetadataClient(broker.client_port) for broker in self._brokers]

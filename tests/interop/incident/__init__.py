@@ -1,8 +1,8 @@
-"""A bad day of real brokers under their own controller, told by clients, and then by their logs.
+"""Incidents of real brokers under their own controller, measured by clients and reconstructed from the logs.
 
     story ─▶ brokers, their logs ─▶ kactl forensics ─▶ tables ─┐
-         └─▶ prober, writers, disks ─▶ what really was ────────┴─▶ do they agree?
+         └─▶ prober, writers, disks ─▶ measured facts ─────────┴─▶ do they agree?
 
-Nobody here takes anything from a log: who could be used when is asked of every broker, all the time; what was lost is
-what was acknowledged and is no longer there; how much a dead leader had stands on its disk.
+The measured facts do not use logs. Availability is requested continuously from every broker. A lost record was
+acknowledged and is no longer in the log. The length of a dead leader's log is read from its disk.
 """

@@ -1,4 +1,4 @@
-"""Whether what was read from logs agrees with what was seen; each disagreement is a sentence."""
+"""Comparison of the results of forensics with the measured facts. Each disagreement is a sentence."""
 
 import datetime
 import math
@@ -7,12 +7,12 @@ from typing import Any, Final
 from .facts import Cut, Facts, Kill
 from .prober import Gap
 
-# Between the line in which a leader says that it leads and its first answer as one there are a lock and a scheduler,
-# and log4j cuts milliseconds off.
+# Between a leader's log line and its first response as a leader there are a lock and a scheduler, and log4j truncates
+# milliseconds.
 SLACK_S: Final = 0.25
-# Of a planned change the client sees less than it can measure; what the logs make of it may not be long either.
+# A planned change is shorter than the client can measure; its outage in the logs must be short too.
 HANDOVER_MS: Final = 3000
-# What a leader may take in that time, on a busy machine.
+# Records that a leader may accept in that time on a busy machine.
 HANDOVER_RECORDS: Final = 500
 FORCED: Final = ("broker-failure", "controller-change", "no-live-replica")
 
@@ -21,41 +21,41 @@ Span = tuple[float, float]
 
 
 def outages(facts: Facts, rows: list[Row], *, explained: bool = True) -> list[str]:
-    """Each gap is one outage, whose bounds it keeps; and there is no other one, but for planned changes.
+    """Check that each gap is one outage within the gap's bounds, and that all other outages are planned changes.
 
     Args:
-        explained: whether anything that was read says why a living leader is moved; else that has to stay open.
+        explained: whether the logs contain the reason for moving a living leader. Otherwise the reason must stay open.
     """
     wrong = []
-    found = []
+    outages_found = []
     for gap in facts.gaps:
         same = [row for row in rows if name(row) == gap.partition and _overlap(row, gap)]
         if len(same) != 1:
             wrong.append(f"{_say(gap)} is {len(same)} outages: {[_show(row) for row in same]}")
             continue
-        found.append(same[0])
-        wrong += [f"{_say(gap)}: {each} in {_show(same[0])}" for each in _differences(facts, gap, same[0])]
+        outages_found.append(same[0])
+        wrong += [f"{_say(gap)}: {difference} in {_show(same[0])}" for difference in _differences(facts, gap, same[0])]
         if not (_is_move(facts, same[0], explained) if _was_move(facts, gap) else _is_failure(same[0])):
             wrong.append(f"{_say(gap)}: it has another cause in {_show(same[0])}")
     for row in rows:
-        if row not in found and not _is_move(facts, row, explained):
-            wrong.append(f"nobody saw {_show(row)}")
+        if row not in outages_found and not _is_move(facts, row, explained):
+            wrong.append(f"no client measured {_show(row)}")
     return wrong
 
 
 def losses(facts: Facts, rows: list[Row]) -> list[str]:
-    """What is gone of each dead broker's log is told to the record, and nothing else is."""
+    """Check that the losses of each dead broker's log are exact to the record, and that there are no others."""
     wrong = []
     matched = []
     for cut in facts.cuts:
         if cut.tail:
             same = [row for row in rows if _is_of(row, cut)]
             if len(same) != 1 or same[0]["tail_records"] != cut.tail:
-                wrong.append(f"{cut} is told as {[_show(row) for row in same]}")
+                wrong.append(f"{cut} is reported as {[_show(row) for row in same]}")
             matched += same
     for row in rows:
-        cuts = [each for each in facts.cuts if each.partition == name(row) and each.kept == _kept(row)]
-        most = max((each.log_end for each in cuts), default=0)
+        cuts = [cut for cut in facts.cuts if cut.partition == name(row) and cut.kept == _kept(row)]
+        most = max((cut.log_end for cut in cuts), default=0)
         if row not in matched and not (_kept(row) < row["replica_log_end"] <= most or _is_handover(facts, row)):
             wrong.append(f"nothing was lost of {_show(row)}")
         committed = row["committed_records"] or 0
@@ -66,13 +66,13 @@ def losses(facts: Facts, rows: list[Row]) -> list[str]:
 
 
 def _kept(row: Row) -> int:
-    """From where on history differs: where the next leader's log ended, or where this one was cut to."""
-    kept: int = row["truncated_to"] if row["log_end"] is None else row["log_end"]
-    return kept
+    """Return the offset where histories diverge: the end of the next leader's log, or the offset of truncation."""
+    offset: int = row["truncated_to"] if row["log_end"] is None else row["log_end"]
+    return offset
 
 
 def name(row: Row) -> str:
-    """The partition of a row."""
+    """Return the partition of a row."""
     return f"{row['topic']}-{row['partition']}"
 
 
@@ -99,7 +99,7 @@ def _differences(facts: Facts, gap: Gap, row: Row) -> list[str]:
 
 
 def _began(facts: Facts, gap: Gap) -> Span:
-    """When it began: as the client saw it, and within the time of the kill."""
+    """Return when the gap began: as measured by the client, and within the time of the kill."""
     kill = _kill(facts, gap)
     if kill is None:
         return gap.begin_low, gap.begin_high
@@ -107,7 +107,7 @@ def _began(facts: Facts, gap: Gap) -> Span:
 
 
 def _kill(facts: Facts, gap: Gap) -> Kill | None:
-    """The kill with which it began, if it did with one."""
+    """Return the kill that began the gap, or None."""
     for kill in facts.kills:
         if kill.broker == gap.leaders[0] and kill.before <= gap.begin_high and gap.begin_low <= kill.after:
             return kill
@@ -115,8 +115,9 @@ def _kill(facts: Facts, gap: Gap) -> Kill | None:
 
 
 def _was_move(facts: Facts, gap: Gap) -> bool:
-    """Whether a living leader was moved on purpose: on a busy machine that, too, may take long enough to be a gap."""
-    within = any(each.begin <= gap.begin_high and gap.end_low <= each.end for each in facts.planned)
+    """Return whether a living leader was moved on purpose; on a busy machine that can also take long enough for a
+    gap."""
+    within = any(change.begin <= gap.begin_high and gap.end_low <= change.end for change in facts.planned)
     return within and _kill(facts, gap) is None
 
 
@@ -125,21 +126,21 @@ def _is_failure(row: Row) -> bool:
 
 
 def _is_move(facts: Facts, row: Row, explained: bool) -> bool:
-    """Whether it is told as a change that somebody wanted, at that time, and short."""
+    """Return whether the outage is a short planned change at the time of one."""
     begin, end = _span(row, "begin"), _span(row, "end")
     return (
         (bool(row["planned"]) or (not explained and (row["planned"], row["cause"]) == (None, "unknown")))
         and row["unclean"] is not True
         and row["duration_ms"] < HANDOVER_MS
-        and any(each.begin - SLACK_S <= begin[1] and end[0] <= each.end + SLACK_S for each in facts.planned)
+        and any(change.begin - SLACK_S <= begin[1] and end[0] <= change.end + SLACK_S for change in facts.planned)
     )
 
 
 def _is_handover(facts: Facts, row: Row) -> bool:
-    """Whether it is what a living leader took while the next one led already: some few, at the begin of an epoch."""
-    at = row["at"].timestamp()
+    """Return whether the loss is a few records accepted by a living leader while the next one already led."""
+    time_s = row["at"].timestamp()
     return (
-        facts.was_planned(at, SLACK_S)
+        facts.was_planned(time_s, SLACK_S)
         and _kept(row) in facts.begins[name(row)]
         and 0 < row["tail_records"] <= HANDOVER_RECORDS
     )
@@ -155,23 +156,25 @@ def _is_of(row: Row, cut: Cut) -> bool:
 
 
 def _is_last(facts: Facts, row: Row) -> bool:
-    """Whether nothing was cut later in this partition; the unclean election is the last one of all."""
-    return all(each.kept <= _kept(row) for each in facts.cuts if each.partition == name(row))
+    """Return whether no later truncation occurred in the partition; the unclean election is the last one."""
+    return all(cut.kept <= _kept(row) for cut in facts.cuts if cut.partition == name(row))
 
 
 def _is_last_gap(facts: Facts, gap: Gap) -> bool:
-    return gap == max((each for each in facts.gaps if each.partition == gap.partition), key=lambda each: each.begin_low)
+    return gap == max(
+        (other for other in facts.gaps if other.partition == gap.partition), key=lambda other: other.begin_low
+    )
 
 
 def _overlap(row: Row, gap: Gap) -> bool:
     begin, end = _span(row, "begin"), _span(row, "end")
-    at = row["begin"].timestamp() if row["begin"] else begin[0]
+    time_s = row["begin"].timestamp() if row["begin"] else begin[0]
     until = row["end"].timestamp() if row["end"] else end[1]
-    return at < gap.end_low and until > gap.begin_high
+    return time_s < gap.end_low and until > gap.begin_high
 
 
-def _span(row: Row, what: str) -> Span:
-    low, high = _seconds(row[f"{what}_low"]), _seconds(row[f"{what}_high"])
+def _span(row: Row, edge: str) -> Span:
+    low, high = _seconds(row[f"{edge}_low"]), _seconds(row[f"{edge}_high"])
     return (-math.inf if low is None else low), (math.inf if high is None else high)
 
 
@@ -179,12 +182,12 @@ def _meet(one: Span, other: Span) -> bool:
     return one[0] - SLACK_S <= other[1] and other[0] <= one[1] + SLACK_S
 
 
-def _seconds(at: datetime.datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
+def _seconds(time: datetime.datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
 
 
 def _say(gap: Gap) -> str:
-    begin, end = (datetime.datetime.fromtimestamp(at, datetime.UTC) for at in (gap.begin_low, gap.end_high))
+    begin, end = (datetime.datetime.fromtimestamp(time_s, datetime.UTC) for time_s in (gap.begin_low, gap.end_high))
     return f"{gap.partition} {gap.leaders[0]}->{gap.leaders[1]} {begin:%H:%M:%S.%f} to {end:%H:%M:%S.%f}"
 
 

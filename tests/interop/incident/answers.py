@@ -1,4 +1,4 @@
-"""What `kactl forensics` answers: run as anybody would run it, and read from the tables that it leaves."""
+"""Results of `kactl forensics`, run from the command line and read from its tables."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from tests.support.processes import HarnessError
 
-# Spark starts within ten seconds on two idle cores; all jobs on so few lines take a minute.
+# Spark starts within ten seconds on two idle cores; all jobs over so few lines take a minute.
 RUN_S: Final = 600.0
 JOBS: Final = "jobs"
 
@@ -20,13 +20,13 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """What was answered.
+    """Results of one run.
 
     Attributes:
         folder: of the tables.
-        files: what ingest says of each file.
-        report: what the report says, as JSON.
-        html: the page.
+        files: the ingest result of each file.
+        report: the report as JSON.
+        html: the report as a page.
     """
 
     folder: Path
@@ -35,33 +35,33 @@ class Answers:
     html: str
 
     def rows(self, job: str) -> list[Row]:
-        """The table of a job."""
+        """Return the table of a job."""
         found: list[Row] = parquet.read_table(self.folder / JOBS / job).to_pylist()
         return found
 
 
 def ask(folder: Path, *logs: Path, zone: str) -> Answers:
-    """Have logs ingested, and everything answered.
+    """Ingest logs, run all jobs, and create the report.
 
     Args:
-        folder: for what comes of it.
-        zone: of the logs.
+        folder: for the output.
+        zone: time zone of the logs.
 
     Raises:
-        HarnessError: a command failed; quotes what it said.
+        HarnessError: a command failed; contains its output.
     """
     out = folder / "forensics"
-    said = run("ingest", *logs, "--out", out, "--tz", zone, "-o", "json")
+    summary = run("ingest", *logs, "--out", out, "--tz", zone, "-o", "json")
     reported = run("report", "--dir", out, "--html", folder / "report.html", "-o", "json")
     page = (folder / "report.html").read_text()
-    return Answers(out, json.loads(said)["files"], json.loads(reported), page)
+    return Answers(out, json.loads(summary)["files"], json.loads(reported), page)
 
 
 def run(*words: object) -> str:
-    """What a command of `kactl forensics` prints.
+    """Run a command of `kactl forensics`. Returns its output.
 
     Raises:
-        HarnessError: it failed.
+        HarnessError: the command failed.
     """
     command = [sys.executable, "-m", "kactl.cli", "forensics", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)

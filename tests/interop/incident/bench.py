@@ -1,4 +1,4 @@
-"""What every story needs: brokers that can be killed, somebody who looks, somebody who writes, and notes of all."""
+"""Common parts of all incidents: brokers that can be killed, a prober, writers, and a record of all faults."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +15,12 @@ from .facts import Cut, Facts, Kill, Lost, Pause, Planned
 from .prober import Prober, gaps
 from .writers import Writer, read_all
 
-# What anything may take, on a machine that is busy with something else, too.
+# Time limit of every wait, also on a busy machine.
 MARGIN_S: Final = 90.0
 
 
 class Broker(Protocol):
-    """What there has to be of one, with ZooKeeper or without."""
+    """Interface of a broker, with ZooKeeper or without."""
 
     folder: Path
     client_port: int
@@ -32,10 +32,10 @@ class Broker(Protocol):
 
 
 class Notes:
-    """Brokers under observation, for as long as the `with` block lasts.
+    """Brokers under observation within the `with` block.
 
     Args:
-        brokers: that run, by their ids.
+        brokers: running brokers, by their ids.
     """
 
     def __init__(self, brokers: Mapping[int, Broker], tools: Tools) -> None:
@@ -51,7 +51,7 @@ class Notes:
         self._stack = ExitStack()
 
     def create(self, topic: str, assignment: str, *options: str) -> None:
-        """Create a topic, and watch and write to its partitions from now on, and wait until both work."""
+        """Create a topic, probe its partitions and write to them from now on, and wait until both work."""
         self._tools.topics("--create", "--topic", topic, "--replica-assignment", assignment, *options).well()
         self.partitions += [f"{topic}-{number}" for number in range(assignment.count(",") + 1)]
         self.prober.watch(self.partitions)
@@ -60,20 +60,20 @@ class Notes:
         self.flowing()
 
     def flowing(self, partitions: Iterable[str] | None = None) -> None:
-        """Wait until partitions, all if none are named, are led and take the records of both writers again."""
+        """Wait until partitions (all by default) have leaders and accept the records of both writers again."""
         began = time.time()
-        for each in self.partitions if partitions is None else partitions:
-            until(partial(self._flows, each, began), f"{each} to be written to", MARGIN_S)
+        for partition in self.partitions if partitions is None else partitions:
+            until(partial(self._flows, partition, began), f"{partition} to be written to", MARGIN_S)
 
     def kill(self, broker: int) -> None:
-        """SIGKILL, and look at what it leaves behind."""
+        """Send SIGKILL, and read what remains on its disk."""
         before = time.time()
         self.brokers[broker].kill()
         after = time.time()
         self.kills.append(Kill(broker, before, after, disk.ends(self.brokers[broker].folder / "logs")))
 
     def kill_together(self, *brokers: int) -> None:
-        """SIGKILL to several, one right after the other."""
+        """Send SIGKILL to several brokers, one right after the other."""
         before = time.time()
         for broker in brokers:
             self.brokers[broker].kill()
@@ -82,7 +82,7 @@ class Notes:
             self.kills.append(Kill(broker, before, after, disk.ends(self.brokers[broker].folder / "logs")))
 
     def paused(self, broker: int, meanwhile: Callable[[], object]) -> None:
-        """SIGSTOP, and SIGCONT after `meanwhile` has returned."""
+        """Send SIGSTOP, and SIGCONT after `meanwhile` has returned."""
         before = time.time()
         self.brokers[broker].pause()
         after = time.time()
@@ -91,25 +91,25 @@ class Notes:
         self.brokers[broker].resume()
         self.pauses.append(Pause(broker, before, after, resumed, time.time()))
 
-    def plan(self, what: str, act: Callable[[], object]) -> None:
-        """Do something that moves leaders on purpose, and wait until all is well again."""
+    def plan(self, reason: str, act: Callable[[], object]) -> None:
+        """Move leaders on purpose, and wait until all partitions work again."""
         begin = time.time()
         act()
         self.flowing()
-        self.planned.append(Planned(what, begin, time.time()))
+        self.planned.append(Planned(reason, begin, time.time()))
 
     def finish(self) -> None:
-        """Write and look no more."""
+        """Stop the writers and the prober."""
         self._stack.close()
 
     def facts(self, logs: Path, zone: str, *, unclean: dict[str, int], committed: dict[str, int]) -> Facts:
-        """All that was seen; the brokers have to run, with everything in sync, and nobody writes."""
-        kept = read_all(self.bootstrap, self.partitions)
+        """Return all facts. The brokers must run with all replicas in sync, and nothing may write."""
+        stored = read_all(self.bootstrap, self.partitions)
         lost = [
             Lost(writer.acks, record)
             for writer in self.writers
             for number, record in writer.acknowledged.items()
-            if writer.value(number) not in kept[record.partition]
+            if writer.value(number) not in stored[record.partition]
         ]
         return Facts(
             logs=logs,
@@ -134,12 +134,12 @@ class Notes:
         )
 
     def _cuts(self, kill: Kill) -> list[Cut]:
-        found = []
+        cuts = []
         for partition, end in kill.ends.items():
-            kept = disk.first_after(self._log_of_leader(partition), partition, end.epoch)
-            if kept is not None:  # else the epoch goes on, and so does the log
-                found.append(Cut(partition, kill.broker, end.epoch, end.offset, kept))
-        return found
+            cut_offset = disk.first_after(self._log_of_leader(partition), partition, end.epoch)
+            if cut_offset is not None:  # else the epoch continues, and so does the log
+                cuts.append(Cut(partition, kill.broker, end.epoch, end.offset, cut_offset))
+        return cuts
 
     def _log_of_leader(self, partition: str) -> Path:
         leader = self.prober.leads(partition)

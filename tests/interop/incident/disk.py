@@ -1,10 +1,9 @@
-"""What stands in a broker's own files: where its logs end, where epochs began, what it held for committed.
+"""Content of a broker's own files: the ends of its logs, the beginnings of epochs, and the noted high watermarks.
 
-Where a process was killed the kernel still has all that it wrote, so that these are exact.
+The files are exact even after SIGKILL: the kernel still has everything that the process wrote.
 
-A segment is one batch behind another, numbers big-endian: int64 offset of the first record, int32 length of what
-follows, int32 leader epoch, int8 format, uint32 checksum, int16 flags, int32 offset of the last record minus that of
-the first.
+A segment is a sequence of batches, numbers big-endian: int64 offset of the first record, int32 length of the rest,
+int32 leader epoch, int8 format, uint32 checksum, int16 flags, int32 offset of the last record minus that of the first.
 """
 
 import struct
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _HEADER: Final = struct.Struct(">qiibIhi")
-# Offset and length, which the length does not count.
+# Offset and length, which the length does not include.
 _BEFORE: Final = 12
 _CHECKPOINT: Final = "replication-offset-checkpoint"
 
 
 class Batch(NamedTuple):
-    """Some records that were written together: offsets of the first and the last one, and the leader epoch."""
+    """A batch of records: offsets of the first and the last one, and the leader epoch."""
 
     first: int
     last: int
@@ -27,61 +26,61 @@ class Batch(NamedTuple):
 
 
 def batches(folder: Path, partition: str) -> Iterator[Batch]:
-    """All that is in the log of a partition, in order; a batch that is not whole ends it.
+    """Return all batches in the log of a partition, in order. An incomplete batch ends the log.
 
     Args:
         folder: `log.dirs` of the broker.
     """
     for segment in sorted((folder / partition).glob("*.log")):
         content = segment.read_bytes()
-        at = 0
-        while at + _HEADER.size <= len(content):
-            first, length, epoch, _, _, _, delta = _HEADER.unpack_from(content, at)
-            at += _BEFORE + length
-            if length <= 0 or at > len(content):
+        offset = 0
+        while offset + _HEADER.size <= len(content):
+            first, length, epoch, _, _, _, delta = _HEADER.unpack_from(content, offset)
+            offset += _BEFORE + length
+            if length <= 0 or offset > len(content):
                 return
             yield Batch(first, first + delta, epoch)
 
 
 class End(NamedTuple):
-    """Where a log ends: the offset behind its last record, and the leader epoch of that record; 0 and -1 if empty."""
+    """End of a log: the offset after its last record, and the leader epoch of that record; 0 and -1 if empty."""
 
     offset: int
     epoch: int
 
 
 def end(folder: Path, partition: str) -> End:
-    """Where the log of a partition ends."""
-    found = End(0, -1)
+    """Return the end of the log of a partition."""
+    log_end = End(0, -1)
     for batch in batches(folder, partition):
-        found = End(batch.last + 1, batch.epoch)
-    return found
+        log_end = End(batch.last + 1, batch.epoch)
+    return log_end
 
 
 def ends(folder: Path) -> dict[str, End]:
-    """The same of all partitions that have anything."""
-    partitions = sorted(each.parent.name for each in folder.glob("*/00000000000000000000.log"))
-    found = {partition: end(folder, partition) for partition in partitions if not partition.startswith("__")}
-    return {partition: at for partition, at in found.items() if at.offset}
+    """Return the ends of the logs of all partitions with records."""
+    partitions = sorted(segment.parent.name for segment in folder.glob("*/00000000000000000000.log"))
+    log_ends = {partition: end(folder, partition) for partition in partitions if not partition.startswith("__")}
+    return {partition: log_end for partition, log_end in log_ends.items() if log_end.offset}
 
 
 def begins(folder: Path, partition: str) -> list[int]:
-    """The offsets of the first records of each epoch that has any, in order."""
-    found: dict[int, int] = {}
+    """Return the offsets of the first records of each epoch that has records, in order."""
+    offsets: dict[int, int] = {}
     for batch in batches(folder, partition):
-        found.setdefault(batch.epoch, batch.first)
-    return sorted(found.values())
+        offsets.setdefault(batch.epoch, batch.first)
+    return sorted(offsets.values())
 
 
 def first_after(folder: Path, partition: str, epoch: int) -> int | None:
-    """The offset of the first record of a later epoch; None if there is none."""
+    """Return the offset of the first record of a later epoch; None if there is none."""
     return min((batch.first for batch in batches(folder, partition) if batch.epoch > epoch), default=None)
 
 
 def high_watermark(folder: Path, partition: str) -> int:
-    """Below which offset all is committed, as the broker last noted it for the time after its death; 0 if it did not.
+    """Return the high watermark in the broker's last checkpoint; 0 if it has none.
 
-    The file has a version, a number of entries, and in each line a topic, a partition and an offset.
+    The file contains a version, a number of entries, and on each line a topic, a partition and an offset.
     """
     try:
         lines = (folder / _CHECKPOINT).read_text().splitlines()[2:]

@@ -1,4 +1,4 @@
-"""What really was: who could be used when, what was lost, and how much a dead broker had."""
+"""Measured facts of an incident: availability, losses, and the log of each dead broker."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ from .writers import Acknowledged
 
 
 class Kill(NamedTuple):
-    """A broker was killed between two times, seconds since 1970; its logs ended there."""
+    """SIGKILL of a broker between two times, seconds since 1970; its logs end there."""
 
     broker: int
     before: float
@@ -19,7 +19,7 @@ class Kill(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A broker was stopped by SIGSTOP between the first two times, and continued between the others."""
+    """SIGSTOP of a broker between the first two times, and SIGCONT between the others."""
 
     broker: int
     before: float
@@ -29,7 +29,7 @@ class Pause(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """Somebody wanted leaders to move, between two times."""
+    """A planned movement of leaders, between two times."""
 
     what: str
     begin: float
@@ -37,12 +37,12 @@ class Planned(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What became of the log of a broker that was killed.
+    """Log of a killed broker in one partition.
 
     Attributes:
         epoch: of its last record.
-        log_end: the offset behind that.
-        kept: from here on history differs.
+        log_end: the offset after it.
+        kept: the offset from which histories diverge.
     """
 
     partition: str
@@ -53,12 +53,12 @@ class Cut(NamedTuple):
 
     @property
     def tail(self) -> int:
-        """How many of its records are gone."""
+        """Return how many of its records are lost."""
         return max(0, self.log_end - self.kept)
 
 
 class Lost(NamedTuple):
-    """A record that was acknowledged and is gone."""
+    """A record that was acknowledged and is lost."""
 
     acks: str
     record: Acknowledged
@@ -66,16 +66,16 @@ class Lost(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """All of it.
+    """All facts of one incident.
 
     Attributes:
-        logs: the folder of what the brokers wrote.
-        zone: in which they told the time.
-        gaps: when a partition could not be used, for GAP_S or more.
+        logs: the folder of the brokers' logs.
+        zone: time zone of the logs.
+        gaps: when a partition was unavailable, for GAP_S or more.
         cuts: for each kill and each log of that broker.
-        begins: of each partition, the offsets with which epochs began that had records.
-        unclean: partitions of which a leader was elected that had not been in sync, and which.
-        committed: of those, how many records were lost of which the old leader had noted that they are committed.
+        begins: for each partition, the first offsets of the epochs that have records.
+        unclean: partitions with an unclean election, and their leaders.
+        committed: for these, the number of lost records below the high watermark of the old leader.
     """
 
     logs: Path
@@ -93,6 +93,6 @@ class Facts:
     refused: list[str]
     pauses: list[Pause] = dataclasses.field(default_factory=list)
 
-    def was_planned(self, at: float, slack_s: float) -> bool:
-        """Whether somebody moved leaders on purpose at that time."""
-        return any(each.begin - slack_s <= at <= each.end + slack_s for each in self.planned)
+    def was_planned(self, time_s: float, slack_s: float) -> bool:
+        """Return whether a planned movement of leaders happened at that time."""
+        return any(change.begin - slack_s <= time_s <= change.end + slack_s for change in self.planned)

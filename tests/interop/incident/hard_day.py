@@ -1,12 +1,12 @@
-"""Three troubles of real brokers, each of which asks more of the logs than the death of one leader does.
+"""Three faults of real brokers that are harder to reconstruct from logs than the death of one leader.
 
-1. A broker is paused for longer than its session lives. Others take over what they have copies of; `single` has no
-   other replica, and is led by the paused broker again from the moment it is continued.
-2. A leader and the controller are killed together, so that the successor finds the other death out.
-3. Both replicas of `pair` are killed, one after the other, and the last of them comes back later.
+1. A broker is paused for longer than its session. Others take over the partitions of which they have replicas; `single`
+   has no other replica, and the paused broker leads it again from the moment it is resumed.
+2. A leader and the controller are killed together, so that the next controller detects the other failure.
+3. Both replicas of `pair` are killed, one after the other, and the last of them returns later.
 
-The same is told of Kafka 3.9 with ZooKeeper and of Kafka 4 without it. Sessions live as long as they do by default, as
-far as the test's time allows: how long a death takes to be noticed is what the logs have to be read for.
+The same story runs with Kafka 3.9 and ZooKeeper and with Kafka 4 without it. Session timeouts are the defaults, as far
+as the test's time allows: the detection time of a failure is the main fact to read from the logs.
 """
 
 import time
@@ -26,33 +26,34 @@ from .bench import MARGIN_S, Notes
 from .facts import Facts
 from .kraft_story import KRaftNode
 
-# The longest that a ZooKeeper with ticks of half a second allows is 10 s. KRaft's default.
+# 10 s is the longest session that a ZooKeeper with ticks of half a second allows. 9 s is KRaft's default.
 SESSION_S: Final = 9.0
-# A pause and the time without any replica last for so long after everything else has recovered.
+# Length of a pause and of the time without replicas after all other partitions have recovered.
 HOLD_S: Final = 10.0
 CHROOT: Final = "/hard-day"
 OVERRIDES: Final = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "10000"}
-# The fourth node is a broker only: it can die with the active controller, and two voters of three are left.
+# The fourth node is a broker only: it can die with the active controller, and two of three voters are left.
 NODES_4: Final = (1, 2, 3, 4)
 VOTERS_4: Final = (1, 2, 3)
 
 
 class _Stage(Protocol):
-    """What the story needs of a cluster."""
+    """A cluster as the story uses it."""
 
     notes: Notes
     tools: Tools
 
     def controller(self) -> int: ...
     def others(self, controller: int) -> tuple[int, int]:
-        """Two brokers that can be lost while the controller lives, the second also together with it."""
+        """Two brokers that can be lost while the controller lives; the second can be lost together with it."""
 
     def whole(self) -> None:
-        """Wait until every partition is led with all its replicas in sync."""
+        """Wait until every partition has a leader and all its replicas are in sync."""
 
 
 def with_zookeeper(folder: Path, *, state_change: str, zone: str) -> Facts:
-    """Tell it of Kafka 3.9; the logs end up in `folder/logs`. The rest is as in `logging.java_options`."""
+    """Run the story with Kafka 3.9; the logs are written to `folder/logs`. For the other arguments see
+    `logging.java_options`."""
     logs = folder / "logs"
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(folder / "zookeeper"))
@@ -70,13 +71,13 @@ def with_zookeeper(folder: Path, *, state_change: str, zone: str) -> Facts:
         tools = stack.enter_context(Tools(folder, bootstrap=cluster.bootstrap))
         stack.enter_context(cluster)
         eyes = stack.enter_context(Eyes(zookeeper.connect(), CHROOT))
-        notes = stack.enter_context(Notes({each.id: each for each in cluster.brokers}, tools))
+        notes = stack.enter_context(Notes({broker.id: broker for broker in cluster.brokers}, tools))
         _tell(_WithZooKeeper(notes, tools, eyes), "1:2:3,2:3:1,3:1:2")
         return notes.facts(logs, zone, unclean={}, committed={})
 
 
 def without_zookeeper(folder: Path, *, jars: str, state_change: str, zone: str) -> Facts:
-    """Tell it of Kafka 4, whose class path is `jars`; the rest is as above."""
+    """Run the story with Kafka 4, whose class path is `jars`. For the other arguments see `with_zookeeper`."""
     logs = folder / "logs"
     nodes = {
         node_id: KRaftNode(
@@ -102,7 +103,7 @@ def _tell(stage: _Stage, assignment: str) -> None:
     paused, _ = stage.others(stage.controller())
     notes.create("orders", assignment)
     notes.create("single", str(paused))
-    orders = [each for each in notes.partitions if each.startswith("orders")]
+    orders = [partition for partition in notes.partitions if partition.startswith("orders")]
 
     # 1. The paused broker.
     notes.paused(paused, lambda: _hold(notes, orders))
@@ -114,8 +115,8 @@ def _tell(stage: _Stage, assignment: str) -> None:
     _, leader = stage.others(controller)
     notes.kill_together(leader, controller)
     notes.flowing(orders)
-    for each in (leader, controller):
-        notes.brokers[each].start()
+    for broker in (leader, controller):
+        notes.brokers[broker].start()
     stage.whole()
     _preferred(stage)
 
@@ -135,14 +136,14 @@ def _tell(stage: _Stage, assignment: str) -> None:
 
 
 def _hold(notes: Notes, partitions: list[str]) -> None:
-    """Wait until the partitions work, and for HOLD_S more, but for no less than two sessions in all."""
+    """Wait until the partitions work, and HOLD_S more, but at least two session timeouts in total."""
     since = time.time()
     notes.flowing(partitions)
     _pass_by(max(time.time() + HOLD_S, since + 2 * SESSION_S))
 
 
-def _pass_by(at: float) -> None:
-    until(lambda: time.time() >= at, "time to pass", MARGIN_S)
+def _pass_by(time_s: float) -> None:
+    until(lambda: time.time() >= time_s, "time to pass", MARGIN_S)
 
 
 def _preferred(stage: _Stage) -> None:
@@ -196,13 +197,13 @@ class _WithoutZooKeeper:
 
 
 def _found(look: Callable[[], int | None]) -> int:
-    found: list[int] = []
+    epochs: list[int] = []
 
     def is_there() -> bool:
         holder = look()
         if holder is not None:
-            found.append(holder)
+            epochs.append(holder)
         return holder is not None
 
     until(is_there, "a controller", MARGIN_S)
-    return found[-1]
+    return epochs[-1]

@@ -1,6 +1,6 @@
-"""Three nodes without ZooKeeper, each broker and controller, and two deaths: of a leader, and of the active controller.
+"""Three combined KRaft nodes, and two deaths: a leader, and the active controller.
 
-Source of how to run one: the properties of KRaft's combined mode, and the tool that formats its folder.
+Source: the properties of KRaft's combined mode, and the tool that formats its folder.
 """
 
 import re
@@ -21,7 +21,7 @@ from .bench import MARGIN_S, Notes
 from .facts import Facts
 
 NODES: Final = (1, 2, 3)
-# Any 16 bytes in base64 name a cluster.
+# Any 16 bytes in base64 are a valid cluster id.
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
 DUMP_TOOL: Final = "kafka.tools.DumpLogSegments"
@@ -31,7 +31,7 @@ _NOT_WITHOUT_ZOOKEEPER: Final = {"controlled.shutdown.retry.backoff.ms"}
 
 
 class KRaftNode:
-    """One node. It keeps its ports and its folder over any number of starts."""
+    """One node. It keeps its ports and its folder across restarts."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class KRaftNode:
         jars: str | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare; nothing runs before `launch`.
+        """Prepare the node; nothing runs before `launch`.
 
         Args:
             jars: as in `java_command`.
-            overrides: settings that win over those of the story.
+            overrides: settings that override those of the story.
         """
         self.id = node_id
         self.folder = folder
@@ -86,7 +86,7 @@ class KRaftNode:
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def launch(self) -> None:
-        """Run it, and return at once."""
+        """Start the process, and return at once."""
         self.process = Process(
             java_command(
                 "kafka.Kafka", [str(self.config)], heap_mb=HEAP_MB, options=self.java_options, jars=self._jars
@@ -95,7 +95,7 @@ class KRaftNode:
         )
 
     def wait_started(self) -> None:
-        """Wait until it serves; raises HarnessError if it does not."""
+        """Wait until it serves. Raises HarnessError if it does not."""
         assert self.process is not None
         try:
             self.process.wait_for_line(rf"\[KafkaRaftServer nodeId={self.id}\] Kafka Server started", START_S)
@@ -108,23 +108,23 @@ class KRaftNode:
         self.wait_started()
 
     def kill(self) -> None:
-        """SIGKILL. Harmless when it does not run."""
+        """Send SIGKILL. Harmless when it does not run."""
         if self.process is not None:
             self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         assert self.process is not None
         self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         assert self.process is not None
         self.process.resume()
 
 
 def run(folder: Path) -> Facts:
-    """Tell it once; the logs end up in `folder/logs`, and beside them the metadata log in `folder/metadata.txt`."""
+    """Run the story once. Writes logs to `folder/logs`, and the metadata log to `folder/metadata.txt`."""
     logs = folder / "logs"
     nodes = {
         node_id: KRaftNode(
@@ -135,18 +135,18 @@ def run(folder: Path) -> Facts:
     with ExitStack() as stack:
         tools = started(stack, nodes, folder, voters=NODES)
         notes = stack.enter_context(Notes(nodes, tools))
-        found = _tell(nodes, notes, tools, logs)
+        facts = _tell(nodes, notes, tools, logs)
         dumped = tools.run(DUMP_TOOL, "--cluster-metadata-decoder", "--files", str(_metadata_log(nodes[1]))).well()
         (folder / "metadata.txt").write_text(dumped.out)
-        return found
+        return facts
 
 
 def started(
     stack: ExitStack, nodes: Mapping[int, KRaftNode], folder: Path, *, voters: Iterable[int], jars: str | None = None
 ) -> Tools:
     """Start nodes together, with new folders, and their tools; `stack` ends them."""
-    quorum = ",".join(f"{each}@127.0.0.1:{nodes[each].controller_port}" for each in voters)
-    bootstrap = ",".join(f"127.0.0.1:{each.client_port}" for each in nodes.values())
+    quorum = ",".join(f"{node}@127.0.0.1:{nodes[node].controller_port}" for node in voters)
+    bootstrap = ",".join(f"127.0.0.1:{node.client_port}" for node in nodes.values())
     tools = stack.enter_context(Tools(folder, bootstrap=bootstrap, jars=jars))
     for node in nodes.values():
         node.configure(quorum)
@@ -163,7 +163,7 @@ def started(
 def _tell(nodes: dict[int, KRaftNode], notes: Notes, tools: Tools, logs: Path) -> Facts:
     notes.create("orders", "1:2:3,2:3:1,3:1:2")
     controller = active(logs)
-    leader = next(each for each in nodes if each != controller)
+    leader = next(node for node in nodes if node != controller)
 
     for victim in (leader, controller):
         notes.kill(victim)
@@ -177,13 +177,13 @@ def _tell(nodes: dict[int, KRaftNode], notes: Notes, tools: Tools, logs: Path) -
 
 
 def active(logs: Path) -> int:
-    """The active controller, by the highest epoch that any log says."""
-    said = [
+    """Return the active controller, by the highest epoch in any log."""
+    elections = [
         (int(epoch), int(node))
-        for log in logs.glob("*/controller.log*")  # renamed by the hour
+        for log in logs.glob("*/controller.log*")  # renamed every hour
         for node, epoch in _ACTIVE.findall(log.read_text())
     ]
-    return max(said)[1]
+    return max(elections)[1]
 
 
 def _serves(nodes: Mapping[int, KRaftNode]) -> bool:
@@ -195,7 +195,7 @@ def _serves(nodes: Mapping[int, KRaftNode]) -> bool:
 
 
 def whole(tools: Tools) -> bool:
-    """Whether every partition has all its replicas in sync."""
+    """Return whether every partition has all its replicas in sync."""
     return not tools.topics("--describe", "--under-replicated-partitions").well().out.strip()
 
 

@@ -1,4 +1,4 @@
-"""Logs as Kafka 3.9 and 4 write them where nobody has changed anything: which file, which layout, which level."""
+"""Log configuration of Kafka 3.9 and 4 as released: files, layouts and levels."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ _FILES: Final = {
     "request": "kafka-request.log",
     "cleaner": "log-cleaner.log",
 }
-# Logger -> level, where to, and whether to the root's file as well.
+# Logger -> level, appender, and whether it also writes to the root's file.
 _LOGGERS: Final = {
     "kafka": ("INFO", "", True),
     "org.apache.kafka": ("INFO", "", True),
@@ -29,7 +29,7 @@ log4j.appender.{name}.File=${{kafka.logs.dir}}/{file}
 log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
 log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-# The bench waits for lines on stdout.
+# The harness waits for lines on stdout.
 _ROOT: Final = """\
 log4j.rootLogger=INFO, stdout, server
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
@@ -39,11 +39,11 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def java_options(logs: Path, *, state_change: str = "INFO", zone: str = "UTC") -> list[str]:
-    """What makes a broker log into `logs`, which is made; beside it lies the configuration.
+    """Return Java options that make a broker log to `logs`, which is created with the configuration beside it.
 
     Args:
-        state_change: the level of state-change.log: INFO, as it comes, or TRACE, as up to 2.5.
-        zone: the time zone of the machine, as far as the broker knows.
+        state_change: the level of state-change.log: INFO, the default, or TRACE, the default up to 2.5.
+        zone: the time zone of the broker.
     """
     logs.mkdir(parents=True, exist_ok=True)
     levels = _LOGGERS | {"state.change.logger": (state_change, "stateChange", False)}
@@ -56,7 +56,7 @@ def java_options(logs: Path, *, state_change: str = "INFO", zone: str = "UTC") -
     return [f"-Dlog4j.configuration={config.as_uri()}", f"-Dkafka.logs.dir={logs}", f"-Duser.timezone={zone}"]
 
 
-# Kafka 4 comes with log4j 2. Appender -> file; the loggers write into a file of their own and not into the root's.
+# Kafka 4 uses log4j 2. Appender -> file; the loggers have their own files and do not write to the root's.
 _FILES_4: Final = {"server": "server.log", "stateChange": "state-change.log", "controller": "controller.log"}
 _LOGGERS_4: Final = {
     "org.apache.kafka.controller": "controller",
@@ -83,7 +83,7 @@ appender.stdout.layout.pattern=[%d] %p %m (%c)%n
 
 
 def java_options_4(logs: Path, *, state_change: str = "INFO", zone: str = "UTC") -> list[str]:
-    """As `java_options`, for Kafka 4."""
+    """Return the options for Kafka 4; see `java_options`."""
     logs.mkdir(parents=True, exist_ok=True)
     lines = [_ROOT_4, *(_APPENDER_4.format(name=name, file=file) for name, file in _FILES_4.items())]
     for logger, appender in _LOGGERS_4.items():

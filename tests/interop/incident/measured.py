@@ -1,7 +1,7 @@
-"""The best guess of the time without leaders against what clients measured, and its bounds against what was done.
+"""Comparison of the time without leaders, as estimated from logs, with the clients' measurement.
 
-A partition's gaps that follow each other within RETURN_S are one time without a leader: a broker that was paused leads
-for a moment, with KRaft, until it has read the metadata log.
+Gaps of a partition that follow each other within RETURN_S count as one time without a leader: with KRaft, a paused
+broker leads for a moment until it has read the metadata log.
 """
 
 import datetime
@@ -12,10 +12,10 @@ from .agreement import FORCED, name
 from .facts import Facts
 from .prober import Gap
 
-# How far the best guess may be from the clients' measurement, of a whole incident.
+# Largest relative error of the estimate for a whole incident.
 SHARE_MAX: Final = 0.15
 RETURN_S: Final = 10.0
-# Clients ask fifty times a second, and a busy machine lets them wait.
+# Clients send fifty requests a second, and responses are late on a busy machine.
 SLACK_S: Final = 0.5
 
 Row = dict[str, Any]
@@ -23,12 +23,12 @@ Span = tuple[float, float]
 
 
 def measured_s(gaps: Iterable[Gap]) -> float:
-    """Seconds in which clients had no leader, added up over partitions."""
+    """Return the seconds without a leader as measured by clients, summed over partitions."""
     return sum(gap.end_high - gap.begin_low for gap in gaps)
 
 
 def headline(facts: Facts, rows: list[Row]) -> list[str]:
-    """Whether the time without leaders is near enough to the measurement, and its bounds hold it; what is wrong."""
+    """Check that the estimated total is near the measurement and that its bounds contain it. Returns the errors."""
     forced = [row for row in rows if row["planned"] is False]
     real = measured_s(facts.gaps)
     guess, least = (sum(row[key] for row in forced) / 1000 for key in ("duration_ms", "duration_min_ms"))
@@ -44,7 +44,8 @@ def headline(facts: Facts, rows: list[Row]) -> list[str]:
 
 
 def bounds(facts: Facts, rows: list[Row]) -> list[str]:
-    """Whether each time without a leader is one outage within whose bounds it began and ended; what is wrong."""
+    """Check that each time without a leader is one outage whose bounds contain its begin and end. Returns the
+    errors."""
     wrong = []
     for partition, begin, end in _spans(facts):
         same = [row for row in rows if name(row) == partition and _at(row["begin"]) < end[0] and begin[1] < _until(row)]
@@ -54,16 +55,16 @@ def bounds(facts: Facts, rows: list[Row]) -> list[str]:
         (row,) = same
         if row["cause"] not in FORCED:
             wrong.append(f"{partition} from {begin} to {end} is {row['cause']}")
-        for what, (low, high) in (("begin", begin), ("end", end)):
-            least = None if row[f"{what}_low"] is None else _at(row[f"{what}_low"])
-            most = None if row[f"{what}_high"] is None else _at(row[f"{what}_high"])
+        for edge, (low, high) in (("begin", begin), ("end", end)):
+            least = None if row[f"{edge}_low"] is None else _at(row[f"{edge}_low"])
+            most = None if row[f"{edge}_high"] is None else _at(row[f"{edge}_high"])
             if (least is not None and least > high + SLACK_S) or (most is not None and most < low - SLACK_S):
-                wrong.append(f"{partition}: the {what} {low:.3f} to {high:.3f} is not within {least} and {most}")
+                wrong.append(f"{partition}: the {edge} {low:.3f} to {high:.3f} is not within {least} and {most}")
     return wrong
 
 
 def too_late(facts: Facts, rows: list[Row]) -> list[str]:
-    """Ends that are said to be no earlier than a leader could be used again that had been paused."""
+    """Return outages whose latest end is before a paused leader could be used again."""
     wrong = []
     for pause in facts.pauses:
         for row in rows:
@@ -76,7 +77,7 @@ def too_late(facts: Facts, rows: list[Row]) -> list[str]:
 
 
 def claimed(rows: list[Row]) -> list[str]:
-    """Outages of which it is said that a line observes their begin, though brokers that die write none."""
+    """Return outages with a begin claimed as observed, although a killed broker logs nothing."""
     return [
         f"{name(row)} at {row['begin']}" for row in rows if row["planned"] is False and row["begin_kind"] == "observed"
     ]
@@ -87,13 +88,13 @@ def _is_end(gap: Gap, row: Row, resumed: float) -> bool:
 
 
 def _spans(facts: Facts) -> list[tuple[str, Span, Span]]:
-    """When each partition lost its leader, and when it could be used again, each between two times."""
+    """Return when each partition lost its leader, and when it was available again, each between two times."""
     spans: list[tuple[str, Span, Span]] = []
-    for gap in sorted(facts.gaps, key=lambda each: (each.partition, each.begin_low)):
+    for gap in sorted(facts.gaps, key=lambda gap_: (gap_.partition, gap_.begin_low)):
         begin, end = (gap.begin_low, gap.begin_high), (gap.end_low, gap.end_high)
         if spans and spans[-1][0] == gap.partition and gap.begin_low - spans[-1][2][1] < RETURN_S and _same(gap):
             _, first, ended = spans.pop()
-            # It could be used again within the first of the two, or for good only after the second.
+            # It was available within the first of the two, or permanently only after the second.
             spans.append((gap.partition, first, (ended[0], end[1])))
         else:
             spans.append((gap.partition, begin, end))
@@ -104,8 +105,8 @@ def _same(gap: Gap) -> bool:
     return gap.leaders[0] == gap.leaders[1]
 
 
-def _at(at: datetime.datetime) -> float:
-    return at.timestamp()
+def _at(time: datetime.datetime) -> float:
+    return time.timestamp()
 
 
 def _until(row: Row) -> float:

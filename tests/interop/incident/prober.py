@@ -1,13 +1,12 @@
-"""Somebody who asks every broker, fifty times a second, which partitions it leads.
+"""Prober that requests from every broker, fifty times a second, which partitions it leads.
 
-Asked is for the earliest offset of each partition, which is what a client asks for and only a leader answers, from the
-moment it has become one. A broker that is not there refuses the connection, which is an answer, too; one that says
-nothing is none.
+It requests the earliest offset of each partition, as clients do. Only a leader answers, from the moment it leads. A
+refused connection counts as a response without partitions; a missing response does not count.
 
-Layout, numbers big-endian: int32 length; then of a request int16 2, int16 version 1, int32 number, text who asks,
-int32 -1, and topics with partitions with int32 partition, int64 -2. Of an answer int32 number, and topics with
-partitions with int32 partition, int16 error, int64 time, int64 offset. Lists begin with an int32 count, texts with an
-int16 length.
+Layout, numbers big-endian: int32 length. A request has int16 2, int16 version 1, int32 number, text client id, int32
+-1, and topics with partitions with int32 partition, int64 -2. A response has int32 number, and topics with partitions
+with int32 partition, int16 error, int64 time, int64 offset. Lists begin with an int32 count, texts with an int16
+length.
 
 Source: the protocol's ListOffsets, version 1.
 """
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from .facts import Pause
 
 EVERY_S: Final = 0.02
-# A broker that runs answers within a millisecond or two; one that is busy with its start may take its time.
+# A running broker responds within a millisecond or two; a starting one may take longer.
 ANSWER_S: Final = 1.0
 JOIN_S: Final = 10.0
-# Brokers that hand over to each other take less; then nobody can say whether there was a moment without a leader.
+# Shorter changes of leaders cannot be distinguished from changes without a gap.
 GAP_S: Final = 0.3
 
 _WHO: Final = b"prober"
@@ -38,11 +37,11 @@ _HEADER: Final = struct.Struct(">hhi")
 
 
 class Look(NamedTuple):
-    """One question and what came of it.
+    """One request and its result.
 
     Attributes:
-        asked, answered: when, seconds since 1970. What is said was so at some moment between them.
-        led: the partitions that the broker leads; nothing if it is not there. None if it did not answer.
+        asked, answered: times of request and response, seconds since 1970. The result was true at some moment between.
+        led: the partitions led by the broker; empty if it refused the connection, None without a response.
     """
 
     asked: float
@@ -51,14 +50,14 @@ class Look(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time in which no broker could be used as leader of a partition. Seconds since 1970.
+    """A time in which no broker was available as leader of a partition. Seconds since 1970.
 
     Attributes:
-        begin_low: the last leader was asked then, and led.
-        begin_high: by then it had answered, or refused the connection, and did not lead.
-        end_low: the next leader was asked then, and did not lead.
-        end_high: by then it had answered that it leads.
-        leaders: who led before, and who after.
+        begin_low: time of the last request to the old leader that it answered as leader.
+        begin_high: time by which it had responded, or refused the connection, as non-leader.
+        end_low: time of the last request that the next leader answered as non-leader.
+        end_high: time by which it had responded as leader.
+        leaders: leaders before and after.
     """
 
     partition: str
@@ -70,7 +69,7 @@ class Gap(NamedTuple):
 
 
 class Prober:
-    """Asks for as long as the `with` block lasts, in a thread for each broker.
+    """Sends requests within the `with` block, in a thread for each broker.
 
     Args:
         ports: of each broker, by its id; they do not change.
@@ -89,10 +88,10 @@ class Prober:
         ]
 
     def watch(self, partitions: Iterable[str]) -> None:
-        """From now on, ask for these."""
+        """Add partitions to all further requests."""
         by_topic: dict[str, list[int]] = {}
-        for each in partitions:
-            topic, _, number = each.rpartition("-")
+        for partition in partitions:
+            topic, _, number = partition.rpartition("-")
             by_topic.setdefault(topic, []).append(int(number))
         question = struct.pack(">ii", -1, len(by_topic))
         for topic, numbers in by_topic.items():
@@ -101,7 +100,7 @@ class Prober:
         self._question = question
 
     def leads(self, partition: str) -> int | None:
-        """Who said so last; None if nobody says so now."""
+        """Return the broker with the latest response as leader; None if no broker leads now."""
         for broker, looks in self.looks.items():
             last = looks[-1:]
             if last and partition in (last[0].led or ()):
@@ -113,7 +112,7 @@ class Prober:
         for number in itertools.count(1):
             if self._ended.is_set():
                 break
-            asked = time.time()
+            asked_s = time.time()
             led: frozenset[str] | None = frozenset()
             try:
                 if connection is None:
@@ -127,8 +126,8 @@ class Prober:
                 connection = None
                 led = None if isinstance(error, TimeoutError) else frozenset()
             answered = time.time()
-            looks.append(Look(asked, answered, led))
-            self._ended.wait(max(0.0, asked + EVERY_S - answered))
+            looks.append(Look(asked_s, answered, led))
+            self._ended.wait(max(0.0, asked_s + EVERY_S - answered))
         if connection is not None:
             connection.close()
 
@@ -146,43 +145,45 @@ class Prober:
 
 
 def gaps(looks: Mapping[int, list[Look]], partition: str, pauses: "Sequence[Pause]" = ()) -> list[Gap]:
-    """The times of which it is certain that no broker led for more than GAP_S.
+    """Return the times in which no broker led for more than GAP_S, with certainty.
 
-    A question without an answer counts only while the broker is known to have been paused: a busy one may be slow.
+    A missing response counts only while the broker is known to be paused: a busy broker may be slow.
     """
     led = sorted(
         (look.asked, look.answered, broker)
-        for broker, asked in looks.items()
-        for look in asked
+        for broker, broker_looks in looks.items()
+        for look in broker_looks
         if look.led is not None and partition in look.led
     )
-    found = []
-    for (asked, _, before), (next_asked, next_answered, after) in itertools.pairwise(led):
-        lost = _not_leading(looks[before], partition, asked, next_answered, _of(pauses, before))
-        not_yet = _not_leading(looks[after], partition, asked, next_asked, _of(pauses, after))
+    gaps_found = []
+    for (asked_s, _, before), (next_asked, next_answered, after) in itertools.pairwise(led):
+        lost = _not_leading(looks[before], partition, asked_s, next_answered, _of(pauses, before))
+        not_yet = _not_leading(looks[after], partition, asked_s, next_asked, _of(pauses, after))
         if lost and not_yet and not_yet[-1].asked - lost[0].answered > GAP_S:
-            found.append(Gap(partition, asked, lost[0].answered, not_yet[-1].asked, next_answered, (before, after)))
-    return found
+            gaps_found.append(
+                Gap(partition, asked_s, lost[0].answered, not_yet[-1].asked, next_answered, (before, after))
+            )
+    return gaps_found
 
 
 def _of(pauses: "Sequence[Pause]", broker: int) -> list[tuple[float, float]]:
-    return [(each.before, each.resumed_after) for each in pauses if each.broker == broker]
+    return [(pause.before, pause.resumed_after) for pause in pauses if pause.broker == broker]
 
 
 def _not_leading(
     looks: list[Look], partition: str, since: float, until: float, pauses: list[tuple[float, float]]
 ) -> list[Look]:
-    """The looks within a time that show that a broker does not lead, or cannot answer since it is paused."""
+    """Return the looks within a time that show that a broker does not lead, or cannot respond because it is paused."""
 
     def shows(look: Look) -> bool:
         if look.led is None:
             return any(begin <= look.asked and look.answered <= end for begin, end in pauses)
         return partition not in look.led
 
-    # One is answered before the next is asked: all are in order, and there are many.
-    begin = bisect.bisect_right(looks, since, key=lambda each: each.asked)
-    end = bisect.bisect_right(looks, until, lo=begin, key=lambda each: each.answered)
-    return [each for each in looks[begin:end] if shows(each)]
+    # Requests are sequential, so looks are in order; there are many.
+    begin = bisect.bisect_right(looks, since, key=lambda look: look.asked)
+    end = bisect.bisect_right(looks, until, lo=begin, key=lambda look: look.answered)
+    return [look for look in looks[begin:end] if shows(look)]
 
 
 def _answer(connection: socket.socket, number: int, question: bytes) -> bytes:
@@ -193,20 +194,20 @@ def _answer(connection: socket.socket, number: int, question: bytes) -> bytes:
 
 
 def _led(answer: bytes) -> frozenset[str]:
-    """The partitions of an answer that have no error."""
+    """Return the partitions of a response that have no error."""
     led = set()
-    at = 4
-    (topics,) = struct.unpack_from(">i", answer, at)
-    at += 4
+    offset = 4
+    (topics,) = struct.unpack_from(">i", answer, offset)
+    offset += 4
     for _ in range(topics):
-        (length,) = struct.unpack_from(">h", answer, at)
-        topic = answer[at + 2 : at + 2 + length].decode()
-        at += 2 + length
-        (partitions,) = struct.unpack_from(">i", answer, at)
-        at += 4
+        (length,) = struct.unpack_from(">h", answer, offset)
+        topic = answer[offset + 2 : offset + 2 + length].decode()
+        offset += 2 + length
+        (partitions,) = struct.unpack_from(">i", answer, offset)
+        offset += 4
         for _ in range(partitions):
-            partition, error = struct.unpack_from(">ih", answer, at)
-            at += 22
+            partition, error = struct.unpack_from(">ih", answer, offset)
+            offset += 22
             if error == 0:
                 led.add(f"{topic}-{partition}")
     return frozenset(led)

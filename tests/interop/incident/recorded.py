@@ -1,8 +1,10 @@
-"""A hard day kept in a file: its logs as the brokers wrote them, and what clients saw. And how to record one.
+"""Recorded incident: the logs of the brokers and the clients' measurement in one file.
+
+Record one with:
 
     python -m tests.interop.incident.recorded zookeeper INFO tests/forensics/truth/recorded/zookeeper-info.tar.gz
 
-Only places in the file system are replaced, and lines left out that tell of the machine.
+Only file-system paths are replaced, and lines about the machine are left out.
 """
 
 import io
@@ -28,10 +30,10 @@ _LISTS: Final = {"kills": Kill, "pauses": Pause, "planned": Planned, "gaps": Gap
 
 
 def keep(facts: Facts, file: Path, *places: Path) -> None:
-    """Write logs and measurement; `places` are replaced by others wherever they stand in the logs."""
+    """Write logs and measurement. `places` are replaced wherever they occur in the logs."""
     seen: dict[str, Any] = {"zone": facts.zone, "partitions": facts.partitions}
     for field in _LISTS:
-        seen[field] = [each._asdict() for each in getattr(facts, field)]
+        seen[field] = [item._asdict() for item in getattr(facts, field)]
     for kill in seen["kills"]:
         kill["ends"] = {}
     with tarfile.open(file, "w:gz") as archive:
@@ -45,11 +47,11 @@ def keep(facts: Facts, file: Path, *places: Path) -> None:
 
 
 def opened(file: Path, folder: Path) -> Facts:
-    """What `keep` has written, with the logs in `folder`; of records it knows nothing."""
+    """Return what `keep` has written, with the logs in `folder`; without records."""
     with tarfile.open(file) as archive:
         archive.extractall(folder, filter="data")
     seen = json.loads((folder / CLIENTS).read_text())
-    lists: dict[str, Any] = {field: [_made(kind, each) for each in seen[field]] for field, kind in _LISTS.items()}
+    lists: dict[str, Any] = {field: [_made(kind, item) for item in seen[field]] for field, kind in _LISTS.items()}
     return Facts(
         logs=folder / "logs",
         zone=seen["zone"],

@@ -1,4 +1,4 @@
-"""Two producers that write numbered records into every partition, and note what became of each."""
+"""Two producers that write numbered records into every partition and note the result of each."""
 
 import threading
 import time
@@ -11,15 +11,15 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 
 from tests.support.processes import HarnessError
 
-# Between two records of a writer, whichever partition they are for.
+# Pause between two records of a writer, over all partitions.
 EVERY_S: Final = 0.004
-# Longer than anything lasts here: a record that was given up may be there or not, and proves nothing.
+# Longer than any fault here. A record that timed out may be stored or not, and is no evidence.
 DELIVERY_S: Final = 120.0
 READ_S: Final = 60.0
 
 
 class Acknowledged(NamedTuple):
-    """A record that a leader said it has. Seconds since 1970; the partition by its name."""
+    """A record acknowledged by a leader. Seconds since 1970; the partition by its name."""
 
     partition: str
     offset: int
@@ -28,15 +28,15 @@ class Acknowledged(NamedTuple):
 
 
 class Writer:
-    """Writes for as long as the `with` block lasts.
+    """Writes within the `with` block.
 
     Args:
-        acks: "1": the leader alone has it; "all": everybody in sync has it.
+        acks: "1": stored by the leader; "all": stored by all in-sync replicas.
 
     Attributes:
-        sent: when each record was handed over, by its number.
-        acknowledged: those that were taken, by their number.
-        refused: why others were not.
+        sent: the time of sending of each record, by its number.
+        acknowledged: accepted records, by their number.
+        refused: errors of the others.
     """
 
     def __init__(self, bootstrap: str, *, acks: str) -> None:
@@ -50,16 +50,16 @@ class Writer:
         self._thread = threading.Thread(target=self._write, args=(bootstrap,), daemon=True, name=f"writer-{acks}")
 
     def write_to(self, partitions: Iterable[str]) -> None:
-        """From now on, write to these."""
-        split = (each.rpartition("-") for each in partitions)
+        """Write to these partitions from now on."""
+        split = (name.rpartition("-") for name in partitions)
         self._partitions = tuple((topic, int(number)) for topic, _, number in split)
 
     def has_written(self, partition: str, since: float) -> bool:
-        """Whether a record is acknowledged that was sent since then."""
+        """Return whether a record sent after `since` is acknowledged."""
         return self._latest.get(partition, 0.0) > since
 
     def value(self, number: int) -> bytes:
-        """What is written."""
+        """Return the value of a record."""
         return f"{self.acks}:{number}".encode()
 
     def _write(self, bootstrap: str) -> None:
@@ -67,7 +67,7 @@ class Writer:
             {
                 "bootstrap.servers": bootstrap,
                 "acks": self.acks,
-                # It would go on strike where a leader forgets what an earlier one acknowledged.
+                # It would stop where a leader has lost what an earlier one acknowledged.
                 "enable.idempotence": False,
                 "linger.ms": 0,
                 "delivery.timeout.ms": round(DELIVERY_S * 1000),
@@ -82,7 +82,7 @@ class Writer:
         number = 0
         due = time.monotonic()
         while not self._ended.is_set():
-            due = max(due + EVERY_S, time.monotonic() - EVERY_S)  # what was missed is not made up for
+            due = max(due + EVERY_S, time.monotonic() - EVERY_S)  # missed records are not sent later
             if self._partitions:
                 topic, partition = self._partitions[number % len(self._partitions)]
                 number += 1
@@ -121,7 +121,7 @@ class Writer:
 
 
 def read_all(bootstrap: str, partitions: Iterable[str]) -> dict[str, dict[bytes, int]]:
-    """Everything that partitions hold now: value -> the last offset at which it stands.
+    """Return the content of partitions: value -> the last offset that has it.
 
     Raises:
         HarnessError: it cannot be read to the end.
@@ -129,12 +129,12 @@ def read_all(bootstrap: str, partitions: Iterable[str]) -> dict[str, dict[bytes,
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "auditor", "enable.auto.commit": False, "log_level": 0}
     )
-    found: dict[str, dict[bytes, int]] = {each: {} for each in partitions}
+    values: dict[str, dict[bytes, int]] = {partition: {} for partition in partitions}
     deadline = time.monotonic() + READ_S
     try:
         ends: dict[tuple[str, int], int] = {}
-        for each in found:
-            topic, _, number = each.rpartition("-")
+        for partition in values:
+            topic, _, number = partition.rpartition("-")
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, int(number)), READ_S)
             ends[topic, int(number)] = end
         consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place, end in ends.items() if end])
@@ -144,9 +144,13 @@ def read_all(bootstrap: str, partitions: Iterable[str]) -> dict[str, dict[bytes,
                 raise HarnessError(f"what was written could not be read to its end: {left} of {ends}")
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
-                    found[f"{message.topic()}-{message.partition()}"][message.value() or b""] = message.offset() or 0
+                    values[f"{message.topic()}-{message.partition()}"][message.value() or b""] = message.offset() or 0
             positions = consumer.position([TopicPartition(*place) for place in left])
-            left -= {(at.topic, at.partition) for at in positions if at.offset >= ends[at.topic, at.partition]}
+            left -= {
+                (position.topic, position.partition)
+                for position in positions
+                if position.offset >= ends[position.topic, position.partition]
+            }
     finally:
         consumer.close()
-    return found
+    return values

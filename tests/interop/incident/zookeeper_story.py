@@ -1,10 +1,10 @@
 """Three brokers with ZooKeeper, one of them the controller, and three deaths.
 
-1. The controller is killed, which leads partitions, too; others take over.
-2. A follower is held; the leader takes records that nobody copies, and is killed; the follower goes on, is in sync as
-   far as anybody knows, and leads. Who wrote with acks=1 has lost records.
-3. The follower is stopped in an orderly way. The leader, alone in sync, takes records of both writers, and is killed.
-   The follower comes back. `payments` allows it to lead, although it was not in sync, and loses committed records;
+1. The controller, which also leads partitions, is killed; others take over.
+2. A follower is paused; the leader accepts records without a copy, and is killed. The follower is resumed, is still in
+   the ISR, and becomes leader. Writers with acks=1 have lost records.
+3. The follower shuts down in a controlled way. The leader, alone in sync, accepts records of both writers, and is
+   killed. The follower returns. `payments` allows it to lead although it is out of sync, and loses committed records;
    `audit` waits for the old leader, and loses nothing.
 """
 
@@ -25,21 +25,21 @@ from .facts import Facts
 
 BROKERS: Final = (1, 2, 3)
 CHROOT: Final = "/incident"
-# Between a death and its detection: as short as a busy machine allows without deaths of its own making.
+# Session timeout: as short as a busy machine allows without unintended expiry.
 SESSION_S: Final = 4.0
-# So many records of each writer are in each partition, of which nobody else has a copy, before a leader is killed.
+# Number of records of each writer, in each partition, that have no copy when a leader is killed.
 ALONE: Final = 25
 OVERRIDES: Final = {
-    # Leaders move when the story says so.
+    # Leaders move only as part of the story.
     "auto.leader.rebalance.enable": "false",
-    # What a leader knows to be committed it notes for the time after its death; by default every five seconds.
+    # Interval of the high-watermark checkpoint; by default five seconds.
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "replica.lag.time.max.ms": "10000",
 }
 
 
 class _Stage:
-    """Who is on it."""
+    """The cluster and its brokers."""
 
     def __init__(self, cluster: Cluster, eyes: Eyes, tools: Tools, notes: Notes) -> None:
         self.cluster = cluster
@@ -49,23 +49,23 @@ class _Stage:
 
     def controller(self) -> int:
         until(lambda: self.eyes.holder()[0] is not None, "a controller", MARGIN_S)
-        found = self.eyes.holder()[0]
-        assert found is not None
-        return found
+        controller_id = self.eyes.holder()[0]
+        assert controller_id is not None
+        return controller_id
 
     def whole(self) -> None:
-        """Wait until every partition is led with all its replicas in sync."""
+        """Wait until every partition has a leader and all its replicas are in sync."""
         until(self._is_whole, "all replicas in sync", MARGIN_S)
         self.notes.flowing()
 
     def written_alone(self, partitions: list[str]) -> None:
-        """Wait until the first writer, acks=1, has so many more records acknowledged in each partition."""
+        """Wait until the first writer, with acks=1, has enough new records acknowledged in each partition."""
         acknowledged = self.notes.writers[0].acknowledged
         since = time.time()
 
         def enough() -> bool:
-            taken = [each.partition for each in list(acknowledged.values()) if each.sent > since]
-            return all(taken.count(each) >= ALONE for each in partitions)
+            taken = [record.partition for record in list(acknowledged.values()) if record.sent > since]
+            return all(taken.count(partition) >= ALONE for partition in partitions)
 
         until(enough, f"records in {', '.join(partitions)}", MARGIN_S)
 
@@ -78,10 +78,10 @@ class _Stage:
 
 
 def run(folder: Path, *, state_change: str, zone: str) -> Facts:
-    """Tell it once.
+    """Run the story once.
 
     Args:
-        folder: for everything; the logs end up in `folder/logs`.
+        folder: for all output; the logs are written to `folder/logs`.
         state_change, zone: see `logging.java_options`.
     """
     logs = folder / "logs"
@@ -101,7 +101,7 @@ def run(folder: Path, *, state_change: str, zone: str) -> Facts:
         tools = stack.enter_context(Tools(folder, bootstrap=cluster.bootstrap))
         stack.enter_context(cluster)
         eyes = stack.enter_context(Eyes(zookeeper.connect(), CHROOT))
-        notes = stack.enter_context(Notes({each.id: each for each in cluster.brokers}, tools))
+        notes = stack.enter_context(Notes({broker.id: broker for broker in cluster.brokers}, tools))
         return _tell(_Stage(cluster, eyes, tools, notes), logs, zone)
 
 
@@ -116,7 +116,7 @@ def _tell(stage: _Stage, logs: Path, zone: str) -> Facts:
     cluster[follower].start()
     stage.whole()
 
-    # 2. From now on this one leads nothing, so that it can be held without anybody missing it.
+    # 2. From now on this broker leads nothing, so that it can be paused without effect.
     (leader,) = set(BROKERS) - {stage.controller(), follower}
     pair = f"{leader}:{follower}"
     notes.create("payments", f"{pair},{pair}", "--config", "unclean.leader.election.enable=true")
@@ -144,7 +144,7 @@ def _tell(stage: _Stage, logs: Path, zone: str) -> Facts:
     )
     committed = {name: disk.high_watermark(folders[leader], name) - ends[name] for name in shared[:2]}
     notes.kill(leader)
-    notes.flowing(each for each in notes.partitions if each.startswith("orders"))
+    notes.flowing(partition for partition in notes.partitions if partition.startswith("orders"))
     cluster[follower].start()
     notes.flowing([*shared[:2], "orders-0"])
     cluster[leader].start()
