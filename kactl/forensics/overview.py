@@ -1,19 +1,18 @@
 """File reports computed from the counters: levels, period, coverage, controllers and warnings for each file."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from . import versions
 from .event_types import NO_LINE, EventType, Kind
 from .tables import FILE_SCHEMA
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # Number of unparsed lines, of different kinds, that are shown per file.
 SAMPLES: Final = 5
@@ -60,16 +59,14 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout is not None
 
 
-def levels(counted: "DataFrame") -> "DataFrame":
-    """Return the table of levels, from the counters; see `tables.LEVEL_COLUMNS`."""
-    from pyspark.sql import functions as f
-
+def levels(counted: DataFrame) -> DataFrame:
+    """Returns the table of levels, from the counters; see `tables.LEVEL_COLUMNS`."""
     grouped = counted.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
     return grouped.agg(f.sum("lines").alias("lines"))
 
 
-def reports(events: "DataFrame", counted: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
-    """Return one report per file, in the order of the probes. Collects one row and a few sample lines per file."""
+def reports(events: DataFrame, counted: DataFrame, probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
+    """Returns one report per file, in the order of the probes. Collects one row and a few sample lines per file."""
     sums = {row["file_id"]: row.asDict() for row in _sums(counted).collect()}
     samples: dict[int, list[str]] = {}
     if any(row["unparsed"] for row in sums.values()):  # otherwise a scan of all events would find nothing
@@ -94,15 +91,13 @@ def reports(events: "DataFrame", counted: "DataFrame", probes: Sequence[Probe], 
 
 
 def table(file_reports: Sequence[FileReport]) -> pa.Table:
-    """Return the table of files."""
+    """Returns the table of files."""
     rows = [msgspec.structs.asdict(report) for report in file_reports]
     columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in FILE_SCHEMA}
     return pa.table(columns, schema=FILE_SCHEMA)
 
 
-def _sums(counted: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _sums(counted: DataFrame) -> DataFrame:
     no_event = f.col("type").isin([str(type_) for type_ in _NO_EVENT])
 
     def lines(condition: Any) -> Any:
@@ -127,10 +122,8 @@ def _sums(counted: "DataFrame") -> "DataFrame":
     )
 
 
-def _samples(events: "DataFrame") -> "DataFrame":
-    """Return the first unparsed line of each kind, the most frequent kinds first."""
-    from pyspark.sql import functions as f
-
+def _samples(events: DataFrame) -> DataFrame:
+    """Returns the first unparsed line of each kind, the most frequent kinds first."""
     begin = f.regexp_replace(f.substring_index("text", " ", _ALIKE_WORDS), "[0-9]+", "0")
     line = f.struct("offset", f.substring("text", 1, 500).alias("text"))
     alike = (

@@ -57,7 +57,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         partitions, topics: number that occur in the logs.
         led: number of leaderships in the logs; `with_log_end` those with a known end of the leader's log.
         brokers: those in the logs, ascending; `silent` those of them without a line of their own.
-        controllers_heard: brokers with a controller.log (or kactl's log, or the metadata log).
+        kinds: kinds of the logs, ascending; see `event_types.Kind`.
     """
 
     begin: Time | None

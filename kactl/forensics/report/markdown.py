@@ -1,4 +1,4 @@
-"""Report as Markdown, for tickets and wikis: the same texts and tables, without pictures."""
+"""Report as Markdown, for tickets and wikis: the texts and tables of the page, without pictures."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     """Returns a text on one line in which nothing is markup or a control sequence of a terminal."""
     shown = harmless(_SPACE.sub(" ", text).strip())
     escaped = _MARKUP.sub(r"\\\1", shown)
-    return _LINE_BEGIN.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", escaped)
+    return _LINE_BEGIN.sub(lambda match: f"{match[1]}\\{match[2]}" if match[1] else f"\\{match[3]}", escaped)
 
 
 def _lines(report: Report, moments: Moments) -> Iterator[str]:
@@ -38,25 +38,25 @@ def _lines(report: Report, moments: Moments) -> Iterator[str]:
         yield f"Asked for: {plain(asked(report, moments))}"
         yield ""
     yield from _table(Table(header=("", ""), rows=tuple((name, value) for name, value, _ in figures(report))))
-    yield from _listed("Summary", report.summary)
+    yield from _list("Summary", report.summary)
     if report.advice:
         yield "## What to do"
         yield ""
-        for each in report.advice:
-            yield f"- **{plain(each.do)}** {plain(each.because)}"
+        for advice in report.advice:
+            yield f"- **{plain(advice.do)}** {plain(advice.because)}"
         yield ""
-    yield from _listed("What the logs cannot tell", report.limits)
+    yield from _list("What the logs cannot tell", report.limits)
     for section in sections(report, moments):
         yield from _section(section)
     yield f"kactl {plain(report.facts.made_by)}; times are of {plain(moments.name)}"
 
 
-def _listed(title: str, said: Sequence[str]) -> Iterator[str]:
-    if said:
+def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
         yield f"## {title}"
         yield ""
-        for each in said:
-            yield f"- {plain(each)}"
+        for sentence in sentences:
+            yield f"- {plain(sentence)}"
         yield ""
 
 
@@ -66,8 +66,8 @@ def _section(section: Section) -> Iterator[str]:
     for paragraph in section.paragraphs:
         yield plain(paragraph)
         yield ""
-    for each in section.tables:
-        yield from _table(each)
+    for table in section.tables:
+        yield from _table(table)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -163,9 +163,9 @@ def bands(outages: DataFrame, sums: dict[int, Sums]) -> dict[int, tuple[Band, ..
     If all outages are of one length there is one band with all of them.
     """
     limits = [
-        (number, each.duration.p50, each.duration.p90, each.duration.p99)
-        for number, each in sums.items()
-        if each.duration.known
+        (number, part.duration.p50, part.duration.p90, part.duration.p99)
+        for number, part in sums.items()
+        if part.duration.known
     ]
     if not limits:
         return {}

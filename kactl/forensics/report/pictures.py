@@ -89,7 +89,7 @@ class _Timeline:
     def drawn(self, absences: Sequence[Absence], controllers: Sequence[Controllership]) -> str:
         if self._incident.series is not None:
             self._course(self._incident.series)
-        self._controllers([each for each in controllers if self._scale.overlaps(*term(each))])
+        self._controllers([one for one in controllers if self._scale.overlaps(*term(one))])
         self._brokers([absence for absence in absences if self._scale.overlaps(*away(absence))])
         self._partitions(self._incident.partitions)
         self._ticks()
