@@ -1,4 +1,4 @@
-"""What the tests of actors share."""
+"""Fixtures of the actor tests."""
 
 from collections.abc import AsyncIterator
 

@@ -1,7 +1,7 @@
-"""The deletion of topics on a bench: real machines, cluster and store; brokers that do nothing but what a test says.
+"""Harness for topic deletion: real machines, cluster and store; brokers act only as a test directs.
 
-The controller has been elected for the fiftieth time. Brokers 1, 2 and 3 are live; topics foo, bar and baz have two
-partitions with three replicas each, led, in sync, and at rest. Every move that the machines are asked for is noted.
+The controller has been elected for the fiftieth time. Brokers 1, 2 and 3 are live. Topics foo, bar and baz have two
+partitions with three replicas each, with leaders, all in sync, and no pending work. All requested moves are recorded.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ TOPICS = ("bar", "baz", "foo")
 
 @dataclasses.dataclass
 class Direct:
-    """In place of a reference to an actor: hands a message over at once, and notes it."""
+    """Stand-in for an actor reference: handles a message immediately and records it."""
 
     actor: Any
     asked: list[Move | MoveReplicas]
@@ -45,7 +45,7 @@ class Direct:
 
 
 class Outlets(RecordingOutbox):
-    """Channels that lead nowhere."""
+    """Channels that deliver nothing."""
 
     def add(self, broker: Broker) -> None: ...
 
@@ -57,7 +57,7 @@ class Outlets(RecordingOutbox):
 
 
 class DeletionBench:
-    """See the module. Made by `open_deletion_bench`."""
+    """Harness for the deletion of topics. Created by `open_deletion_bench`."""
 
     def __init__(self, bench: Machines, *, delete_topics: bool) -> None:
         self.bench = bench
@@ -86,13 +86,13 @@ class DeletionBench:
         self.events = DeletionEvents(context, self.deletion)
         self.offline = Offline(context, self.deletion)
 
-    # -- what happens
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def live(self, *brokers: int, epoch: int = 1) -> None:
         self.cluster.add_brokers(Broker(each, epoch, (Endpoint("I", f"h{each}", 9092),)) for each in brokers)
 
     async def put(self, name: str, replicas: Sequence[int], replica_state: ReplicaState = ReplicaState.ONLINE) -> None:
-        """A partition that is led by the first of its replicas, all of them in sync."""
+        """Add a partition led by its first replica, with all replicas in sync."""
         topic = TopicPartition.parse(name).topic
         if topic not in await self.store.real.topics():
             self.bench._assigned.pop(topic, None)
@@ -102,13 +102,13 @@ class DeletionBench:
         )
 
     async def fail(self, *brokers: int) -> None:
-        """Brokers die."""
+        """Let brokers fail."""
         self.cluster.remove_brokers(brokers)
         ids = frozenset(brokers)
         await self.offline.replicas_offline(self.cluster.table.with_replica_on(ids), ids)
 
     async def delete(self, *topics: str) -> None:
-        """The deletion of topics is asked for, and the controller hears of it."""
+        """Mark topics for deletion and notify the controller."""
         for topic in topics:
             await self.store.real.mark_deletion(topic)
         await self.deletion.enqueue(topics)
@@ -119,15 +119,15 @@ class DeletionBench:
         return np.concatenate([np.zeros(0, np.intp), *map(table.rows_of, known)])
 
     async def deleted(self, topic: str, *brokers: int) -> None:
-        """Brokers have deleted their replicas of a topic."""
+        """Let brokers report the deletion of their replicas of a topic."""
         await self.deletion.complete_replica_deletion(self.rows(topic), frozenset(brokers))
 
     async def undeleted(self, topic: str, *brokers: int) -> None:
-        """Brokers could not delete their replicas of a topic."""
+        """Let brokers report that they could not delete their replicas of a topic."""
         await self.deletion.fail_replica_deletion(self.rows(topic), frozenset(brokers))
 
     async def answers(self, broker: int, errors: dict[str, int], *, error: int = 0, epoch: int | None = None) -> None:
-        """A broker answers the order to delete replicas, under the registration that stands or under another."""
+        """Let a broker respond to StopReplica with deletion, under its current registration or another one."""
         named = [TopicPartition.parse(name) for name in errors]
         topics = tuple(dict.fromkeys(name.topic for name in named))
         said = PartitionErrors(
@@ -141,15 +141,15 @@ class DeletionBench:
         await self.events.on_replicas_deleted(ReplicasDeleted(broker, epoch, StopReplicaResponse(error, said)))
 
     def forget(self) -> None:
-        """Note what happens from now on only."""
+        """Clear the records."""
         self.asked.clear()
         self.outbox.flushes.clear()
         self.store.forget()
 
-    # -- what became of it
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def replicas(self, topic: str) -> dict[int, set[str]]:
-        """The states of a topic's replicas by broker."""
+        """Returns the states of a topic's replicas by broker."""
         views = [self.cluster.table.view(row) for row in self.rows(topic).tolist()]
         return {
             broker: {view.replica_states[broker].name for view in views}
@@ -157,7 +157,7 @@ class DeletionBench:
         }
 
     def partitions(self, *topics: str) -> set[str]:
-        """The states of all partitions of some topics."""
+        """Returns the states of all partitions of some topics."""
         return {self.cluster.table.view(row).state.name for row in self.rows(*topics).tolist()}
 
     @property
@@ -170,29 +170,29 @@ class DeletionBench:
 
     @property
     def halted(self) -> dict[str, list[str]]:
-        """The reasons of each topic that is halted."""
+        """Returns the blocking reasons of each blocked topic."""
         halts = self.cluster.deletion_ineligible
         return {name: [halt.reason.name for halt in halts[name]] for name in sorted(halts)}
 
     def moves(self, kind: type[Move] | type[MoveReplicas], *, none_too: bool = False) -> list[str]:
-        """The targets of the moves of one kind that were asked for, in order.
+        """Returns the targets of the requested moves of one kind, in order.
 
         Args:
-            none_too: also of those that move nothing.
+            none_too: include moves without rows.
         """
         asked = [each for each in self.asked if isinstance(each, kind) and (none_too or len(each.rows))]
         return [each.target.name for each in asked]
 
     @property
     def stories(self) -> list[tuple[str, str]]:
-        """What was recorded of topics."""
+        """Returns the recorded topic events."""
         found, _ = self.history.read(0, kinds=("topic",))
         return [(event.topic, event.what) for event in cast(Iterable[Any], found)]
 
 
 @asynccontextmanager
 async def open_deletion_bench(*topics: str, delete_topics: bool = True) -> AsyncIterator[DeletionBench]:
-    """A bench with some of the topics, all of them if none is named."""
+    """Harness with the given topics, or all of them by default."""
     async with open_machines() as bench:
         made = DeletionBench(bench, delete_topics=delete_topics)
         made.live(*BROKERS)

@@ -1,7 +1,7 @@
-"""A process that is killed in the middle of a deletion: a controller and three brokers over one file.
+"""Process that is killed in the middle of a deletion: a controller and three brokers over one file.
 
-`python -m tests.actors.deletion_child FILE` creates a topic, lets broker 3 hang, deletes the topic, says `half` on its
-output once brokers 1 and 2 have deleted their replicas, and then waits for its end.
+`python -m tests.actors.deletion_child FILE` creates a topic, blocks broker 3 and deletes the topic. It prints `half`
+once brokers 1 and 2 have deleted their replicas, and then waits to be killed.
 """
 
 import sys
@@ -12,7 +12,7 @@ import kactl
 from kactl.model import ReplicaState
 from kactl.stores.sqlite import SqliteStore
 
-# Longer than a busy machine keeps a process waiting; whoever loses its session has nothing left to delete.
+# Longer than a busy machine delays a process: a broker that loses its session has no replica left to delete.
 SESSION_MS = 3_000
 TOPIC = "orders"
 

@@ -1,6 +1,6 @@
-"""A controller over a partition with a past: t-0, led by broker 1 under leader epoch 5, stored in version 9.
+"""A controller over one existing partition: t-0, led by broker 1 under leader epoch 5, stored with version 9.
 
-What happened before is written into the store by a controller that was there earlier.
+An earlier controller writes this state into the store.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -36,12 +36,12 @@ async def led_partition(
     make_store: Callable[[MemoryStore], MemoryStore] = MemoryStore.another,
     **options: Any,
 ) -> AsyncIterator[World]:
-    """See the module.
+    """Open a controller over the partition described in the module docstring.
 
     Args:
-        partitions: that are all alike.
-        make_store: the controller's client of the store, from another one.
-        options: of the controller.
+        partitions: number of partitions, all in the same state.
+        make_store: builds the controller's store client from another client.
+        options: further options of the controller.
     """
     clock = ManualClock()
     async with AsyncExitStack() as stack:
@@ -72,7 +72,7 @@ async def led_partition(
 
 
 async def send_request(made: World, asked: ControllerRequest) -> Any:
-    """Ask the controller as a broker does."""
+    """Send a broker's request to the controller. Returns the response."""
     found = made.controller.hub.controller(CONTROLLER)
     assert found is not None
     answer = await found(asked)
@@ -81,7 +81,7 @@ async def send_request(made: World, asked: ControllerRequest) -> Any:
 
 
 def epoch_of(made: World, broker: int) -> int:
-    """Under which a broker is registered."""
+    """Returns the epoch of a broker's registration."""
     return made.controller.cluster.brokers[broker].epoch
 
 
@@ -95,7 +95,8 @@ def proposal(
     topic: TopicRef | None = None,
     broker_epochs: tuple[int, ...] = (),
 ) -> IsrProposal:
-    """For t-0, which names the topic both ways; the controller looks at the one that belongs to the version."""
+    """ISR proposal for t-0 that names the topic by name and by id. The controller uses the one of its protocol
+    level."""
     ref = topic or TopicRef("t", ID)
     return IsrProposal(ref, partition, leader_epoch, isr, version, recovering, broker_epochs)
 
@@ -114,7 +115,7 @@ async def propose(
 
 
 async def isr_error(made: World, isr: tuple[int, ...] = (1, 2), **columns: Any) -> ErrorCode:
-    """How one proposal for t-0 is refused; nothing of it is stored."""
+    """Propose an ISR for t-0. Returns the error code; nothing may be stored."""
     before = await made.store.leaderships(Names.of([T0]))
     (result,) = await propose(made, proposal(isr, **columns))
     after = await made.store.leaderships(Names.of([T0]))

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster from all UpdateMetadata requests that it got, and events that tests make up."""
+"""A broker's view of the metadata from its UpdateMetadata requests, and events defined by tests."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from tests.support.controller_harness import RecordingBrokers, World
 
 
 class MetadataView(NamedTuple):
-    """What metadata says of one partition."""
+    """Metadata of one partition."""
 
     leader: int
     isr: tuple[int, ...]
@@ -21,7 +21,7 @@ class MetadataView(NamedTuple):
 
 
 def metadata_at(brokers: RecordingBrokers, broker: int) -> dict[str, MetadataView]:
-    """The partitions, as the latest request that spoke of each said."""
+    """Returns the partitions as in the latest request that contains each."""
     known: dict[str, MetadataView] = {}
     for request in brokers.of(broker, UpdateMetadata):
         assert isinstance(request, UpdateMetadata)
@@ -38,7 +38,7 @@ def metadata_at(brokers: RecordingBrokers, broker: int) -> dict[str, MetadataVie
 
 
 def alive(brokers: RecordingBrokers, broker: int) -> list[int]:
-    """The brokers that the latest request named as live."""
+    """Returns the live brokers of the latest request."""
     last = brokers.of(broker, UpdateMetadata)[-1]
     assert isinstance(last, UpdateMetadata)
     return [each.id for each in last.live_brokers]
@@ -49,21 +49,21 @@ def _listed(column: Any, row: int) -> tuple[int, ...]:
 
 
 class Blocking(Event, frozen=True):
-    """Occupies the controller."""
+    """Event that occupies the controller."""
 
     state = ControllerState.TOPIC_CHANGE
     on_standby = True
 
 
 class Failing(ControllerRequest, frozen=True):
-    """Its handler raises what it is told."""
+    """Request whose handler raises a given error."""
 
     state = ControllerState.TOPIC_CHANGE
     number: int = 0
 
 
 async def block_loop(w: World) -> asyncio.Event:
-    """Occupy the controller until the event is set; what happens meanwhile waits."""
+    """Occupy the controller until the returned event is set. Later events are queued."""
     gate = asyncio.Event()
 
     async def wait(event: Blocking) -> None:
@@ -76,7 +76,7 @@ async def block_loop(w: World) -> asyncio.Event:
 
 
 def let_fail(w: World, error: Exception) -> None:
-    """Let the handler of `Failing` raise."""
+    """Let the handler of `Failing` raise `error`."""
 
     async def fail(event: Failing) -> None:
         raise error

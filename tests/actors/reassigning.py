@@ -1,4 +1,4 @@
-"""What the tests of reassignments have in common: asking for them, and looking at what was stored and sent."""
+"""Helpers of the reassignment tests: requests, stored values and sent requests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,8 @@ Targets = Mapping[str, Sequence[int] | None]
 
 
 async def reassign(w: World, targets: Targets, *, dry_run: bool = False) -> list[ErrorCode]:
-    """Ask for reassignments, None to cancel one; the error of each, in order. What follows has come to rest."""
+    """Request reassignments, with None to cancel one. Returns the errors in order, after all consequences have
+    settled."""
     return [result.error for result in await reassignment_results(w, targets, dry_run=dry_run)]
 
 
@@ -34,30 +35,30 @@ async def reassignment_results(w: World, targets: Targets, *, dry_run: bool = Fa
 
 
 async def write_reassignment(w: World, targets: Mapping[str, Sequence[int]]) -> None:
-    """Leave a request in the store, as Kafka's older tools do."""
+    """Write a request into the store, as Kafka's older tools do."""
     await w.store.request_reassignment({tp(name): tuple(target) for name, target in targets.items()})
     await settle()
 
 
 async def requested_reassignment(w: World) -> dict[str, tuple[int, ...]] | None:
-    """What is left of it."""
+    """Returns the request left in the store, or None."""
     requested = await w.store.reassignment_request()
     return None if requested is None else {str(name): target for name, target in requested.items()}
 
 
 async def stored_assignment(w: World, name: str) -> Assignment:
-    """What is stored as the assignment of a partition."""
+    """Returns the stored assignment of a partition."""
     loaded = await w.store.assignments([tp(name).topic])
     return dict(loaded.items())[tp(name)]
 
 
 async def ongoing(w: World) -> dict[str, Assignment]:
-    """Which reassignments run."""
+    """Returns the reassignments in progress."""
     return {str(name): held for name, held in (await w.controller.reassignments()).items()}
 
 
 def replicas(view: PartitionView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """All replicas, those that are added and those that are removed."""
+    """Returns all replicas, the added and the removed ones."""
     return view.replicas, view.adding, view.removing
 
 
@@ -66,7 +67,7 @@ def replica_states(view: PartitionView) -> dict[int, ReplicaState]:
 
 
 def flushes(w: World) -> list[Flush]:
-    """Every flush from now on, in order, whoever sent it; empty ones are left out."""
+    """Record all later flushes of all senders, in order, without empty ones."""
     noted: list[Flush] = []
     real = w.controller.channels.send
 
@@ -81,7 +82,7 @@ def flushes(w: World) -> list[Flush]:
 
 
 def script_once(w: World, method: str, *steps: Step) -> None:
-    """The controller's next calls of a method of the store go as `steps` say; then all is as it was."""
+    """Apply `steps` to the next calls of a method of the controller's store; later calls are normal."""
     store, waiting = w.controller.store, list(steps)
     real = getattr(store, method)
 

@@ -1,4 +1,4 @@
-"""One task, one inbox: order, answers, errors, bounds."""
+"""Actor with one task and one inbox: order, replies, errors and bounds."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Echo(Actor[str]):
-    """Says what it was told, fails at "fail", waits at "wait"."""
+    """Returns the message, fails at "fail" and waits at "wait"."""
 
     def __init__(self, *, limit: int = 100) -> None:
         super().__init__("echo", limit=limit)
@@ -32,7 +32,7 @@ class Echo(Actor[str]):
         return message.upper()
 
 
-async def test_messages_are_taken_one_at_a_time_in_order() -> None:
+async def test_messages_are_handled_one_at_a_time_in_order() -> None:
     echo = Echo()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(echo.run)
@@ -49,7 +49,7 @@ async def test_messages_are_taken_one_at_a_time_in_order() -> None:
 
 
 async def test_an_error_is_freed_by_its_reference_count() -> None:
-    """Without a cycle of exception, traceback and future: many errors would make long garbage collections."""
+    """A cycle of exception, traceback and future would make the garbage collection of many errors long."""
     echo = Echo()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(echo.run)
@@ -67,7 +67,7 @@ async def test_an_error_is_freed_by_its_reference_count() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_what_an_asked_message_raises_goes_to_the_asker_and_the_actor_goes_on() -> None:
+async def test_error_of_a_request_is_raised_in_its_caller_only() -> None:
     echo = Echo()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(echo.run)
@@ -79,7 +79,7 @@ async def test_what_an_asked_message_raises_goes_to_the_asker_and_the_actor_goes
         tasks.cancel_scope.cancel()
 
 
-async def test_what_a_told_message_raises_leaves_the_actor_and_it_can_be_run_again() -> None:
+async def test_error_of_a_message_without_reply_ends_a_run_that_can_be_repeated() -> None:
     echo = Echo()
     echo.ref.tell("fail")
     echo.ref.tell("next")
@@ -94,7 +94,7 @@ async def test_what_a_told_message_raises_leaves_the_actor_and_it_can_be_run_aga
         tasks.cancel_scope.cancel()
 
 
-async def test_a_full_inbox_takes_nothing_and_counts_it() -> None:
+async def test_full_inbox_rejects_and_counts_messages() -> None:
     echo = Echo(limit=2)
     echo.ref.tell("a")
     echo.ref.tell("b")
@@ -106,7 +106,7 @@ async def test_a_full_inbox_takes_nothing_and_counts_it() -> None:
     assert echo.inbox.refused == 1
 
 
-async def test_askers_are_told_when_the_actor_stops() -> None:
+async def test_pending_requests_fail_when_the_actor_stops() -> None:
     echo = Echo()
     outcomes: list[str] = []
 
@@ -128,7 +128,7 @@ async def test_askers_are_told_when_the_actor_stops() -> None:
         echo.ref.tell("too late")
 
 
-async def test_an_asker_that_gave_up_does_not_disturb_the_actor() -> None:
+async def test_cancelled_request_does_not_affect_the_actor() -> None:
     echo = Echo()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(echo.run)

@@ -1,4 +1,4 @@
-"""Leaders propose ISRs. Unless a test says otherwise broker 1 leads t-0 under epoch 5, ISR {1, 2}, version 9."""
+"""AlterPartition requests. By default broker 1 leads t-0 under leader epoch 5, ISR {1, 2}, version 9."""
 
 import pytest
 
@@ -26,12 +26,12 @@ async def stored_state(made: World, name: TopicPartition = T0) -> Leadership:
     return state
 
 
-# -- what is taken -----------------------------------------------------------------------------------------------------
+# -- accepted proposals ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(288)
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> None:
+async def test_unchanged_isr_succeeds_without_a_write(version: int) -> None:
     async with led_partition(isr=(1,), brokers=(1,), assignment=Assignment((1,))) as made:
         before = await stored_state(made)
 
@@ -45,7 +45,7 @@ async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> N
 
 
 @pytest.mark.scenario(289)
-async def test_topics_are_found_by_the_ids_that_they_have_below_the_level_of_ids_too() -> None:
+async def test_topic_id_is_accepted_below_the_protocol_level_of_ids() -> None:
     async with led_partition(level=ProtocolLevel(2, 7, 2)) as made:
         (result,) = await propose(made, proposal((1,)), version=3)
 
@@ -54,7 +54,7 @@ async def test_topics_are_found_by_the_ids_that_they_have_below_the_level_of_ids
 
 
 @pytest.mark.scenario(290)
-async def test_a_proposal_that_is_repeated_is_written_once() -> None:
+async def test_repeated_proposal_is_written_once() -> None:
     async with world(1, 2) as made:
         await made.create("t", [[1, 2]])
         name = made.known("t-0").name
@@ -72,7 +72,7 @@ async def test_a_proposal_that_is_repeated_is_written_once() -> None:
 
 
 @pytest.mark.scenario(306)
-async def test_a_leader_that_has_recovered_says_so() -> None:
+async def test_leader_can_end_its_recovery() -> None:
     async with led_partition(isr=(1,), recovering=True) as made:
         assert made.known("t-0").recovering
 
@@ -86,8 +86,8 @@ async def test_a_leader_that_has_recovered_says_so() -> None:
 
 
 @pytest.mark.scenario(308)
-async def test_the_same_members_in_another_order_are_the_same_isr() -> None:
-    """For Kafka the lists differ; it writes one over the other, to no effect but a version that is higher by one."""
+async def test_isr_in_another_order_is_unchanged() -> None:
+    """Kafka compares lists: it writes the ISR again, which only increments the version."""
     members = (2, 1)
     async with led_partition() as made:
         assert members != (await stored_state(made)).isr
@@ -100,7 +100,7 @@ async def test_the_same_members_in_another_order_are_the_same_isr() -> None:
         assert result.leadership.partition_epoch == (await stored_state(made)).partition_epoch == VERSION
 
 
-async def test_a_grown_isr_keeps_leader_and_epoch_and_carries_ours() -> None:
+async def test_expanded_isr_keeps_leader_epoch_and_has_our_controller_epoch() -> None:
     async with led_partition(isr=(1,)) as made:
         (result,) = await propose(made, proposal((1, 2)))
 
@@ -109,7 +109,7 @@ async def test_a_grown_isr_keeps_leader_and_epoch_and_carries_ours() -> None:
         assert result.leadership == now
 
 
-async def test_an_isr_member_that_is_not_assigned_is_accepted_and_stopped() -> None:
+async def test_unassigned_isr_member_is_accepted_and_stopped() -> None:
     async with led_partition(brokers=(1, 2, 3)) as made:
         (result,) = await propose(made, proposal((1, 2, 3)))
         await settle()
@@ -122,7 +122,7 @@ async def test_an_isr_member_that_is_not_assigned_is_accepted_and_stopped() -> N
         assert not made.controller.cluster.reassigning
 
 
-async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:
+async def test_last_of_two_proposals_for_a_partition_wins() -> None:
     async with led_partition(brokers=(1, 2, 3), assignment=Assignment((1, 2, 3)), isr=(1, 2, 3)) as made:
         results = await propose(made, proposal((1,)), proposal((1, 2), partition=7), proposal((1, 3)))
 
@@ -135,7 +135,7 @@ async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:
         assert (await stored_state(made)).isr == (1, 3)
 
 
-async def test_a_leader_of_ten_thousand_partitions_proposes_for_all_of_them_at_once() -> None:
+async def test_one_request_proposes_isrs_of_ten_thousand_partitions() -> None:
     count = 10_000
     async with world(1, 2) as made:
         await made.create("many", [[1, 2]] * count)
@@ -148,17 +148,17 @@ async def test_a_leader_of_ten_thousand_partitions_proposes_for_all_of_them_at_o
         assert {each.error for each in results} == {ErrorCode.NONE}
         assert [each.partition for each in results] == list(reversed(range(count)))
         assert len(made.controller.cluster.table.under_replicated()) == count
-        for broker in (1, 2):  # one request to each, about all of them
+        for broker in (1, 2):  # one request per broker with all partitions
             (told,) = made.brokers.of(broker)
             assert isinstance(told, UpdateMetadata)
             assert len(told.states) == count
 
 
-# -- who may propose ---------------------------------------------------------------------------------------------------
+# -- authorised brokers ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(291, 307)
-async def test_a_broker_that_is_not_known_under_that_epoch_is_refused_as_a_whole() -> None:
+async def test_unknown_broker_epoch_rejects_the_whole_request() -> None:
     async with led_partition() as made:
         for broker, epoch in ((1, epoch_of(made, 1) - 1), (1, epoch_of(made, 1) + 1), (99, 1)):
             with pytest.raises(StaleBrokerEpoch) as refused:
@@ -170,7 +170,7 @@ async def test_a_broker_that_is_not_known_under_that_epoch_is_refused_as_a_whole
 
 
 @pytest.mark.scenario(312)
-async def test_who_is_not_the_controller_judges_nothing() -> None:
+async def test_inactive_controller_rejects_proposals() -> None:
     async with led_partition() as made:
         epoch = epoch_of(made, 1)
         await made.store.contest(7, take_over=True)
@@ -184,13 +184,16 @@ async def test_who_is_not_the_controller_judges_nothing() -> None:
         assert (await stored_state(made)).partition_epoch == VERSION
 
 
-async def test_only_the_stored_leader_may_propose() -> None:
-    """Kafka takes whoever asks for the leader: where all epochs fit it would write what the follower asks for with the
-    follower as the leader, under the same leader epoch, while the leader goes on leading."""
+async def test_proposal_of_a_follower_is_rejected() -> None:
+    """Kafka takes the sender for the leader. If all epochs match, it writes the follower's proposal with the
+    follower as leader, under the same leader epoch, while the real leader continues to lead."""
     async with led_partition() as made:
         state = await stored_state(made)
         asked = proposal((1, 2))
-        assert (asked.leader_epoch, asked.partition_epoch) == (state.leader_epoch, state.partition_epoch)  # all fits
+        assert (asked.leader_epoch, asked.partition_epoch) == (
+            state.leader_epoch,
+            state.partition_epoch,
+        )
         assert state.leader != 2
 
         (result,) = await propose(made, asked, broker=2)
@@ -200,17 +203,17 @@ async def test_only_the_stored_leader_may_propose() -> None:
 
 
 @pytest.mark.parametrize("isr", [(), (2,)], ids=["empty", "without its leader"])
-async def test_an_isr_holds_its_leader(isr: tuple[int, ...]) -> None:
-    """Kafka writes it: the next election finds nobody in sync, or a leader out of sync goes on leading."""
+async def test_isr_without_its_leader_is_rejected(isr: tuple[int, ...]) -> None:
+    """Kafka writes it: the next election then finds no in-sync replica, or an out-of-sync leader continues to lead."""
     async with led_partition() as made:
         assert await isr_error(made, isr) is ErrorCode.INVALID_REQUEST
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- rejected proposals ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(292, 293)
-async def test_what_is_not_known_is_refused_by_itself() -> None:
+async def test_unknown_partition_is_rejected_alone() -> None:
     async with led_partition() as made:
         stranger = TopicRef("stranger", b"s" * 16)
         asked = (proposal((1,)), proposal((1,), topic=stranger), proposal((1,), partition=1))
@@ -236,25 +239,25 @@ OUTDATED = [
 
 @pytest.mark.scenario(294, 295, 296, 297, 300)
 @pytest.mark.parametrize(("knows", "expected"), OUTDATED)
-async def test_who_knows_less_is_refused_and_who_knows_more_asks_another(
+async def test_stale_epoch_is_rejected_and_newer_epoch_gets_not_controller(
     knows: dict[str, int], expected: ErrorCode
 ) -> None:
     async with led_partition() as made:
         assert await isr_error(made, (1,), **knows) is expected
-        # Also where the recovery state could not be taken either.
+        # Also if the recovery state could not be accepted either.
         assert await isr_error(made, (1, 2), recovering=True, **knows) is expected
         assert await isr_error(made, (1,), recovering=True, **knows) is expected
 
 
 @pytest.mark.scenario(298, 299)
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
-async def test_who_has_recovered_does_not_recover_again(isr: tuple[int, ...]) -> None:
+async def test_recovered_leader_cannot_propose_recovery_again(isr: tuple[int, ...]) -> None:
     async with led_partition() as made:
         assert await isr_error(made, isr, recovering=True) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.scenario(301)
-async def test_a_recovery_state_that_does_not_exist_fails_the_whole_request() -> None:
+async def test_unknown_recovery_state_fails_the_whole_request() -> None:
     async with led_partition() as made:
         with pytest.raises(UnknownRecoveryState, match="no leader recovery state 25") as refused:
             await propose(made, proposal((1,)), proposal((1,), recovering=25))
@@ -267,7 +270,7 @@ async def test_a_recovery_state_that_does_not_exist_fails_the_whole_request() ->
 @pytest.mark.parametrize(
     ("version", "expected"), [(3, ErrorCode.INELIGIBLE_REPLICA), (1, ErrorCode.OPERATION_NOT_ATTEMPTED)]
 )
-async def test_a_follower_that_is_not_there_cannot_be_in_sync(version: int, expected: ErrorCode) -> None:
+async def test_absent_follower_cannot_be_in_sync(version: int, expected: ErrorCode) -> None:
     async with world(1, 2) as made:
         await made.create("t", [[1, 2]])
         (topic,) = made.controller.topics()
@@ -287,8 +290,8 @@ async def test_a_follower_that_is_not_there_cannot_be_in_sync(version: int, expe
         await made.check()
 
 
-async def test_a_follower_that_has_restarted_is_refused_under_its_former_registration() -> None:
-    """It followed, lost its disk and registered anew; then the proposal of before arrives."""
+async def test_isr_with_a_stale_follower_epoch_is_rejected() -> None:
+    """The follower was in sync, lost its disk and registered again; then the older proposal arrives."""
     async with world(1, 2) as made:
         await made.create("t", [[1, 2]])
         (topic,) = made.controller.topics()
@@ -312,7 +315,7 @@ async def test_a_follower_that_has_restarted_is_refused_under_its_former_registr
         await made.check()
 
 
-async def test_one_stale_member_refuses_its_partition_only() -> None:
+async def test_stale_isr_member_rejects_its_partition_only() -> None:
     async with led_partition(isr=(1,), partitions=2) as made:
         stale = proposal((1, 2), broker_epochs=(epoch_of(made, 1), epoch_of(made, 2) - 1))
         right = proposal((1, 2), partition=1, broker_epochs=(epoch_of(made, 1), epoch_of(made, 2)))
@@ -324,14 +327,14 @@ async def test_one_stale_member_refuses_its_partition_only() -> None:
         assert (await stored_state(made, TopicPartition("t", 1))).isr == (1, 2)
 
 
-async def test_a_broker_that_shuts_down_is_not_taken_in() -> None:
+async def test_broker_in_shutdown_is_not_added_to_the_isr() -> None:
     async with led_partition(isr=(1,)) as made:
         made.controller.cluster.mark_shutting_down(2)
 
         assert await isr_error(made, (1, 2)) is ErrorCode.INELIGIBLE_REPLICA
 
 
-# -- a leader that was elected uncleanly -------------------------------------------------------------------------------
+# -- leaders elected uncleanly -----------------------------------------------------------------------------------------
 
 
 async def elect_uncleanly(made: World) -> TopicRef:
@@ -347,7 +350,7 @@ async def elect_uncleanly(made: World) -> TopicRef:
 
 
 @pytest.mark.scenario(303)
-async def test_an_uncleanly_elected_leader_recovers() -> None:
+async def test_uncleanly_elected_leader_recovers() -> None:
     async with world(1, 2) as made:
         await elect_uncleanly(made)
 
@@ -357,7 +360,7 @@ async def test_an_uncleanly_elected_leader_recovers() -> None:
 
 
 @pytest.mark.scenario(304, 305)
-async def test_what_a_recovering_leader_may_not_propose() -> None:
+async def test_recovering_leader_cannot_expand_the_isr() -> None:
     async with world(1, 2) as made:
         topic = await elect_uncleanly(made)
         await made.start(2)
@@ -392,11 +395,11 @@ async def test_what_a_recovering_leader_may_not_propose() -> None:
         await made.check()
 
 
-# -- what is told, and what follows ------------------------------------------------------------------------------------
+# -- requests to brokers and consequences ------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(310)
-async def test_brokers_hear_of_what_was_taken_and_of_what_was_not() -> None:
+async def test_brokers_receive_accepted_and_rejected_partitions() -> None:
     async with led_partition(partitions=3) as made:
         results = await propose(made, proposal((1,), partition=0), proposal((1,), partition=2, version=1))
 
@@ -409,7 +412,7 @@ async def test_brokers_hear_of_what_was_taken_and_of_what_was_not() -> None:
         assert made.brokers.of(1, LeaderAndIsr) == []
 
 
-async def test_nobody_hears_of_what_nobody_knows() -> None:
+async def test_unknown_partition_is_not_sent_to_brokers() -> None:
     async with led_partition() as made:
         await propose(made, proposal((1,), partition=5))
 
@@ -417,7 +420,7 @@ async def test_nobody_hears_of_what_nobody_knows() -> None:
 
 
 @pytest.mark.scenario(311)
-async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> None:
+async def test_leader_gets_its_response_before_a_reassignment_completes() -> None:
     moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
     async with led_partition(assignment=moving, isr=(1, 2), brokers=(1, 2, 3)) as made:
         state = await stored_state(made)
@@ -427,7 +430,7 @@ async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> No
 
         (result,) = await found(AlterPartitionRequested(1, epoch_of(made, 1), (asked,)))
         held = dict((await made.store.assignments(["t"])).items())
-        assert (result.error, held[T0]) == (ErrorCode.NONE, moving)  # answered, and nothing more has happened
+        assert (result.error, held[T0]) == (ErrorCode.NONE, moving)  # response sent, no other effect yet
         await settle()
 
         held = dict((await made.store.assignments(["t"])).items())
@@ -436,7 +439,7 @@ async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> No
         assert T0 not in made.controller.cluster.reassigning
 
 
-async def test_only_what_was_taken_lets_a_reassignment_be_looked_at() -> None:
+async def test_only_accepted_proposals_check_reassignments() -> None:
     moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
     async with led_partition(assignment=moving, isr=(1, 2), brokers=(1, 2, 3), partitions=2) as made:
         state = await stored_state(made)
@@ -452,15 +455,15 @@ async def test_only_what_was_taken_lets_a_reassignment_be_looked_at() -> None:
         same = proposal((1, 2), version=state.partition_epoch - 1, leader_epoch=state.leader_epoch)
         await propose(made, stale, same)
 
-        assert looked_at == [LeadershipWritten(T0)]  # what held already counts too, what was refused does not
+        assert looked_at == [LeadershipWritten(T0)]  # an unchanged ISR counts too, a rejected one does not
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(309)
-async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
-    """Kafka goes on with what it knew, and refuses whatever the leader proposes until somebody is elected."""
+async def test_rejected_write_is_read_back_and_not_retried() -> None:
+    """Kafka keeps its outdated state and rejects all proposals of the leader until the next election."""
     commits = []
 
     class Noting(MemoryStore):
@@ -471,7 +474,7 @@ async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
     async with led_partition(make_store=lambda store: Noting(store.state, clock=store._clock)) as made:
         commits.clear()
         state = await stored_state(made)
-        assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1  # behind our back
+        assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1  # without the controller
 
         assert await isr_error(made, (1,)) is ErrorCode.INVALID_UPDATE_VERSION
         assert len(commits) == 1
@@ -484,8 +487,9 @@ async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
         assert result.error is ErrorCode.NONE
 
 
-async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_brokers() -> None:
-    """It was stored without an answer as broker 3 failed, and is known by the time that write is tried again."""
+async def test_leader_epoch_found_by_a_proposal_is_sent_to_brokers() -> None:
+    """The commit for the failure of broker 3 stored it without a response. It is known before that commit is
+    retried."""
     async with world(1, 2, 3) as made:
         await made.create("t", [[1, 2, 3]])
         (topic,) = made.controller.topics()
@@ -500,7 +504,7 @@ async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_broker
         assert made.known("t-0").leader_epoch == known.leader_epoch + 1
         assert made.brokers.told(1)["t-0"][1] == known.leader_epoch
 
-        await made.start(3)  # nothing is left to be done for its failure
+        await made.start(3)  # its failure needs no further write
         await made.wait(12_000)
 
         for broker in (1, 2):
@@ -508,7 +512,7 @@ async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_broker
         await made.check()
 
 
-async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_judged() -> None:
+async def test_newer_version_of_a_leader_is_read_before_the_decision() -> None:
     async with led_partition() as made:
         state = await stored_state(made)
         assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1
@@ -520,7 +524,7 @@ async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_
 
 
 class Unsure(MemoryStore):
-    """Does what it is asked for and does not say so, once; then it cannot be read, as often as it is told."""
+    """Executes one call but loses its response; then reads fail a given number of times."""
 
     unknown_outcomes = False
     blind = 0
@@ -539,7 +543,7 @@ class Unsure(MemoryStore):
         return await super().leaderships(names)
 
 
-async def test_a_write_without_an_answer_is_read_back() -> None:
+async def test_write_with_unknown_outcome_is_read_back() -> None:
     async with led_partition(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
         made.controller.store.unknown_outcomes = True  # type: ignore[attr-defined]
 
@@ -549,7 +553,7 @@ async def test_a_write_without_an_answer_is_read_back() -> None:
         assert made.known("t-0").partition_epoch == VERSION + 1
 
 
-async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_again() -> None:
+async def test_unreported_write_is_found_by_the_next_proposal() -> None:
     async with led_partition(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
         store = made.controller.store
         store.unknown_outcomes, store.blind = True, 1  # type: ignore[attr-defined]
@@ -564,9 +568,9 @@ async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_a
 
 
 @pytest.mark.scenario(313)
-async def test_a_controller_that_finds_itself_fenced_says_so_and_resigns() -> None:
-    """Kafka answers UNKNOWN_SERVER_ERROR, which makes the leader ask the same controller again, and stays active until
-    something else tells it; see the moment at which it still is."""
+async def test_fenced_controller_returns_not_controller_and_resigns() -> None:
+    """Kafka returns UNKNOWN_SERVER_ERROR, so that the leader retries with the same controller, and stays active
+    until another signal arrives; the assertions check the moment at which it still is active."""
     active_when_fenced: list[bool] = []
 
     class Fenced(MemoryStore):
@@ -593,8 +597,8 @@ async def test_a_controller_that_finds_itself_fenced_says_so_and_resigns() -> No
         assert made.brokers.sent == []
 
 
-async def test_a_proposal_that_waits_while_the_controller_resigns_is_answered() -> None:
-    """Kafka drops it, and its broker waits until the request times out."""
+async def test_queued_proposal_is_answered_when_the_controller_resigns() -> None:
+    """Kafka drops it, and the broker waits until its request times out."""
     async with led_partition() as made:
         found = made.controller.hub.controller(CONTROLLER)
         assert found is not None

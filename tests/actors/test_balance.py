@@ -1,4 +1,4 @@
-"""Leaders that return to their preferred replicas by themselves: when it is looked at, and who returns."""
+"""Automatic preferred leader elections: when checks run and which leaders move."""
 
 import logging
 
@@ -18,13 +18,13 @@ FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 
 async def create_imbalanced(w: World, topic: str, *, partitions: int, moved: int) -> None:
-    """A topic with replicas on 1 and 2, of which 2 leads the first `moved` partitions, in sync with 1."""
+    """Create a topic with replicas on 1 and 2, of which 2 leads the first `moved` partitions, in sync with 1."""
     await w.create(topic, [[1, 2]] * partitions)
     await bring_elsewhere(w, {topic: moved})
 
 
 async def bring_elsewhere(w: World, moved: dict[str, int]) -> None:
-    """Let 2 lead so many partitions of each topic, in sync with 1, and 1 all the others."""
+    """Let 2 lead that many partitions of each topic, in sync with 1, and 1 all others."""
     await w.stop(1)
     await w.start(1)
     returned = []
@@ -47,21 +47,21 @@ def leaders_of(w: World, topic: str) -> list[int]:
 
 
 def informed_topics(w: World) -> set[str]:
-    """The partitions of which anybody was told to lead or follow."""
+    """Returns the partitions in all LeaderAndIsr requests."""
     return {name for broker in w.sessions for name in w.brokers.told(broker)}
 
 
 async def run_balance_check(w: World) -> None:
-    """Let a check be made now."""
+    """Run a check now."""
     w.controller.loop.inbox.put(BalanceDue())
     await settle()
 
 
 @pytest.mark.scenario(244)
-async def test_a_preferred_leader_that_comes_back_leads_again_at_the_next_check() -> None:
+async def test_returned_preferred_replica_leads_after_the_next_check() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await w.create("t", [[1, 2]])
-        await w.wait(FIRST_MS + 500)  # the first check is over, and found nothing
+        await w.wait(FIRST_MS + 500)  # the first check found nothing
         await w.stop(1)
         assert await w.stored("t-0") == (2, 1, (2,))
         await w.start(1)
@@ -75,11 +75,11 @@ async def test_a_preferred_leader_that_comes_back_leads_again_at_the_next_check(
         await w.check()
 
 
-# -- who returns -------------------------------------------------------------------------------------------------------
+# -- selected partitions -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(259)
-async def test_exactly_the_percentage_is_not_too_much() -> None:
+async def test_imbalance_equal_to_the_limit_is_accepted() -> None:
     async with world(1, 2, balance_percentage=10) as w:
         await create_imbalanced(w, "t", partitions=10, moved=1)
 
@@ -90,7 +90,7 @@ async def test_exactly_the_percentage_is_not_too_much() -> None:
 
 
 @pytest.mark.scenario(260)
-async def test_beyond_it_all_return_whose_preferred_replica_is_online_and_in_sync() -> None:
+async def test_above_the_limit_online_in_sync_preferred_replicas_lead() -> None:
     async with world(1, 2, balance_percentage=10) as w:
         await create_imbalanced(w, "t", partitions=10, moved=3)
         await w.write_isr("t-0", 2)  # 1 lags
@@ -104,7 +104,7 @@ async def test_beyond_it_all_return_whose_preferred_replica_is_online_and_in_syn
         await w.check()
 
 
-async def test_nobody_returns_to_a_directory_that_failed() -> None:
+async def test_replica_in_a_failed_directory_is_not_elected() -> None:
     async with world(1, 2) as w:
         await create_imbalanced(w, "t", partitions=2, moved=2)
         table = w.controller.cluster.table
@@ -115,7 +115,7 @@ async def test_nobody_returns_to_a_directory_that_failed() -> None:
         assert leaders_of(w, "t") == [2, 1]
 
 
-async def test_nobody_returns_to_a_broker_that_is_shutting_down() -> None:
+async def test_broker_in_shutdown_is_not_elected() -> None:
     async with world(1, 2) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         w.controller.cluster.mark_shutting_down(1)
@@ -126,7 +126,7 @@ async def test_nobody_returns_to_a_broker_that_is_shutting_down() -> None:
 
 
 @pytest.mark.scenario(261)
-async def test_partitions_without_leadership_count_among_those_that_prefer_a_broker() -> None:
+async def test_partitions_without_leadership_count_for_the_imbalance_ratio() -> None:
     async with world(1, 2, balance_percentage=10) as w:
         await create_imbalanced(w, "t", partitions=8, moved=1)
         left = w.script("commit", fails(ConnectionError()))
@@ -135,7 +135,7 @@ async def test_partitions_without_leadership_count_among_those_that_prefer_a_bro
         assert [each.leadership for each in w.controller.partitions_of("u")] == [None, None]
         w.brokers.forget()
 
-        # One of ten; of those with leadership it would be one of eight.
+        # One of ten. Of the partitions with leadership it would be one of eight.
         await run_balance_check(w)
 
         assert leaders_of(w, "t")[0] == 2
@@ -143,7 +143,7 @@ async def test_partitions_without_leadership_count_among_those_that_prefer_a_bro
 
 
 @pytest.mark.scenario(262)
-async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_in_sync_replica_to_return(
+async def test_leaderless_partition_counts_as_imbalanced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world(1, 2, 3, balance_percentage=99) as w:
@@ -164,7 +164,7 @@ async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_i
 
 
 @pytest.mark.scenario(263)
-async def test_a_partition_that_is_being_reassigned_returns_like_any_other() -> None:
+async def test_partition_in_reassignment_is_balanced_too() -> None:
     async with world(1, 2) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         w.controller.cluster.put_assignment(TopicPartition("t", 0), Assignment((1, 2, 3), adding=(3,), removing=(2,)))
@@ -180,12 +180,10 @@ async def test_a_partition_that_is_being_reassigned_returns_like_any_other() -> 
     [
         (4, 1, False),  # one of four; with the other topic, five of eight
         (0, 2, True),  # two of four; with the other topic, two of eight
-        (4, 2, True),  # of which those of the other topic do not return
+        (4, 2, True),  # those of the other topic are not balanced
     ],
 )
-async def test_topics_that_are_being_deleted_count_neither_here_nor_there(
-    queued: int, moved: int, returns: bool
-) -> None:
+async def test_topics_in_deletion_are_not_counted(queued: int, moved: int, returns: bool) -> None:
     async with world(1, 2, balance_percentage=25) as w:
         await w.create("q", [[1, 2]] * 4)
         await w.create("t", [[1, 2]] * 4)
@@ -199,7 +197,7 @@ async def test_topics_that_are_being_deleted_count_neither_here_nor_there(
 
 
 @pytest.mark.scenario(265)
-async def test_with_a_percentage_of_nothing_any_imbalance_is_too_much_and_none_is_not() -> None:
+async def test_zero_limit_balances_any_imbalance() -> None:
     async with world(1, 2, balance_percentage=0) as w:
         await create_imbalanced(w, "t", partitions=3, moved=0)
 
@@ -213,11 +211,11 @@ async def test_with_a_percentage_of_nothing_any_imbalance_is_too_much_and_none_i
         assert leaders_of(w, "u") == [1] * 30
 
 
-# -- when it is looked at ----------------------------------------------------------------------------------------------
+# -- schedule of checks ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(268)
-async def test_the_first_check_comes_five_seconds_after_a_takeover_and_the_next_after_the_interval() -> None:
+async def test_checks_run_five_seconds_after_takeover_and_then_per_interval() -> None:
     assert balancing.FIRST_CHECK_MS == FIRST_MS
     async with world(1, 2) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
@@ -235,7 +233,7 @@ async def test_the_first_check_comes_five_seconds_after_a_takeover_and_the_next_
 
 
 @pytest.mark.scenario(268)
-async def test_where_it_is_switched_off_no_check_ever_comes() -> None:
+async def test_disabled_balancing_runs_no_check() -> None:
     async with world(1, 2, auto_balance=False) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
 
@@ -245,7 +243,7 @@ async def test_where_it_is_switched_off_no_check_ever_comes() -> None:
 
 
 @pytest.mark.scenario(266)
-async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_check_does_not_prevent_the_next(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         tried: list[float] = []
@@ -263,7 +261,7 @@ async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCap
 
 
 @pytest.mark.scenario(267)
-async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() -> None:
+async def test_standby_runs_no_checks() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         second, _ = open_standby(w, 200)
@@ -278,7 +276,7 @@ async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() 
             assert leaders_of(w, "t") == [2]
 
 
-async def test_the_checks_of_a_controller_end_with_its_controllership() -> None:
+async def test_checks_end_with_the_controllership() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         await w.wait(FIRST_MS)
@@ -292,10 +290,10 @@ async def test_the_checks_of_a_controller_end_with_its_controllership() -> None:
         assert w.clock.sleepers == sleepers - 1
 
 
-async def test_a_fenced_controller_that_checks_resigns_and_checks_no_more() -> None:
+async def test_fenced_controller_resigns_at_its_check() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
-        # Both at once, so that the check is what it meets first.
+        # Both at once, so that the check detects the fence first.
         w.controller.loop.inbox.put(BalanceDue())
         await w.store.contest(200, take_over=True)
         await settle()

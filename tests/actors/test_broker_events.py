@@ -1,4 +1,4 @@
-"""Brokers come, go, come back and change; what everybody is told, and who leads then."""
+"""Broker registrations, failures and changes: the requests to all brokers and the new leaders."""
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.scenario(339, 340)
-async def test_everybody_is_told_which_replicas_are_offline_and_when_no_longer() -> None:
+async def test_offline_replicas_are_sent_to_all_brokers_until_they_return() -> None:
     async with world(1, 2, 3) as w:
         await w.create("topic1", [[1, 3], [1, 2]])
 
@@ -47,7 +47,7 @@ async def test_everybody_is_told_which_replicas_are_offline_and_when_no_longer()
 
 
 @pytest.mark.scenario(373)
-async def test_the_new_are_welcomed_before_the_bounced_and_those_before_the_dead() -> None:
+async def test_brokers_are_handled_new_then_bounced_then_dead() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2, 3]])
         gate = await block_loop(w)
@@ -68,7 +68,7 @@ async def test_the_new_are_welcomed_before_the_bounced_and_those_before_the_dead
 
 
 @pytest.mark.scenario(374)
-async def test_reading_the_same_registrations_again_changes_nothing() -> None:
+async def test_reading_unchanged_registrations_has_no_effect() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -82,7 +82,7 @@ async def test_reading_the_same_registrations_again_changes_nothing() -> None:
 
 
 @pytest.mark.scenario(375)
-async def test_a_new_broker_is_told_everything_but_what_is_being_deleted() -> None:
+async def test_new_broker_receives_all_topics_not_in_deletion() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 4], [4]])
         w.brokers.silent |= {1, 2}
@@ -102,13 +102,13 @@ async def test_a_new_broker_is_told_everything_but_what_is_being_deleted() -> No
             assert not len(first.states)
             assert [each.id for each in first.live_brokers] == [1, 2, 4]
         everything, *_ = w.brokers.of(4)
-        assert partitions_of(everything) == ["t-0", "t-1"]  # of t-2 nobody knew a leader yet
+        assert partitions_of(everything) == ["t-0", "t-1"]  # t-2 had no known leader yet
         assert set(w.brokers.told(4)) == {"t-1", "t-2"}
         assert w.brokers.told(4)["t-2"] == (4, 0, (4,), True), "a partition that waited for it is led by it"
 
 
 @pytest.mark.scenario(376)
-async def test_other_endpoints_are_told_to_all_and_another_rack_to_nobody() -> None:
+async def test_changed_endpoints_are_sent_and_a_changed_rack_is_not() -> None:
     async with world(1, 2) as w:
         w.brokers.forget()
 
@@ -125,7 +125,7 @@ async def test_other_endpoints_are_told_to_all_and_another_rack_to_nobody() -> N
 
 
 async def change_endpoint(w: World, broker: int, *, host: str, rack: str | None = None) -> None:
-    """The data of a registration changes, and its epoch does not."""
+    """Change the data of a registration without its epoch."""
     held, session = w.store.state.brokers[broker]
     changed = msgspec.structs.replace(held, endpoints=(Endpoint("I", f"{host}{broker}", 9092),), rack=rack)
     w.store.state.brokers[broker] = (changed, session)
@@ -137,7 +137,7 @@ async def change_endpoint(w: World, broker: int, *, host: str, rack: str | None 
 
 
 @pytest.mark.scenario(377)
-async def test_a_follower_that_fails_leaves_the_isr() -> None:
+async def test_failed_follower_leaves_the_isr() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 
@@ -147,7 +147,7 @@ async def test_a_follower_that_fails_leaves_the_isr() -> None:
 
 
 @pytest.mark.scenario(378)
-async def test_a_leader_that_fails_costs_one_epoch_and_is_told_twice_in_the_same_words() -> None:
+async def test_failed_leader_costs_one_epoch_and_two_equal_requests() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -165,7 +165,7 @@ async def test_a_leader_that_fails_costs_one_epoch_and_is_told_twice_in_the_same
 
 
 @pytest.mark.scenario(379)
-async def test_of_a_broker_that_hosted_nothing_the_others_learn_that_it_is_gone() -> None:
+async def test_failure_of_a_broker_without_replicas_is_sent_to_the_others() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -179,7 +179,7 @@ async def test_of_a_broker_that_hosted_nothing_the_others_learn_that_it_is_gone(
 
 
 @pytest.mark.scenario(380)
-async def test_a_broker_that_hosted_only_what_is_being_deleted_fails_the_deletion_and_is_missed() -> None:
+async def test_failed_broker_with_only_topics_in_deletion_blocks_them() -> None:
     async with world(1, 2, 3) as w:
         await w.create("doomed", [[1, 2]])
         w.brokers.silent |= {1, 2}
@@ -202,7 +202,7 @@ async def test_a_broker_that_hosted_only_what_is_being_deleted_fails_the_deletio
 
 
 def directory_response(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
-    """What a broker says of the directories of some replicas."""
+    """LeaderAndIsr response with the errors of some replicas' directories."""
     names = [TopicPartition.parse(name) for name in errors]
     topics = tuple(dict.fromkeys(name.topic for name in names))
     said = PartitionErrors(
@@ -215,13 +215,13 @@ def directory_response(w: World, broker: int, errors: dict[str, int], *, error: 
 
 
 def offline_partitions(w: World, broker: int) -> set[str]:
-    """The replicas of a broker whose directories have failed."""
+    """Returns the partitions of a broker whose directories have failed."""
     table = w.controller.cluster.table
     return {str(table.view(row).name) for row in table.dirs_offline(broker).tolist()}
 
 
 @pytest.mark.scenario(381, 382)
-async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None:
+async def test_response_marks_failed_and_recovered_directories() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [1, 2], [1, 2]])
         w.controller.loop.inbox.put(directory_response(w, 1, {"t-1": ErrorCode.KAFKA_STORAGE_ERROR}))
@@ -251,7 +251,7 @@ async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None
 
 
 @pytest.mark.scenario(383)
-async def test_an_answer_that_is_an_error_as_a_whole_says_nothing_of_directories(
+async def test_top_level_error_changes_no_directories(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world(1, 2) as w:
@@ -269,7 +269,7 @@ async def test_an_answer_that_is_an_error_as_a_whole_says_nothing_of_directories
 
 
 @pytest.mark.scenario(384)
-async def test_a_leader_whose_directory_failed_is_followed_and_its_replica_stopped() -> None:
+async def test_leader_in_a_failed_directory_is_replaced_and_stopped() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -287,7 +287,7 @@ async def test_a_leader_whose_directory_failed_is_followed_and_its_replica_stopp
 
 
 @pytest.mark.scenario(385)
-async def test_a_broker_that_returns_is_believed_to_have_all_its_directories() -> None:
+async def test_returned_broker_has_all_directories_online() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
@@ -301,7 +301,7 @@ async def test_a_broker_that_returns_is_believed_to_have_all_its_directories() -
 
 @pytest.mark.scenario(386)
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_notified_broker_is_told_all_its_replicas_and_the_notification_taken_away(fails: bool) -> None:
+async def test_directory_notification_resends_replicas_and_is_deleted(fails: bool) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1], [2]])
         w.brokers.forget()
@@ -322,8 +322,8 @@ async def test_a_notified_broker_is_told_all_its_replicas_and_the_notification_t
         assert set(w.brokers.told(1)) == (set() if fails else {"t-0", "t-1"})
 
 
-async def test_a_directory_that_serves_again_is_in_the_metadata_of_all() -> None:
-    """Its leader does not propose who is offline there."""
+async def test_recovered_directory_is_in_the_metadata_of_all_brokers() -> None:
+    """A leader does not propose members whose directories are offline in its metadata."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.controller.loop.inbox.put(directory_response(w, 2, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
@@ -341,7 +341,7 @@ async def test_a_directory_that_serves_again_is_in_the_metadata_of_all() -> None
 
 
 @pytest.mark.scenario(387)
-async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody() -> None:
+async def test_isr_written_by_a_leader_is_sent_as_metadata_only() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -357,8 +357,8 @@ async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody()
 
 @pytest.mark.parametrize("step", [fails(StoreUnavailable("gone")), returns(with_status(Found.FAILED, "t-0"))],
                          ids=["all", "one"])  # fmt: skip
-async def test_an_isr_that_cannot_be_read_at_once_is_read_later(step: Step) -> None:
-    """Kafka takes the notification away all the same, and knows nothing of the ISR until it writes one."""
+async def test_unreadable_isr_is_read_later(step: Step) -> None:
+    """Kafka deletes the notification and does not know the ISR until its next own write."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.script("leaderships", step)
@@ -373,7 +373,7 @@ async def test_an_isr_that_cannot_be_read_at_once_is_read_later(step: Step) -> N
 
 
 @pytest.mark.scenario(388)
-async def test_an_isr_that_completes_a_reassignment_brings_it_to_its_end() -> None:
+async def test_isr_change_completes_a_reassignment() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         results = await w.controller.reassign({TopicPartition("t", 0): (1, 3)})

@@ -1,4 +1,4 @@
-"""The channels to brokers: order, patience, isolation, and silence after their end."""
+"""Broker channels: order, retries, isolation between brokers, and close."""
 
 import asyncio
 import dataclasses
@@ -38,15 +38,15 @@ STATES = PartitionStates((), NONE, NONE, NONE, NONE, NONE, np.zeros((0, 0), np.i
 
 
 def metadata_request(number: int) -> UpdateMetadata:
-    """A request that can be told from others by its broker epoch."""
+    """Request identified by its broker epoch."""
     return UpdateMetadata(controller_id=9, controller_epoch=1, broker_epoch=number, states=STATES)
 
 
 @dataclasses.dataclass
 class ScriptedTransport:
-    """A transport whose brokers do what the test says: answer, fail, or hang."""
+    """Transport whose brokers respond, fail or hang as the test directs."""
 
-    delivered: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (broker, request's number)
+    delivered: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (broker, number of the request)
     failing: set[int] = dataclasses.field(default_factory=set)
     hanging: set[int] = dataclasses.field(default_factory=set)
     closed: list[int] = dataclasses.field(default_factory=list)
@@ -91,7 +91,7 @@ class ChannelRig:
 
 
 def no_deletions(request: StopReplica, response: StopReplicaResponse) -> PartitionErrors:
-    """Nothing that this asks to stop is waited for."""
+    """Returns no partition errors: no deletion is pending."""
     return PartitionErrors.none()
 
 
@@ -114,7 +114,7 @@ async def rig() -> AsyncIterator[ChannelRig]:
     await bench.channels.closed()
 
 
-async def test_requests_arrive_in_the_order_in_which_they_were_left(rig: ChannelRig) -> None:
+async def test_requests_arrive_in_the_order_of_sending(rig: ChannelRig) -> None:
     rig.channels.send(Addressed(1, metadata_request(number)) for number in range(50))
     await settle()
 
@@ -122,7 +122,7 @@ async def test_requests_arrive_in_the_order_in_which_they_were_left(rig: Channel
     assert len(rig.channels[1]) == 0
 
 
-async def test_what_fails_is_tried_again_and_nothing_overtakes_it(rig: ChannelRig) -> None:
+async def test_failed_request_is_retried_before_later_ones(rig: ChannelRig) -> None:
     rig.wire.failing.add(1)
     rig.channels.send([Addressed(1, metadata_request(1)), Addressed(1, metadata_request(2))])
     await rig.clock.advance(RETRY_BACKOFF_MS * 5)
@@ -139,7 +139,7 @@ async def test_what_fails_is_tried_again_and_nothing_overtakes_it(rig: ChannelRi
     assert rig.channels[1].failures == 0
 
 
-async def test_a_hanging_broker_delays_nobody_else(rig: ChannelRig) -> None:
+async def test_hanging_broker_does_not_delay_others(rig: ChannelRig) -> None:
     rig.wire.hanging.add(1)
     rig.channels.send(
         [Addressed(1, metadata_request(1)), Addressed(2, metadata_request(2)), Addressed(1, metadata_request(3))]
@@ -147,12 +147,12 @@ async def test_a_hanging_broker_delays_nobody_else(rig: ChannelRig) -> None:
     await rig.clock.advance(250)
 
     assert rig.numbers(2) == [2]
-    # The one in flight counts as waiting.
+    # The request in flight counts as queued.
     assert len(rig.channels[1]) == 2
     assert rig.channels[1].oldest_ms == 250
 
 
-async def test_a_removed_channel_sends_nothing_any_more_and_lets_go_of_its_connection(
+async def test_removed_channel_sends_nothing_and_closes_its_connection(
     rig: ChannelRig,
 ) -> None:
     rig.wire.failing.add(1)
@@ -170,7 +170,7 @@ async def test_a_removed_channel_sends_nothing_any_more_and_lets_go_of_its_conne
     assert 1 not in rig.channels
 
 
-async def test_a_broker_that_comes_again_gets_a_channel_with_nothing_old_in_it(rig: ChannelRig) -> None:
+async def test_returned_broker_gets_a_new_empty_channel(rig: ChannelRig) -> None:
     rig.wire.failing.add(1)
     rig.channels.send([Addressed(1, metadata_request(1))])
     await settle()
@@ -183,7 +183,7 @@ async def test_a_broker_that_comes_again_gets_a_channel_with_nothing_old_in_it(r
     assert rig.numbers(1) == [2]
 
 
-async def test_answers_become_events_but_for_stops(rig: ChannelRig) -> None:
+async def test_responses_except_to_stop_replica_become_events(rig: ChannelRig) -> None:
     lead = LeaderAndIsr(controller_id=9, controller_epoch=1, broker_epoch=1, states=STATES)
     stop = StopReplica(9, 1, 2, (), NONE, NONE, NONE, np.zeros(0, np.bool_))
     rig.channels.send([Addressed(1, lead), Addressed(1, stop), Addressed(1, metadata_request(3))])
@@ -193,7 +193,7 @@ async def test_answers_become_events_but_for_stops(rig: ChannelRig) -> None:
     assert [type(event) for event in rig.events] == [LeaderAndIsrAnswered, UpdateMetadataAnswered]
 
 
-async def test_an_answer_that_the_controller_cannot_take_yet_is_held_and_not_lost(rig: ChannelRig) -> None:
+async def test_response_is_kept_while_the_inbox_is_full(rig: ChannelRig) -> None:
     rig.inbox_full = 3
     rig.channels.send([Addressed(1, metadata_request(1)), Addressed(1, metadata_request(2))])
     await settle()
@@ -207,9 +207,7 @@ async def test_an_answer_that_the_controller_cannot_take_yet_is_held_and_not_los
     assert rig.numbers(1) == [1, 2]
 
 
-async def test_a_queue_that_outgrows_its_bound_is_dropped_and_the_controller_is_told(
-    rig: ChannelRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_queue_over_its_limit_is_dropped_and_reported(rig: ChannelRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "QUEUE_LIMIT", 3)
     rig.wire.hanging.add(1)
     rig.channels.send(Addressed(1, metadata_request(number)) for number in range(4))
@@ -219,7 +217,7 @@ async def test_a_queue_that_outgrows_its_bound_is_dropped_and_the_controller_is_
     assert len(rig.channels[1]) == 0
 
 
-async def test_updates_to_a_lagging_broker_are_dropped_until_all_is_sent_anew(
+async def test_updates_are_dropped_until_the_full_state_is_sent(
     rig: ChannelRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "QUEUE_LIMIT", 3)
@@ -237,7 +235,7 @@ async def test_updates_to_a_lagging_broker_are_dropped_until_all_is_sent_anew(
     assert rig.numbers(1) == [6]
 
 
-async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_told(
+async def test_channel_that_fails_by_a_bug_is_replaced_and_reported(
     rig: ChannelRig,
 ) -> None:
     async def broken(request: Request) -> Response:
@@ -252,14 +250,14 @@ async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_t
     await settle()
 
     assert rig.events[0] == BrokerLagged(1)
-    assert rig.numbers(1) == []  # a request that cannot be sent at all must not spin
+    assert rig.numbers(1) == []  # a request that can never be sent must not cause a busy loop
 
     await rig.clock.advance(RENEWAL_PAUSE_MS)
 
     assert rig.numbers(1) == [2]
 
 
-async def test_closing_while_a_delivery_hangs_ends_it(rig: ChannelRig) -> None:
+async def test_close_cancels_a_hanging_delivery(rig: ChannelRig) -> None:
     rig.wire.hanging.add(1)
     rig.channels.send([Addressed(1, metadata_request(1))])
     await settle()
@@ -271,7 +269,7 @@ async def test_closing_while_a_delivery_hangs_ends_it(rig: ChannelRig) -> None:
     assert sorted(rig.wire.closed) == [1, 2]
 
 
-async def test_behind_a_shut_gate_requests_wait_and_then_go_in_their_order(rig: ChannelRig) -> None:
+async def test_requests_wait_for_the_send_gate_in_order(rig: ChannelRig) -> None:
     rig.wire.failing.add(2)
     rig.channels.send([Addressed(2, metadata_request(1))])
     await settle()
@@ -290,7 +288,7 @@ async def test_behind_a_shut_gate_requests_wait_and_then_go_in_their_order(rig: 
     assert rig.numbers(1) == [1, 2]
 
 
-async def test_what_waited_behind_the_gate_goes_with_its_channel(rig: ChannelRig) -> None:
+async def test_requests_behind_the_gate_are_dropped_with_their_channel(rig: ChannelRig) -> None:
     rig.channels.gate.shut("a test says so")
     rig.channels.send([Addressed(1, metadata_request(1))])
     await settle()
@@ -304,7 +302,7 @@ async def test_what_waited_behind_the_gate_goes_with_its_channel(rig: ChannelRig
 
 
 def leader_request(number: int) -> LeaderAndIsr:
-    """One of many that speak of the same partition, each under a higher leader epoch."""
+    """One of many requests for the same partition, each with a higher leader epoch."""
     at, epoch, replicas = np.zeros(1, np.int32), np.array([number], np.int32), np.array([[1], [2]], np.int32)
     topics = [TopicRef("t", bytes(range(16)))]
     states = PartitionStates(topics, at, at, at, at + np.int32(1), epoch, replicas, epoch, replicas)
@@ -312,7 +310,7 @@ def leader_request(number: int) -> LeaderAndIsr:
 
 
 async def behind(bench: ChannelRig, *, requests: int = 10, wait_ms: float = SLOW_MS) -> list[Request]:
-    """What broker 1 gets, that did not answer for a while."""
+    """Returns the requests received by broker 1, which has not responded for a while."""
     arrived: list[Request] = []
     line = bench.channels[1]._connection
     deliver = line.deliver
@@ -335,21 +333,21 @@ def epochs(requests: list[Request]) -> list[int]:
     return [int(request.states.leader_epoch[0]) for request in requests if isinstance(request, LeaderAndIsr)]
 
 
-async def test_what_waits_for_a_slow_broker_is_put_together_but_never_what_is_in_flight(
+async def test_queue_of_a_slow_broker_is_merged_except_the_request_in_flight(
     rig: ChannelRig,
 ) -> None:
     arrived = await behind(rig)
 
-    # The first was tried again and again, and may have arrived; of the others the last word is enough.
+    # The first was retried and may have arrived. Of the others only the last state is needed.
     assert epochs(arrived) == [0, 9]
     assert len(rig.events) == 2
 
 
-async def test_what_has_hardly_waited_goes_as_it_is(rig: ChannelRig) -> None:
+async def test_requests_with_a_short_wait_are_not_merged(rig: ChannelRig) -> None:
     assert epochs(await behind(rig, wait_ms=SLOW_MS / 4)) == list(range(10))
 
 
-async def test_a_broker_that_takes_one_request_soon_after_the_other_is_not_slow_however_many_wait(
+async def test_broker_with_prompt_responses_is_not_slow(
     rig: ChannelRig,
 ) -> None:
     arrived: list[Request] = []
@@ -369,8 +367,8 @@ async def test_a_broker_that_takes_one_request_soon_after_the_other_is_not_slow_
 
 
 @pytest.mark.parametrize(("slow_too", "put_together"), [(1, True), (2, False)])
-async def test_a_broker_is_slow_only_beside_others(rig: ChannelRig, slow_too: int, put_together: bool) -> None:
-    """If most of them take as long, it is we who are slow, and putting together would make us slower."""
+async def test_broker_is_slow_only_relative_to_others(rig: ChannelRig, slow_too: int, put_together: bool) -> None:
+    """If most brokers take as long, the controller is the bottleneck, and merging would slow it further."""
     for broker in range(2, 5):
         rig.channels.add(Broker(broker, 100 + broker))
     slow = range(2, 2 + slow_too)
@@ -382,7 +380,7 @@ async def test_a_broker_is_slow_only_beside_others(rig: ChannelRig, slow_too: in
     assert epochs(arrived) == ([0, 9] if put_together else list(range(10)))
 
 
-async def test_with_parity_everything_goes_as_it_is(rig: ChannelRig) -> None:
+async def test_parity_mode_does_not_merge(rig: ChannelRig) -> None:
     rig.channels._coalesce = False
     rig.channels.remove(1)
     rig.channels.add(Broker(1, 200))
@@ -390,7 +388,7 @@ async def test_with_parity_everything_goes_as_it_is(rig: ChannelRig) -> None:
     assert epochs(await behind(rig)) == list(range(10))
 
 
-async def test_a_queue_is_looked_at_before_it_grows_large(rig: ChannelRig) -> None:
+async def test_queue_is_merged_before_it_grows_large(rig: ChannelRig) -> None:
     rig.wire.hanging.add(1)
     longest = 0
     for number in range(1000):
@@ -402,8 +400,8 @@ async def test_a_queue_is_looked_at_before_it_grows_large(rig: ChannelRig) -> No
     assert not any(isinstance(event, BrokerLagged) for event in rig.events)
 
 
-async def test_whom_the_broker_knows_to_be_alive_is_what_it_was_told_last(rig: ChannelRig) -> None:
-    """A follower that does not know its leader to be alive does not follow, and keeps its epoch."""
+async def test_merge_uses_the_live_brokers_of_the_last_update(rig: ChannelRig) -> None:
+    """A follower whose metadata lacks a live leader does not follow, and keeps its epoch."""
 
     def told(*alive: int) -> UpdateMetadata:
         return dataclasses.replace(metadata_request(1), live_brokers=tuple(Broker(id_, 1) for id_ in alive))
@@ -422,7 +420,7 @@ async def test_whom_the_broker_knows_to_be_alive_is_what_it_was_told_last(rig: C
     rig.wire.failing.clear()
     await rig.clock.advance(RETRY_BACKOFF_MS)
 
-    # Led by 2 again only after 2 is known to be alive again.
+    # 2 leads again only after the broker has 2 as live.
     assert [type(request).__name__ for request in arrived] == [
         "UpdateMetadata",
         "UpdateMetadata",

@@ -1,4 +1,4 @@
-"""What a controller instance can be asked for, as far as it is told nowhere else."""
+"""Requests to a controller instance that no other test file covers."""
 
 import anyio
 import pytest
@@ -12,7 +12,7 @@ from tests.support.controller_harness import open_standby, world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_restored_broker_is_elected_again() -> None:
+async def test_restored_broker_is_elected_again() -> None:
     async with world(1, 2) as here:
         here.controller.cluster.mark_shutting_down(2)
         await here.create("u", [[2]])
@@ -25,13 +25,13 @@ async def test_a_restored_broker_is_elected_again() -> None:
         assert here.brokers.told(2)["u-0"][0] == 2
 
 
-async def test_a_broker_that_is_not_there_cannot_be_restored() -> None:
+async def test_unknown_broker_cannot_be_restored() -> None:
     async with world(1) as here:
         with pytest.raises(BrokerNotAvailable):
             await here.controller.restore(9)
 
 
-async def test_only_the_epoch_that_was_meant_is_given_up() -> None:
+async def test_resign_applies_to_the_given_epoch_only() -> None:
     async with world(1) as here:
         with pytest.raises(BadRequest, match="look again"):
             await here.controller.resign(expected_epoch=7)
@@ -43,8 +43,8 @@ async def test_only_the_epoch_that_was_meant_is_given_up() -> None:
         assert here.controller.cluster.fence.epoch == 2
 
 
-async def test_who_waits_for_leaders_hears_that_the_controllership_moved() -> None:
-    """In place of waiting for what this instance will never see."""
+async def test_wait_for_leaders_fails_when_the_controllership_moves() -> None:
+    """This instance would never see the leaders."""
     async with world(1, 2) as here:
         here.controller.cluster.mark_shutting_down(2)
         heard: list[BaseException] = []
@@ -65,7 +65,7 @@ async def test_who_waits_for_leaders_hears_that_the_controllership_moved() -> No
         assert [type(each) for each in heard] == [NotController]
 
 
-async def test_a_stopped_instance_takes_no_requests() -> None:
+async def test_stopped_instance_rejects_requests() -> None:
     async with world(1) as here:
         other, _ = open_standby(here, 101)
         async with other:

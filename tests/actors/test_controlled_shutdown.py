@@ -1,4 +1,4 @@
-"""Brokers that ask to be shut down, or are drained: who leads in their place, what they are told, and who stays."""
+"""Controlled shutdown and drain: new leaders, requests to the broker, and partitions that stay."""
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ ONLINE, OFFLINE = ReplicaState.ONLINE, ReplicaState.OFFLINE
 
 
 def stops(requests: list[Request]) -> list[tuple[str, bool]]:
-    """What the StopReplicas among some requests say, one request after the other."""
+    """Returns partition and delete flag of each entry of the StopReplica requests, in order."""
     return [
         (name, bool(delete))
         for each in requests
@@ -26,11 +26,11 @@ def stops(requests: list[Request]) -> list[tuple[str, bool]]:
     ]
 
 
-# -- one after the other -----------------------------------------------------------------------------------------------
+# -- sequence ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(269, 270, 271)
-async def test_brokers_go_one_after_the_other_until_the_last_one_has_nobody_to_hand_over_to() -> None:
+async def test_brokers_shut_down_until_the_last_one_has_no_successor() -> None:
     async with world(0, 1, 2) as w:
         await w.create("test", [[0, 1, 2]])
 
@@ -50,7 +50,7 @@ async def test_brokers_go_one_after_the_other_until_the_last_one_has_nobody_to_h
 
 
 @pytest.mark.scenario(279)
-async def test_what_it_led_is_led_by_the_next_in_sync_and_it_goes_on_as_a_replica() -> None:
+async def test_next_in_sync_replica_leads_and_the_broker_stays_a_replica() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         w.brokers.forget()
@@ -65,21 +65,21 @@ async def test_what_it_led_is_led_by_the_next_in_sync_and_it_goes_on_as_a_replic
 
 
 @pytest.mark.scenario(280)
-async def test_what_it_followed_it_is_told_to_stop_before_it_leaves_the_isr_and_once_more_after() -> None:
+async def test_follower_is_stopped_before_and_after_the_isr_change() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
         seen: list[list[tuple[str, bool]]] = []
 
         async def look() -> None:
-            await settle()  # whatever was sent before the write has arrived
+            await settle()  # requests sent before the write have arrived
             seen.append(stops(w.brokers.of(2)))
 
         left = w.script("commit", after(look))
         assert await w.shut_down(2) == []
 
         assert left == []
-        # As Kafka does: the controller's own order is sent before the ISR is written, that of the machine behind it.
+        # As in Kafka: the controller's StopReplica is sent before the ISR is written, the replica machine's after it.
         assert seen == [[("t-0", False)]]
         assert kinds(w.brokers.of(2)) == ["StopReplica", "UpdateMetadata", "StopReplica"]
         assert stops(w.brokers.of(2)) == [("t-0", False)] * 2
@@ -91,7 +91,7 @@ async def test_what_it_followed_it_is_told_to_stop_before_it_leaves_the_isr_and_
 
 
 @pytest.mark.scenario(281)
-async def test_one_that_lagged_is_told_to_stop_and_nothing_is_written() -> None:
+async def test_lagging_follower_is_stopped_without_a_write() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1)
@@ -108,8 +108,8 @@ async def test_one_that_lagged_is_told_to_stop_and_nothing_is_written() -> None:
         assert w.known("t-0").replica_states[2] == OFFLINE
 
 
-async def test_what_it_led_and_what_it_followed_are_told_apart_before_anything_is_moved() -> None:
-    """Else what it led would be stopped as well, since by then it follows it."""
+async def test_led_and_followed_partitions_are_separated_before_any_move() -> None:
+    """Otherwise the led partitions would be stopped too, because the broker follows them by then."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1], [1, 2]])
         w.brokers.forget()
@@ -120,7 +120,7 @@ async def test_what_it_led_and_what_it_followed_are_told_apart_before_anything_i
         assert w.known("t-0").replica_states[2] == ONLINE
 
 
-async def test_everybody_who_is_shutting_down_leaves_the_isr_and_none_of_them_is_elected() -> None:
+async def test_brokers_in_shutdown_leave_the_isr_and_are_not_elected() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2, 3]])
         w.controller.cluster.mark_shutting_down(2)
@@ -130,11 +130,11 @@ async def test_everybody_who_is_shutting_down_leaves_the_isr_and_none_of_them_is
         assert await w.stored("t-0") == (3, 1, (3,))
 
 
-# -- what is left alone ------------------------------------------------------------------------------------------------
+# -- partitions that stay ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(278)
-async def test_a_partition_that_nobody_else_holds_is_left_alone_until_the_broker_has_gone() -> None:
+async def test_partition_without_another_replica_stays_until_the_broker_stops() -> None:
     async with world(1, 2) as w:
         await w.create("s", [[2]])
         w.brokers.forget()
@@ -150,7 +150,7 @@ async def test_a_partition_that_nobody_else_holds_is_left_alone_until_the_broker
 
 
 @pytest.mark.scenario(282)
-async def test_topics_that_are_being_deleted_are_left_alone() -> None:
+async def test_topics_in_deletion_stay() -> None:
     async with world(1, 2) as w:
         await w.create("q", [[2, 1], [1, 2]])
         w.controller.cluster.queue_deletion(["q"])
@@ -164,10 +164,10 @@ async def test_topics_that_are_being_deleted_are_left_alone() -> None:
 
 
 @pytest.mark.scenario(283)
-async def test_partitions_without_leadership_are_left_alone() -> None:
+async def test_partitions_without_leadership_stay() -> None:
     async with world(1) as w:
         await w.create("t", [[2, 3]])
-        # Brokers 2 and 3 come, and the store does not keep what was to become of the partition.
+        # Brokers 2 and 3 start, and the store rejects the new leadership of the partition.
         await lose_commits(w, 2, 3)
         assert w.known("t-0").state is PartitionState.NEW
         w.brokers.forget()
@@ -189,11 +189,11 @@ async def lose_commits(w: World, *brokers: int) -> None:
     w.controller.store.commit = real  # type: ignore[method-assign]
 
 
-# -- who may ask -------------------------------------------------------------------------------------------------------
+# -- accepted senders --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(272)
-async def test_an_earlier_registration_of_the_broker_is_refused_and_changes_nothing() -> None:
+async def test_stale_broker_epoch_is_rejected_without_effect() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         w.brokers.forget()
@@ -208,7 +208,7 @@ async def test_an_earlier_registration_of_the_broker_is_refused_and_changes_noth
 
 
 @pytest.mark.scenario(277)
-async def test_a_later_registration_than_the_known_one_is_believed() -> None:
+async def test_newer_broker_epoch_is_accepted() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
 
@@ -220,9 +220,9 @@ async def test_a_later_registration_than_the_known_one_is_believed() -> None:
 
 @pytest.mark.scenario(275, 276)
 @pytest.mark.parametrize("broker_epoch", [NO_EPOCH, 7])
-async def test_a_broker_that_is_not_registered_cannot_be_shut_down(broker_epoch: int) -> None:
+async def test_unregistered_broker_is_rejected(broker_epoch: int) -> None:
     async with world(1) as w:
-        # With an epoch, Kafka looks for the one that it knows before it looks whether there is one, and fails.
+        # If the request has an epoch, Kafka reads the known registration before it checks that one exists, and fails.
         with pytest.raises(KeyError):
             w.controller.cluster.brokers[9]
 
@@ -234,7 +234,7 @@ async def test_a_broker_that_is_not_registered_cannot_be_shut_down(broker_epoch:
 
 
 @pytest.mark.scenario(274)
-async def test_who_is_not_the_controller_says_so_in_words_that_brokers_understand() -> None:
+async def test_inactive_controller_returns_not_controller() -> None:
     async with world(1, 2) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -247,7 +247,7 @@ async def test_who_is_not_the_controller_says_so_in_words_that_brokers_understan
 
 
 @pytest.mark.scenario(273)
-async def test_one_that_waits_while_the_session_ends_hears_that_the_controller_moved() -> None:
+async def test_queued_request_fails_with_controller_moved_at_session_end() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         refused: list[ErrorCode] = []
@@ -271,12 +271,12 @@ async def test_one_that_waits_while_the_session_ends_hears_that_the_controller_m
         assert await w.stored("t-0") == (2, 0, (1, 2))
 
 
-async def test_a_controller_that_is_fenced_meanwhile_says_so_and_resigns() -> None:
-    """In Kafka the broker hears it, and the controller goes on as if nothing had been."""
+async def test_fenced_controller_reports_it_and_resigns() -> None:
+    """In Kafka the broker receives the error and the controller stays active."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         left = w.script("commit", after(lambda: w.store.contest(200, take_over=True)))
-        # Nobody tells of the other one: what the store refused is all that there is to notice.
+        # No event reports the other controller: the rejected write is the only sign.
         w.controller.store.subscribe(lambda change: None)
 
         with pytest.raises(NotController) as refused:
@@ -288,11 +288,11 @@ async def test_a_controller_that_is_fenced_meanwhile_says_so_and_resigns() -> No
         assert w.controller.cluster.fence.epoch == 0
 
 
-# -- asking again, and staying -----------------------------------------------------------------------------------------
+# -- repeated requests and cancelled shutdowns -------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(284)
-async def test_asking_again_is_answered_anew_and_changes_nothing_that_was_done() -> None:
+async def test_repeated_request_is_answered_without_repeated_changes() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1], [1, 2]])
         await w.create("last", [[2, 1]])
@@ -304,11 +304,11 @@ async def test_asking_again_is_answered_anew_and_changes_nothing_that_was_done()
         assert await w.shut_down(2) == [TopicPartition("last", 0)]
 
         assert [await w.stored(name) for name in ("t-0", "t-1", "last-0")] == before
-        # What it led it follows by now, and is told to stop as well.
+        # It follows by now the partitions that it led, and is told to stop them too.
         assert set(stops(w.brokers.of(2))) == {("t-0", False), ("t-1", False)}
         assert broker_event_names(w).count(("shutting-down", 2)) == 1
 
-        # What kept it is over: the other one is in sync again.
+        # The partition no longer blocks it: the other replica is in sync again.
         await w.write_isr("last-0", 1, 2)
         assert await w.shut_down(2) == []
         assert await w.stored("last-0") == (1, 1, (1,))
@@ -316,7 +316,7 @@ async def test_asking_again_is_answered_anew_and_changes_nothing_that_was_done()
 
 
 @pytest.mark.scenario(285)
-async def test_the_mark_ends_when_the_broker_has_gone() -> None:
+async def test_shutdown_mark_ends_when_the_broker_stops() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.shut_down(2)
@@ -328,7 +328,7 @@ async def test_the_mark_ends_when_the_broker_has_gone() -> None:
 
 
 @pytest.mark.scenario(286)
-async def test_the_mark_ends_when_the_broker_registers_anew() -> None:
+async def test_shutdown_mark_ends_when_the_broker_registers_again() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.shut_down(2)
@@ -346,7 +346,7 @@ async def test_the_mark_ends_when_the_broker_registers_anew() -> None:
 
 
 @pytest.mark.scenario(287)
-async def test_a_leader_cannot_take_one_that_is_shutting_down_into_its_isr() -> None:
+async def test_isr_proposal_with_a_broker_in_shutdown_is_rejected() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.shut_down(2)
@@ -361,7 +361,7 @@ async def test_a_leader_cannot_take_one_that_is_shutting_down_into_its_isr() -> 
         assert await w.stored("t-0") == (1, 1, (1,))
 
 
-async def test_from_the_first_moment_on_it_is_elected_for_nothing() -> None:
+async def test_broker_in_shutdown_is_not_elected_from_the_start() -> None:
     async with world(1, 2) as w:
         await w.shut_down(2)
 
@@ -371,7 +371,7 @@ async def test_from_the_first_moment_on_it_is_elected_for_nothing() -> None:
         assert w.brokers.told(2) == {}
 
 
-async def test_what_would_remain_is_said_without_changing_anything() -> None:
+async def test_dry_run_returns_remaining_partitions_without_changes() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1], [2, 1], [1, 2]])
         await w.create("s", [[2]])

@@ -1,4 +1,4 @@
-"""The controller's protocol as stories: what happens to the cluster, and who is told what."""
+"""Controller scenarios: events of the cluster and the requests sent to brokers."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ NEW, OFFLINE = PartitionState.NEW, PartitionState.OFFLINE
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_new_topic_gets_leaders_and_only_its_replicas_lead_or_follow() -> None:
+async def test_new_topic_gets_leaders_and_its_replicas_get_requests() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2], [2, 3]])
 
@@ -37,7 +37,7 @@ async def test_a_new_topic_gets_leaders_and_only_its_replicas_lead_or_follow() -
         await w.check()
 
 
-async def test_a_topic_without_an_id_is_given_one_where_ids_are_used_and_only_there() -> None:
+async def test_missing_topic_id_is_assigned_only_if_the_level_has_ids() -> None:
     async with world(1) as w:
         await w.create("orders", [[1]])
 
@@ -51,12 +51,12 @@ async def test_a_topic_without_an_id_is_given_one_where_ids_are_used_and_only_th
         assert not any(ref.id)
 
 
-async def test_partitions_on_dead_brokers_only_wait_for_one_of_them() -> None:
+async def test_partition_with_only_dead_replicas_waits_for_one() -> None:
     async with world(1) as w:
         await w.create("orders", [[2, 3]])
 
         assert w.known("orders-0").state == NEW
-        # Becoming ONLINE is not a statement about the broker.
+        # The state ONLINE does not depend on the broker.
         assert w.known("orders-0").replica_states == {2: ReplicaState.ONLINE, 3: ReplicaState.ONLINE}
 
         await w.start(3)
@@ -66,7 +66,7 @@ async def test_partitions_on_dead_brokers_only_wait_for_one_of_them() -> None:
         await w.check()
 
 
-async def test_a_topic_grows_and_its_old_partitions_are_left_alone() -> None:
+async def test_partition_expansion_keeps_existing_partitions() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         ref = (await w.store.assignments(["orders"])).topics[0]
@@ -77,13 +77,13 @@ async def test_a_topic_grows_and_its_old_partitions_are_left_alone() -> None:
         await settle()
 
         assert await w.stored("orders-1") == (1, 0, (1, 2))
-        # What changed of a partition that was there is not followed.
+        # A changed assignment of an existing partition is ignored.
         assert w.known("orders-0").replicas == (1, 2)
         assert set(w.brokers.told(1)) == {"orders-1"}
         await w.check()
 
 
-async def test_topic_creation_is_checked_before_anything_is_written() -> None:
+async def test_topic_creation_is_validated_before_any_write() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1]])
 
@@ -98,7 +98,7 @@ async def test_topic_creation_is_checked_before_anything_is_written() -> None:
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_dead_leader_is_followed_by_the_next_in_sync_with_one_epoch_more() -> None:
+async def test_next_in_sync_replica_leads_with_the_next_epoch() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2, 3]])
         w.brokers.forget()
@@ -106,14 +106,14 @@ async def test_a_dead_leader_is_followed_by_the_next_in_sync_with_one_epoch_more
         await w.stop(1)
 
         assert await w.stored("orders-0") == (2, 1, (2, 3))
-        # Once by the election, and once more when the dead replica goes offline: as in Kafka.
+        # Two requests as in Kafka: one for the election, one for the replica that goes offline.
         assert kinds(w.brokers.of(2)) == ["LeaderAndIsr", "UpdateMetadata"] * 2
         assert w.brokers.told(2) == w.brokers.told(3) == {"orders-0": (2, 1, (2, 3), False)}
         assert w.known("orders-0").replica_states[1] == ReplicaState.OFFLINE
         await w.check()
 
 
-async def test_a_dead_follower_leaves_the_isr_with_one_epoch_more() -> None:
+async def test_dead_follower_leaves_the_isr_with_the_next_epoch() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
 
@@ -123,7 +123,7 @@ async def test_a_dead_follower_leaves_the_isr_with_one_epoch_more() -> None:
         await w.check()
 
 
-async def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it_returns() -> None:
+async def test_last_in_sync_replica_stays_in_the_isr_and_leads_again() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await w.stop(2)
@@ -145,7 +145,7 @@ async def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it
         await w.check()
 
 
-async def test_a_broker_that_hosts_nothing_dies_and_the_others_learn_who_is_left() -> None:
+async def test_failure_of_an_empty_broker_updates_live_brokers() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
@@ -159,7 +159,7 @@ async def test_a_broker_that_hosts_nothing_dies_and_the_others_learn_who_is_left
             assert [each.id for each in last.live_brokers] == [1, 2]
 
 
-async def test_a_new_broker_is_told_everything_and_the_others_about_it() -> None:
+async def test_new_broker_gets_full_metadata_and_others_get_the_new_broker() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2], [2, 4]])
         w.brokers.forget()
@@ -176,11 +176,11 @@ async def test_a_new_broker_is_told_everything_and_the_others_about_it() -> None
         assert [each.id for each in to_others.live_brokers] == [1, 2, 4]
 
 
-async def test_new_bounced_and_dead_brokers_of_one_reading_are_handled_in_that_order() -> None:
+async def test_one_reading_handles_new_then_bounced_then_dead_brokers() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2, 3]])
         before = w.controller.snapshot().seq
-        # Three changes before the controller's reading is answered: it shows them all.
+        # Three changes before the read returns, which then contains all of them.
         gate = asyncio.Event()
         real = w.controller.store.brokers
 
@@ -204,7 +204,7 @@ async def test_new_bounced_and_dead_brokers_of_one_reading_are_handled_in_that_o
         await w.check()
 
 
-async def test_a_bounced_broker_gets_a_channel_without_anything_old_and_the_whole_state() -> None:
+async def test_bounced_broker_gets_an_empty_channel_and_the_full_state() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.silent.add(2)
@@ -223,7 +223,7 @@ async def test_a_bounced_broker_gets_a_channel_without_anything_old_and_the_whol
         await w.check()
 
 
-async def test_a_second_reading_of_the_same_brokers_changes_nothing() -> None:
+async def test_second_reading_of_the_same_brokers_has_no_effect() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
@@ -234,7 +234,7 @@ async def test_a_second_reading_of_the_same_brokers_changes_nothing() -> None:
         assert w.brokers.sent == []
 
 
-async def test_requests_carry_the_epoch_of_the_registration_they_are_for() -> None:
+async def test_requests_contain_the_epoch_of_the_registration() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
 
@@ -244,10 +244,10 @@ async def test_requests_carry_the_epoch_of_the_registration_they_are_for() -> No
             assert request.controller_id == CONTROLLER
 
 
-# -- what brokers wrote and answered -----------------------------------------------------------------------------------
+# -- ISR changes and responses of brokers ------------------------------------------------------------------------------
 
 
-async def test_an_isr_that_a_leader_wrote_is_taken_over_told_and_its_notification_taken_away() -> None:
+async def test_isr_notification_is_applied_sent_and_deleted() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
@@ -260,7 +260,7 @@ async def test_an_isr_that_a_leader_wrote_is_taken_over_told_and_its_notificatio
         await w.check()
 
 
-async def test_an_isr_that_was_written_unnoticed_is_found_by_the_refused_write() -> None:
+async def test_rejected_write_finds_an_unreported_isr() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2, 3]])
         partition, state = await w._stored("orders-0")
@@ -269,12 +269,12 @@ async def test_an_isr_that_was_written_unnoticed_is_found_by_the_refused_write()
 
         await w.stop(1)
 
-        # By what the controller knew 2 would lead; by what is stored 2 is not in sync.
+        # By the controller's state 2 would lead. By the stored ISR, 2 is not in sync.
         assert await w.stored("orders-0") == (3, 1, (3,))
         await w.check()
 
 
-async def test_a_failed_directory_moves_leaders_away_and_is_forgotten_when_the_broker_returns() -> None:
+async def test_failed_directory_moves_leaders_until_the_broker_restarts() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2], [1, 2]])
         w.brokers.failed_dirs[1] = {"orders-0"}
@@ -298,7 +298,7 @@ async def test_a_failed_directory_moves_leaders_away_and_is_forgotten_when_the_b
         assert w.controller.cluster.is_replica_online(1, w.known("orders-0").name)
 
 
-async def test_the_same_answer_twice_is_news_once() -> None:
+async def test_repeated_directory_error_is_handled_once() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.failed_dirs[1] = {"orders-0"}
@@ -312,7 +312,7 @@ async def test_the_same_answer_twice_is_news_once() -> None:
         assert await w.stored("orders-0") == stored
 
 
-async def test_an_answer_with_an_error_of_its_own_says_nothing_of_directories() -> None:
+async def test_response_with_a_top_level_error_marks_no_directories() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.failed_dirs[1] = {"orders-0"}

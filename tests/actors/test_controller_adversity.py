@@ -1,4 +1,4 @@
-"""The controller when things go wrong around it: the store, the callers, the brokers, and its own end."""
+"""Controller under failures of the store, its callers and the brokers, and while it stops."""
 
 import asyncio
 import logging
@@ -38,9 +38,9 @@ pytestmark = pytest.mark.anyio
 
 
 def fail_calls(w: World, method: str, error: Exception, times: int = 1, *, done: bool = False) -> list[int]:
-    """Let a method of the controller's store fail some times, before it does anything or after it was `done`.
+    """Let the next calls of a store method fail, before they have an effect or after it (`done`).
 
-    The one number in the list says how many failures are left.
+    The number in the returned list is the count of failures left.
     """
     return _fails(w.controller.store, method, error, times, done=done)
 
@@ -62,7 +62,7 @@ def _fails(store: Any, method: str, error: Exception, times: int = 1, *, done: b
 
 
 async def keep_alive_for(w: World, seconds: int) -> None:
-    """Time passes, and the brokers stay alive meanwhile."""
+    """Advance the clock and keep the brokers' sessions alive."""
     for _ in range(seconds):
         for session in w.sessions.values():
             await session.keep_alive()
@@ -75,7 +75,7 @@ AWAY = StoreUnavailable("the store is away")
 # -- callers -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_caller_that_gave_up_and_was_refused_does_not_end_the_controllership() -> None:
+async def test_error_for_a_cancelled_caller_keeps_the_controllership() -> None:
     async with world(1, 2) as w:
         real, gate = w.controller.store.create_topic, asyncio.Event()
 
@@ -96,7 +96,7 @@ async def test_a_caller_that_gave_up_and_was_refused_does_not_end_the_controller
         assert w.controller.cluster.fence.epoch == 1
 
 
-async def test_those_who_stop_waiting_for_events_leave_nothing_behind() -> None:
+async def test_cancelled_event_subscribers_leave_no_state() -> None:
     async with world(1) as w:
         for _ in range(100):
             with anyio.move_on_after(0):
@@ -108,7 +108,7 @@ async def test_those_who_stop_waiting_for_events_leave_nothing_behind() -> None:
 # -- the controllership ------------------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesting() -> None:
+async def test_long_store_outage_does_not_prevent_a_later_contest() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -122,7 +122,7 @@ async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesti
             assert second.is_active
 
 
-async def test_an_election_that_was_won_without_an_answer_is_held_again() -> None:
+async def test_election_with_a_lost_response_is_repeated() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -136,9 +136,9 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again() -> Non
             assert second.cluster.fence.epoch == 3
 
 
-async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever_was_told_of_it() -> None:
+async def test_election_with_a_lost_response_ignores_stale_notifications() -> None:
     async with world(1) as w:
-        # It came and went before we looked: all that is told is that it changed.
+        # The notification came and went before the read: it contains only that something changed.
         w.controller.loop.controllership.active_id = None
         w.controller.loop.controllership.resign("for a test")
         await w.store.resign(Fence(epoch=1, version=1))
@@ -149,7 +149,7 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever
         assert w.controller.is_active
 
 
-async def test_a_controllership_that_could_not_be_given_up_is_taken_again() -> None:
+async def test_controllership_with_a_failed_resignation_is_taken_again() -> None:
     async with world(1, 2) as w:
         fail_calls(w, "resign", AWAY)
         await w.controller.resign()
@@ -161,7 +161,7 @@ async def test_a_controllership_that_could_not_be_given_up_is_taken_again() -> N
         assert w.controller.cluster.fence.epoch == 2
 
 
-async def test_a_lost_fence_ends_the_controllership_even_if_the_store_names_us() -> None:
+async def test_lost_fence_ends_the_controllership_despite_the_stored_id() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.controller.cluster.fence = Fence(epoch=1, version=0)
@@ -175,10 +175,10 @@ async def test_a_lost_fence_ends_the_controllership_even_if_the_store_names_us()
         await w.check()
 
 
-async def test_who_is_the_controller_is_looked_up_later_if_it_cannot_be_now() -> None:
+async def test_failed_read_of_the_controller_is_repeated_later() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        # A later controller that we do not hear of.
+        # A later controller without a notification.
         w.controller.store._watches._armed.clear()  # type: ignore[attr-defined]
         await w.store.contest(200, take_over=True)
         fail_calls(w, "controller", AWAY)
@@ -190,7 +190,7 @@ async def test_who_is_the_controller_is_looked_up_later_if_it_cannot_be_now() ->
         assert w.controller.loop.active_id == 200
 
 
-async def test_the_controllership_is_taken_from_others_at_the_first_contest_only() -> None:
+async def test_only_the_first_contest_deposes_another_controller() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200, take_over=True)
         async with second:
@@ -206,7 +206,7 @@ async def test_the_controllership_is_taken_from_others_at_the_first_contest_only
             assert w.controller.is_active
 
 
-async def test_what_only_a_bug_can_bring_about_ends_in_a_new_election() -> None:
+async def test_internal_error_leads_to_a_new_election() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         fail_calls(w, "brokers", IllegalState("a batch was begun while another was not sent"))
@@ -219,7 +219,7 @@ async def test_what_only_a_bug_can_bring_about_ends_in_a_new_election() -> None:
         assert sorted(w.controller.cluster.brokers) == [1, 2, 3]
 
 
-async def test_a_session_that_ends_in_the_middle_of_an_election_does_not_leave_it_won_for_nobody() -> None:
+async def test_session_end_during_an_election_leads_to_another_one() -> None:
     async with world(1) as w:
         store = w.controller.store
         real = store.controller
@@ -238,10 +238,10 @@ async def test_a_session_that_ends_in_the_middle_of_an_election_does_not_leave_i
         assert w.controller.loop.controllership.ready
 
 
-# -- its end -----------------------------------------------------------------------------------------------------------
+# -- stopping ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() -> None:
+async def test_cancelled_host_stops_the_controller_and_its_channels() -> None:
     async with world(1, 2) as w:
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
@@ -261,7 +261,7 @@ async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() 
         assert await w.store.controller() is None
 
 
-async def test_the_session_may_end_while_the_controller_stops() -> None:
+async def test_session_can_end_while_the_controller_stops() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -291,7 +291,7 @@ async def test_the_session_may_end_while_the_controller_stops() -> None:
 # -- the inbox ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_inbox_loses_nothing_that_the_store_tells_only_once() -> None:
+async def test_full_inbox_keeps_one_time_store_events() -> None:
     async with world(1) as w:
         inbox = w.controller.loop.inbox
         noise = UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0))
@@ -304,7 +304,7 @@ async def test_a_full_inbox_loses_nothing_that_the_store_tells_only_once() -> No
         assert len(inbox) == INBOX_LIMIT + 1
 
 
-async def test_a_full_inbox_does_not_keep_the_controller_from_stopping() -> None:
+async def test_controller_stops_with_a_full_inbox() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -313,7 +313,7 @@ async def test_a_full_inbox_does_not_keep_the_controller_from_stopping() -> None
                 second.loop.inbox.put(UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)))
 
 
-async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeatedly_failing_event_is_queued_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     async with world(1) as w:
         fail_calls(w, "brokers", ZeroDivisionError("a bug"), 1_000)
@@ -326,7 +326,7 @@ async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogC
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_whose_id_could_not_be_written_at_once_is_created_all_the_same() -> None:
+async def test_topic_is_created_after_a_failed_write_of_its_id() -> None:
     async with world(1, 2) as w:
         fail_calls(w, "write_assignment", AWAY)
 
@@ -338,7 +338,7 @@ async def test_a_topic_whose_id_could_not_be_written_at_once_is_created_all_the_
         await w.check()
 
 
-async def test_a_topic_that_vanishes_before_it_gets_its_id_harms_no_other() -> None:
+async def test_topic_that_vanishes_before_its_id_affects_no_other() -> None:
     async with world(1, 2) as w:
         real = w.controller.store.write_assignment
 
@@ -358,7 +358,7 @@ async def test_a_topic_that_vanishes_before_it_gets_its_id_harms_no_other() -> N
         await w.check()
 
 
-async def test_a_topic_that_vanished_between_two_reads_and_came_again_is_created() -> None:
+async def test_topic_recreated_between_two_reads_is_created() -> None:
     async with world(1, 2) as w:
         real = w.controller.store.assignments
 
@@ -377,7 +377,7 @@ async def test_a_topic_that_vanished_between_two_reads_and_came_again_is_created
         await w.check()
 
 
-async def test_a_partition_number_beyond_all_bounds_costs_nothing_and_harms_no_other() -> None:
+async def test_out_of_range_partition_number_is_ignored() -> None:
     async with world(1) as w:
         held = {0: Assignment((1,)), 2**31 - 1: Assignment((1,))}
         await w.store.create_topic(TopicRef("orders"), held, {})
@@ -386,11 +386,11 @@ async def test_a_partition_number_beyond_all_bounds_costs_nothing_and_harms_no_o
         assert await w.stored("orders-0") == (1, 0, (1,))
         assert [view.partition for view in w.controller.partitions_of("orders")] == [0]
         assert w.controller.cluster.table.nbytes < 1 << 20
-        # Nor is it taken out of what is stored, when the topic gets its id.
+        # It also stays in the stored assignment when the topic gets its id.
         assert len(await w.store.assignments(["orders"])) == 2
 
 
-async def test_numbers_with_a_gap_and_brokers_named_twice_or_not_at_all_are_borne() -> None:
+async def test_gaps_duplicate_brokers_and_empty_assignments_are_tolerated() -> None:
     async with world(1, 2) as w:
         held = {3: Assignment((1, 1, 2)), 700: Assignment(()), 41: Assignment((2,))}
         await w.store.create_topic(TopicRef("orders"), held, {})
@@ -402,7 +402,7 @@ async def test_numbers_with_a_gap_and_brokers_named_twice_or_not_at_all_are_born
         await w.check()
 
 
-async def test_a_partition_that_had_no_replicas_is_created_once_it_has_some() -> None:
+async def test_partition_is_created_once_it_has_replicas() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1], []])
         ref = w.controller.topics()[0]
@@ -418,7 +418,7 @@ async def test_a_partition_that_had_no_replicas_is_created_once_it_has_some() ->
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_an_earlier_registration_said_of_directories_does_not_hold_for_the_next() -> None:
+async def test_directory_errors_of_an_earlier_registration_are_ignored() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         epoch = w.controller.cluster.brokers[1].epoch
@@ -429,7 +429,7 @@ async def test_what_an_earlier_registration_said_of_directories_does_not_hold_fo
             np.array([ErrorCode.KAFKA_STORAGE_ERROR], np.int16),
         )  # fmt: skip
 
-        # It waited in the inbox behind the change of the registration.
+        # The response was queued behind the change of the registration.
         await w.controller.loop.receive(LeaderAndIsrAnswered(1, epoch, LeaderAndIsrResponse(0, failed)))
         await settle()
 
@@ -437,7 +437,7 @@ async def test_what_an_earlier_registration_said_of_directories_does_not_hold_fo
         assert w.controller.cluster.is_replica_online(1, TopicPartition("orders", 0))
 
 
-async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
+async def test_failing_channel_is_retried_with_a_pause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -463,7 +463,7 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_what_the_store_did_not_keep_is_tried_again_without_a_new_event(times: int) -> None:
+async def test_rejected_commit_is_retried_without_a_new_event(times: int) -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2], [2, 1], [1]])
         left = fail_calls(w, "commit", AWAY, times)
@@ -481,7 +481,7 @@ async def test_what_the_store_did_not_keep_is_tried_again_without_a_new_event(ti
         await w.check()
 
 
-async def test_a_first_leader_that_the_store_did_not_keep_is_tried_again() -> None:
+async def test_rejected_first_leader_is_retried() -> None:
     async with world(1, 2) as w:
         fail_calls(w, "commit", AWAY)
 
@@ -492,7 +492,7 @@ async def test_a_first_leader_that_the_store_did_not_keep_is_tried_again() -> No
         await w.check()
 
 
-async def test_a_failed_directory_whose_consequences_were_not_kept_has_them_later() -> None:
+async def test_commit_after_a_failed_directory_is_retried() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2], [2, 1]])
         w.brokers.failed_dirs[1] = {"orders-0", "orders-1"}
@@ -506,7 +506,7 @@ async def test_a_failed_directory_whose_consequences_were_not_kept_has_them_late
         await w.check()
 
 
-async def test_registrations_that_no_broker_can_have_are_borne(caplog: pytest.LogCaptureFixture) -> None:
+async def test_impossible_registrations_are_tolerated(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2) as w:
         await w.start(-7, 100)
         assert "broker 100 has the id of this controller" in caplog.text
@@ -519,7 +519,7 @@ async def test_registrations_that_no_broker_can_have_are_borne(caplog: pytest.Lo
 
 
 def _lose_answer_and_reading(w: World) -> None:
-    """The next first leaders are written, nobody says so, and reading them back fails, too."""
+    """Write the next first leaders but lose the response, and let the read back fail too."""
     store: Any = w.controller.store
     commit, leaderships = store.commit, store.leaderships
 
@@ -535,8 +535,8 @@ def _lose_answer_and_reading(w: World) -> None:
     store.commit, store.leaderships = unanswered, unread
 
 
-async def test_a_first_leader_that_was_written_without_our_knowing_is_adopted() -> None:
-    """Kafka's new partition meets what it wrote itself, and stays NEW until the next controller."""
+async def test_first_leader_of_a_lost_response_is_adopted() -> None:
+    """In Kafka the partition conflicts with its own write and stays NEW until the next controller."""
     async with world(1, 2) as w:
         _lose_answer_and_reading(w)
         await w.create("orders", [[1, 2]])
@@ -550,7 +550,7 @@ async def test_a_first_leader_that_was_written_without_our_knowing_is_adopted() 
         await w.check()
 
 
-async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another() -> None:
+async def test_leader_that_died_before_its_adoption_is_replaced() -> None:
     async with world(1, 2) as w:
         _lose_answer_and_reading(w)
         await w.create("orders", [[1, 2]])
@@ -564,7 +564,7 @@ async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another()
 
 
 @pytest.mark.parametrize("how", ["start", "stop", "restart"])
-async def test_brokers_whose_event_a_bug_broke_off_are_found_again(how: str) -> None:
+async def test_brokers_of_an_event_aborted_by_a_bug_are_handled_later(how: str) -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         if how == "start":
@@ -594,8 +594,8 @@ async def test_brokers_whose_event_a_bug_broke_off_are_found_again(how: str) -> 
         await w.check()
 
 
-async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None:
-    """Nobody dies of it, so nothing but the store would ever show it."""
+async def test_leadership_of_a_lost_response_is_read_and_sent() -> None:
+    """No broker fails afterwards, so that only the store contains it."""
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         _lose_answer_and_reading(w)
@@ -611,8 +611,8 @@ async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None
         await w.check()
 
 
-async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> None:
-    """Nobody but a controller makes it; whatever stands there has to be looked at by a person, or the next one."""
+async def test_foreign_leadership_of_a_new_partition_is_not_adopted() -> None:
+    """Only a controller writes it. An operator or the next controller has to decide on it."""
     async with world(1, 2) as w:
         fail_calls(w, "commit", AWAY)
         store: Any = w.controller.store
@@ -633,8 +633,8 @@ async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> 
         assert await w.stored("orders-0") == (2, 7, (2,))
 
 
-async def test_leadership_written_for_an_earlier_topic_is_overwritten() -> None:
-    """The topic is deleted and created again while its first leader is on its way to the store."""
+async def test_leadership_of_an_earlier_topic_is_overwritten() -> None:
+    """The topic is deleted and created again while the commit of its first leader is in flight."""
     async with world(1, 2, 3, 4) as w:
 
         async def replaced(real: Any, write: Any, fence: Any) -> Any:
@@ -652,8 +652,8 @@ async def test_leadership_written_for_an_earlier_topic_is_overwritten() -> None:
         await w.check()
 
 
-async def test_whoever_comes_before_a_first_leader_is_known_is_told_of_it() -> None:
-    """It was written, but nobody said so, and it could not be read back either."""
+async def test_broker_started_before_a_first_leader_is_known_receives_it() -> None:
+    """The commit succeeded, but its response was lost and the read back failed."""
     async with world(1, 2, 3) as w:
         await w.stop(3)
         fail_calls(w, "commit", AWAY, done=True)

@@ -1,4 +1,4 @@
-"""Who is the controller: how instances contest, take over, are deposed, fail and begin anew."""
+"""Controllership: contest, takeover, deposition, failure and restart of instances."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from tests.support.controller_harness import CONTROLLER, open_standby, world
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch() -> None:
+async def test_standby_takes_over_with_a_higher_epoch() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         second, told = open_standby(w, 200)
@@ -35,7 +35,7 @@ async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch(
             assert second.is_active
             assert second.cluster.fence.epoch == 2
             assert not w.controller.is_active
-            # Who is live before who leads; then everything that each broker hosts, under the new epoch.
+            # Live brokers first, then leaders; then everything that each broker hosts, under the new epoch.
             first, then, *_ = told.of(1)
             assert isinstance(first, UpdateMetadata)
             assert not len(first.states)
@@ -44,7 +44,7 @@ async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch(
             assert set(told.told(1)) == {"orders-0"}
 
 
-async def test_a_takeover_deposes_the_one_before_which_then_sends_nothing() -> None:
+async def test_deposed_controller_sends_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         second, _ = open_standby(w, 200, take_over=True)
@@ -60,11 +60,11 @@ async def test_a_takeover_deposes_the_one_before_which_then_sends_nothing() -> N
             assert await w.stored("orders-0") == (2, 1, (2,))
 
 
-async def test_a_lost_fence_is_noticed_by_the_next_write_and_ends_in_resignation() -> None:
+async def test_next_write_detects_a_lost_fence_and_the_controller_resigns() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
-        # Somebody takes over while the controller knows of nothing: its watch has not told it yet.
+        # Another instance takes over before the controller's watch has fired.
         w.controller.cluster.fence = Fence(epoch=1, version=0)
 
         await w.stop(1)
@@ -73,7 +73,7 @@ async def test_a_lost_fence_is_noticed_by_the_next_write_and_ends_in_resignation
         assert await w.stored("orders-0") == (1, 0, (1, 2))
 
 
-async def test_the_end_of_the_session_voids_what_waits_and_a_new_one_contests_again() -> None:
+async def test_session_end_drops_queued_events_and_contests_again() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         outcomes: list[str] = []
@@ -102,10 +102,10 @@ async def test_the_end_of_the_session_voids_what_waits_and_a_new_one_contests_ag
         await w.check()
 
 
-async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
+async def test_takeover_after_a_leader_failure_costs_two_epochs() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
-        # The broker dies while nobody rules: the next controller takes it out of the ISR first, and then elects.
+        # The broker fails without an active controller. The next one first removes it from the ISR and then elects.
         second, _ = open_standby(w, 200)
         w.controller.loop.controllership.stopping = True
         await w.controller.resign()
@@ -117,7 +117,7 @@ async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
             assert await w.stored("orders-0") == (2, 2, (2,))
 
 
-async def test_old_notifications_are_taken_away_when_taking_over() -> None:
+async def test_takeover_deletes_old_notifications() -> None:
     async with world(1) as w:
         await w.create("orders", [[1]])
         w.controller.loop.controllership.stopping = True
@@ -132,7 +132,7 @@ async def test_old_notifications_are_taken_away_when_taking_over() -> None:
             assert await w.store.log_dir_notifications() == []
 
 
-async def test_a_takeover_that_fails_gives_the_controllership_up_and_is_tried_again() -> None:
+async def test_failed_takeover_resigns_and_is_retried() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200, take_over=True)
         failures = 1
@@ -158,7 +158,7 @@ async def test_a_takeover_that_fails_gives_the_controllership_up_and_is_tried_ag
             assert second.cluster.fence.epoch == 3
 
 
-async def test_while_the_store_fails_for_a_moment_an_event_is_tried_again() -> None:
+async def test_event_is_retried_after_a_short_store_failure() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         failures = 2
@@ -181,7 +181,7 @@ async def test_while_the_store_fails_for_a_moment_an_event_is_tried_again() -> N
         assert await w.stored("orders-0") == (2, 1, (2,))
 
 
-async def test_a_handler_that_fails_does_not_end_the_loop() -> None:
+async def test_failing_handler_does_not_end_the_loop() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         real = w.controller.store.topics
@@ -194,7 +194,7 @@ async def test_a_handler_that_fails_does_not_end_the_loop() -> None:
         await w.create("lost", [[1]])
         assert w.controller.partition("lost-0") is None
 
-        # It is looked at again by itself: the reading that was not made is what would have told of the next topic.
+        # The event is retried without a notification: the failed read would have returned the next topic.
         await w.create("found", [[1]])
         await w.clock.advance(10_000)
 
@@ -203,7 +203,7 @@ async def test_a_handler_that_fails_does_not_end_the_loop() -> None:
         assert w.controller.loop.state.name == "IDLE"
 
 
-async def test_stopping_gives_the_controllership_up_at_once() -> None:
+async def test_stop_resigns_the_controllership_immediately() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -214,24 +214,24 @@ async def test_stopping_gives_the_controllership_up_at_once() -> None:
             assert second.is_active
 
 
-async def test_a_broker_that_heard_a_later_controller_makes_us_look_and_nothing_more() -> None:
+async def test_stale_controller_epoch_response_only_triggers_a_read() -> None:
     async with world(1, 2) as w:
         w.brokers.error[1] = 11
 
         await w.create("orders", [[1, 2]])
 
-        # It was a mistake: the store still names us.
+        # The response was wrong: the store still contains our id.
         assert w.controller.is_active
 
 
-async def test_contesting_in_vain_is_no_error() -> None:
+async def test_lost_contest_is_not_an_error() -> None:
     async with world(1) as w:
         with pytest.raises(ControllerMoved):
             await w.store.contest(300)
         assert w.controller.is_active
 
 
-async def test_a_controller_that_ends_by_a_bug_resigns_and_begins_anew() -> None:
+async def test_controller_that_fails_by_a_bug_resigns_and_restarts() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         real = w.controller.telemetry.processed

@@ -1,4 +1,4 @@
-"""Deletion step by step: what starts, what halts it, and what sets it going again."""
+"""Topic deletion step by step: start, blockers, and resumption."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ OFFLINE, ONLINE = {"OFFLINE"}, {"ONLINE"}
 
 
 @pytest.mark.scenario(162)
-async def test_a_controller_begins_with_the_marked_topics_and_halts_only_those() -> None:
+async def test_startup_queues_marked_topics_and_blocks_only_those() -> None:
     async with open_deletion_bench("foo", "bar", "baz") as b:
         b.cluster.reassigning |= {TopicPartition("bar", 0), TopicPartition("baz", 1)}
 
@@ -38,7 +38,7 @@ async def test_a_controller_begins_with_the_marked_topics_and_halts_only_those()
 
 
 @pytest.mark.scenario(163)
-async def test_queued_topics_are_started_at_once() -> None:
+async def test_queued_topics_start_together() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         await b.delete("foo", "bar")
 
@@ -54,7 +54,7 @@ async def test_queued_topics_are_started_at_once() -> None:
 
 @pytest.mark.scenario(164)
 @pytest.mark.scenario(165)
-async def test_deleted_replicas_end_their_topics_and_every_move_is_made_once() -> None:
+async def test_deleted_replicas_complete_their_topics_with_one_move_each() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         await b.delete("foo", "bar")
 
@@ -65,7 +65,7 @@ async def test_deleted_replicas_end_their_topics_and_every_move_is_made_once() -
         assert b.halted == {}
         assert await b.store.real.topics() == []
         assert b.moves(Move) == ["OFFLINE", "ABSENT"]
-        # Nothing is dead, so that none becomes ineligible; once for both topics.
+        # No replica is offline, so that none becomes ineligible. One move for both topics.
         assert b.moves(MoveReplicas) == ["OFFLINE", "DELETION_STARTED", "DELETION_SUCCESSFUL", "ABSENT"]
         assert b.moves(MoveReplicas, none_too=True)[0] == "DELETION_INELIGIBLE"
         assert b.stories == [
@@ -74,7 +74,7 @@ async def test_deleted_replicas_end_their_topics_and_every_move_is_made_once() -
 
 
 @pytest.mark.scenario(193)
-async def test_partitions_stop_then_everybody_forgets_the_topic_then_replicas_are_deleted() -> None:
+async def test_partitions_stop_before_metadata_and_replicas_are_removed() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
 
@@ -89,18 +89,19 @@ async def test_partitions_stop_then_everybody_forgets_the_topic_then_replicas_ar
             assert flush.kinds == ["StopReplica"]
             expected = dict.fromkeys(("foo-0", "foo-1"), SentStop(leader_epoch=-2, delete=deleted))
             assert flush.stop == dict.fromkeys(BROKERS, expected)
-        # In Kafka all leave the ISR that can, one write for each, and the last one stays in it: -1, epoch 3, [3].
+        # In Kafka all replicas that can leave the ISR do so with one write each, and the last one stays: -1, epoch 3,
+        # [3].
         assert "commit" not in [call.kind for call in b.store.calls]
         stored = await b.store.real.leaderships(Names.of([TopicPartition("foo", 0), TopicPartition("foo", 1)]))
         assert [stored.one(0), stored.one(1)] == [led(1, 0, [1, 2, 3], 0), led(2, 0, [2, 3, 1], 0)]
 
 
-# -- what halts it, and what does so no longer -------------------------------------------------------------------------
+# -- blockers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 async def one_dead() -> AsyncIterator[DeletionBench]:
-    """Broker 2 had died before foo was to be deleted."""
+    """Broker 2 failed before foo was marked for deletion."""
     async with open_deletion_bench("foo") as b:
         await b.fail(2)
         assert b.replicas("foo") == {1: ONLINE, 2: OFFLINE, 3: ONLINE}
@@ -109,7 +110,7 @@ async def one_dead() -> AsyncIterator[DeletionBench]:
 
 
 @pytest.mark.scenario(166)
-async def test_a_dead_replica_halts_the_topic_after_the_live_ones_were_started(one_dead: DeletionBench) -> None:
+async def test_dead_replica_blocks_the_topic_after_the_live_ones_started(one_dead: DeletionBench) -> None:
     assert one_dead.partitions("foo") == {"ABSENT"}
     assert one_dead.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
     assert one_dead.queued == one_dead.started == {"foo"}
@@ -120,7 +121,7 @@ async def test_a_dead_replica_halts_the_topic_after_the_live_ones_were_started(o
 
 
 @pytest.mark.scenario(167)
-async def test_what_is_ineligible_is_made_ready_again_while_the_topic_is_halted(one_dead: DeletionBench) -> None:
+async def test_ineligible_replicas_are_reset_while_the_topic_is_blocked(one_dead: DeletionBench) -> None:
     await one_dead.deleted("foo", 1, 3)
 
     assert one_dead.replicas("foo") == {1: SUCCESSFUL, 2: OFFLINE, 3: SUCCESSFUL}
@@ -130,7 +131,7 @@ async def test_what_is_ineligible_is_made_ready_again_while_the_topic_is_halted(
 
 @pytest.mark.scenario(168)
 @pytest.mark.scenario(169)
-async def test_a_broker_that_is_back_is_all_that_was_missing(one_dead: DeletionBench) -> None:
+async def test_returned_broker_unblocks_the_topic(one_dead: DeletionBench) -> None:
     await one_dead.deleted("foo", 1, 3)
     one_dead.live(2, epoch=2)
 
@@ -149,7 +150,7 @@ async def test_a_broker_that_is_back_is_all_that_was_missing(one_dead: DeletionB
 
 @pytest.fixture
 async def dies_meanwhile() -> AsyncIterator[DeletionBench]:
-    """Broker 2 dies after the deletion of foo was started."""
+    """Broker 2 fails after the deletion of foo has started."""
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         b.cluster.remove_brokers([2])
@@ -158,7 +159,7 @@ async def dies_meanwhile() -> AsyncIterator[DeletionBench]:
 
 
 @pytest.mark.scenario(170)
-async def test_a_replica_that_failed_halts_the_topic_and_waits_for_the_others(dies_meanwhile: DeletionBench) -> None:
+async def test_failed_replica_blocks_the_topic_and_waits_for_the_others(dies_meanwhile: DeletionBench) -> None:
     assert dies_meanwhile.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
     assert dies_meanwhile.queued == dies_meanwhile.started == {"foo"}
     assert dies_meanwhile.cluster.deletion_ineligible == {
@@ -168,7 +169,7 @@ async def test_a_replica_that_failed_halts_the_topic_and_waits_for_the_others(di
 
 @pytest.mark.scenario(171)
 @pytest.mark.scenario(172)
-async def test_a_replica_is_tried_again_once_nobody_has_an_order_open(dies_meanwhile: DeletionBench) -> None:
+async def test_replica_is_retried_once_no_deletion_is_in_flight(dies_meanwhile: DeletionBench) -> None:
     dies_meanwhile.live(2, epoch=2)
 
     await dies_meanwhile.deletion.resume_for({"foo"})
@@ -181,7 +182,7 @@ async def test_a_replica_is_tried_again_once_nobody_has_an_order_open(dies_meanw
     assert dies_meanwhile.replicas("foo") == {1: SUCCESSFUL, 2: STARTED, 3: SUCCESSFUL}
 
 
-async def test_a_broker_that_starts_lifts_the_halts_of_its_own_topics_only() -> None:
+async def test_started_broker_unblocks_only_its_own_topics() -> None:
     async with open_deletion_bench("foo") as b:
         await b.put("far-0", [8, 9])
         await b.delete("foo", "far")
@@ -194,7 +195,7 @@ async def test_a_broker_that_starts_lifts_the_halts_of_its_own_topics_only() -> 
         assert b.halted == {"far": ["OFFLINE_REPLICAS"]}
 
 
-async def test_every_reason_is_kept_until_all_are_lifted() -> None:
+async def test_topic_is_blocked_until_all_reasons_are_removed() -> None:
     async with open_deletion_bench("foo") as b:
         b.cluster.reassigning.add(TopicPartition("foo", 1))
         await b.delete("foo")
@@ -212,16 +213,16 @@ async def test_every_reason_is_kept_until_all_are_lifted() -> None:
 
         await b.deletion.resume_for(["foo"])
 
-        # What is lifted and still so is found again by the start that follows.
+        # A removed reason that still applies is found again by the start that follows.
         assert b.halted == {"foo": ["OFFLINE_REPLICAS"]}
         assert b.replicas("foo") == {1: STARTED, 2: STARTED, 3: ONLINE}
 
 
-# -- brokers answer ----------------------------------------------------------------------------------------------------
+# -- responses of brokers ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(186)
-async def test_a_request_that_is_refused_as_a_whole_has_deleted_nothing() -> None:
+async def test_top_level_error_deletes_no_replica() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         b.forget()
@@ -236,7 +237,7 @@ async def test_a_request_that_is_refused_as_a_whole_has_deleted_nothing() -> Non
 
 
 @pytest.mark.scenario(187)
-async def test_an_answer_is_taken_partition_by_partition() -> None:
+async def test_response_is_evaluated_per_partition() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
 
@@ -252,7 +253,7 @@ async def test_an_answer_is_taken_partition_by_partition() -> None:
         )
 
 
-async def test_an_answer_under_a_registration_that_has_ended_says_nothing() -> None:
+async def test_response_of_an_ended_registration_is_ignored() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
 
@@ -262,7 +263,7 @@ async def test_an_answer_under_a_registration_that_has_ended_says_nothing() -> N
         assert b.replicas("foo") == dict.fromkeys(BROKERS, STARTED)
 
 
-async def test_an_answer_about_what_is_gone_says_nothing() -> None:
+async def test_response_for_a_deleted_topic_is_ignored() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
 
@@ -276,7 +277,7 @@ async def test_an_answer_about_what_is_gone_says_nothing() -> None:
 
 
 @pytest.mark.scenario(190)
-async def test_a_replica_whose_deletion_has_not_begun_stays_as_it_is_when_its_broker_fails(
+async def test_broker_failure_keeps_replicas_whose_deletion_has_not_begun(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with open_deletion_bench("foo") as b:
@@ -290,12 +291,12 @@ async def test_a_replica_whose_deletion_has_not_begun_stays_as_it_is_when_its_br
         assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
         assert b.halted == {"foo": ["REASSIGNMENT", "REPLICA_FAILED"]}
         assert "2 replicas cannot become DELETION_INELIGIBLE: ILLEGAL_MOVE" in caplog.text
-        # Nobody else is told of the broker's end, so that this is done in so many words.
+        # No other component handles the broker failure here, so the test applies it itself.
         assert b.outbox.flushes[-1].metadata == {1: {}, 3: {}}
 
 
 @pytest.mark.scenario(191)
-async def test_a_topic_completes_although_it_is_halted_and_its_halt_goes_with_it() -> None:
+async def test_blocked_topic_completes_and_its_blocker_is_removed() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         await b.deleted("foo", 2)
@@ -308,7 +309,7 @@ async def test_a_topic_completes_although_it_is_halted_and_its_halt_goes_with_it
         await b.deleted("foo", 1, 3)
 
         assert b.queued == set()
-        # Kafka leaves the mark of the halt behind: a topic of the same name could never be deleted again.
+        # Kafka keeps the topic ineligible: a topic of the same name could never be deleted.
         assert b.halted == {}
         await b.put("foo-0", [1, 3])
         await b.delete("foo")
@@ -316,7 +317,7 @@ async def test_a_topic_completes_although_it_is_halted_and_its_halt_goes_with_it
 
 
 @pytest.mark.scenario(192)
-async def test_a_dead_replica_that_is_deleted_already_halts_what_is_started_again(
+async def test_dead_deleted_replica_blocks_a_restarted_deletion(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with open_deletion_bench("foo") as b:
@@ -338,7 +339,7 @@ async def test_a_dead_replica_that_is_deleted_already_halts_what_is_started_agai
         assert b.queued == set()
 
 
-async def test_a_directory_that_fails_halts_the_topic_like_a_broker() -> None:
+async def test_failed_directory_blocks_the_topic_like_a_broker() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         await b.delete("foo")
         row = b.rows("foo")[:1]
@@ -351,11 +352,11 @@ async def test_a_directory_that_fails_halts_the_topic_like_a_broker() -> None:
         assert b.replicas("bar") == dict.fromkeys(BROKERS, ONLINE)
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+# -- completion --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(184)
-async def test_a_topic_without_replicas_is_complete_at_once() -> None:
+async def test_topic_without_replicas_completes_immediately() -> None:
     async with open_deletion_bench("bar") as b:
         await b.store.real.set_topic_config("gone", {"retention.ms": "1"})
         await b.store.real.mark_deletion("gone")
@@ -363,7 +364,7 @@ async def test_a_topic_without_replicas_is_complete_at_once() -> None:
         await b.deletion.init(["gone"])
         await b.deletion.resume()
 
-        # One call, which takes the entry, then the overrides, then the mark; see what every store promises.
+        # One call, which deletes the assignment, then the overrides, then the mark; see the store contract.
         assert [call.kind for call in b.store.calls] == ["delete_topics"]
         assert b.queued == set()
         assert await b.store.real.deletions() == []
@@ -372,7 +373,7 @@ async def test_a_topic_without_replicas_is_complete_at_once() -> None:
 
 
 @pytest.mark.scenario(185)
-async def test_at_its_end_replicas_go_first_then_what_is_stored_then_what_is_known() -> None:
+async def test_completion_removes_replicas_then_stored_then_known_state() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         await b.deleted("foo", 1, 2)
@@ -392,11 +393,11 @@ async def test_at_its_end_replicas_go_first_then_what_is_stored_then_what_is_kno
         assert await b.store.real.topics() == []
 
 
-# -- marks -------------------------------------------------------------------------------------------------------------
+# -- deletion marks ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(183)
-async def test_marks_are_taken_away_where_deleting_is_switched_off() -> None:
+async def test_disabled_deletion_removes_marks() -> None:
     async with open_deletion_bench("foo", delete_topics=False) as b:
         await b.store.real.mark_deletion("foo")
         await b.deletion.init(["foo"])
@@ -411,7 +412,7 @@ async def test_marks_are_taken_away_where_deleting_is_switched_off() -> None:
         assert b.asked == []
 
 
-async def test_marks_that_the_store_keeps_are_not_reported_as_taken_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_marks_that_cannot_be_removed_are_not_reported_as_removed(caplog: pytest.LogCaptureFixture) -> None:
     async with open_deletion_bench("foo", delete_topics=False) as b:
         await b.store.real.mark_deletion("foo")
         b.store.next("unmark_deletions", fails(StoreUnavailable("the disk is full")))
@@ -423,7 +424,7 @@ async def test_marks_that_the_store_keeps_are_not_reported_as_taken_away(caplog:
 
 
 @pytest.mark.scenario(181)
-async def test_the_mark_of_an_unknown_topic_is_taken_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_mark_of_an_unknown_topic_is_removed(caplog: pytest.LogCaptureFixture) -> None:
     async with open_deletion_bench("foo") as b:
         await b.store.real.mark_deletion("other")
 
@@ -437,7 +438,7 @@ async def test_the_mark_of_an_unknown_topic_is_taken_away(caplog: pytest.LogCapt
 
 
 @pytest.mark.scenario(197)
-async def test_a_topic_stops_counting_as_imbalanced_once_however_often_it_is_reported() -> None:
+async def test_repeatedly_reported_topic_leaves_the_imbalance_count_once() -> None:
     async with open_deletion_bench("bar") as b:
         for topic in ("x", "y"):
             await b.put(f"{topic}-0", [1, 2])
@@ -445,7 +446,7 @@ async def test_a_topic_stops_counting_as_imbalanced_once_however_often_it_is_rep
             row = b.rows(topic)
             names = Names.of([TopicPartition(topic, 0)])
             b.cluster.put_leaderships(row, await b.store.real.leaderships(names))
-            b.cluster.reassigning.add(TopicPartition(topic, 0))  # which keeps them in the queue
+            b.cluster.reassigning.add(TopicPartition(topic, 0))  # which keeps them queued
             await b.store.real.mark_deletion(topic)
         assert b.cluster.imbalance_count == 2
 
@@ -456,16 +457,16 @@ async def test_a_topic_stops_counting_as_imbalanced_once_however_often_it_is_rep
             assert b.cluster.imbalance_count == 0
 
 
-# -- where Kafka goes astray -------------------------------------------------------------------------------------------
+# -- differences from Kafka --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(194)
-async def test_a_reassignment_halts_a_topic_because_it_is_queued_first() -> None:
+async def test_reassignment_blocks_a_topic_because_it_is_queued_first() -> None:
     moving = TopicPartition("foo", 0)
     async with open_deletion_bench("foo") as kafka:
         kafka.cluster.reassigning.add(moving)
 
-        # In this order, as Kafka does it, the mark does not hold: nobody is queued whom it could halt.
+        # In Kafka's order the blocker has no effect: no topic is queued that it could block.
         kafka.deletion.mark_ineligible({"foo"}, BlockerReason.REASSIGNMENT)
         kafka.cluster.queue_deletion({"foo"})
         await kafka.deletion.resume()

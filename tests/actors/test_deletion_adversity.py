@@ -1,4 +1,4 @@
-"""Deletion when things go wrong: the store fails, answers are lost, and people meddle with what is stored."""
+"""Topic deletion under store failures, lost responses and manual changes of the store."""
 
 import logging
 import random
@@ -27,10 +27,10 @@ def topic_event_names(w: World) -> list[str]:
 
 
 def let(w: World, method: str, *steps: Exception | None, after: bool = False) -> None:
-    """The next calls of a method of the controller's store fail, or do not where a step is None.
+    """Let the next calls of a method of the controller's store fail, except for steps that are None.
 
     Args:
-        after: they fail although all was done.
+        after: fail after the call has taken effect.
     """
     real: Callable[..., Awaitable[Any]] = getattr(w.controller.store, method)
     left = list(steps)
@@ -47,7 +47,7 @@ def let(w: World, method: str, *steps: Exception | None, after: bool = False) ->
 
 
 def is_in_the_way(*topics: str) -> Step:
-    """Something of some topics cannot be deleted; the others go."""
+    """Let part of some topics be undeletable; the others are deleted."""
 
     async def step(real: Real, asked: Mapping[str, Any], fence: Fence) -> Any:
         failed = {topic: StoreError(f"{topic} is still there") for topic in topics if topic in asked}
@@ -58,7 +58,7 @@ def is_in_the_way(*topics: str) -> Step:
 
 
 async def passes(w: World, delay_ms: float) -> None:
-    """Time passes, and brokers live."""
+    """Advance the clock and keep the brokers' sessions alive."""
     while delay_ms > 0:
         for session in w.sessions.values():
             await session.keep_alive()
@@ -69,7 +69,7 @@ async def passes(w: World, delay_ms: float) -> None:
 # -- the store ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
+async def test_failed_deletion_in_the_store_is_retried() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         let(w, "delete_topics", StoreUnavailable("away"), StoreError("no"))
@@ -85,7 +85,7 @@ async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
         assert topic_event_names(w) == ["created", "deletion started", "deleted"]
 
 
-async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of_that_name() -> None:
+async def test_lost_response_does_not_delete_a_recreated_topic() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         let(w, "delete_topics", StoreUnavailable("the answer was lost"), after=True)
@@ -102,7 +102,7 @@ async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of
         assert w.controller.deletions() == []
 
 
-async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> None:
+async def test_undeletable_topic_does_not_delay_others() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         await b.delete("foo", "bar")
         b.store.next("delete_topics", is_in_the_way("bar"))
@@ -119,7 +119,7 @@ async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> Non
         assert b.queued == set()
 
 
-async def test_a_deletion_is_not_begun_while_the_store_does_not_say_whose_it_is() -> None:
+async def test_deletion_waits_until_its_topic_id_is_read() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         let(w, "check", StoreUnavailable("away"))
@@ -133,7 +133,7 @@ async def test_a_deletion_is_not_begun_while_the_store_does_not_say_whose_it_is(
         assert await w.store.topics() == await w.store.deletions() == []
 
 
-async def test_who_was_deposed_has_no_replica_deleted() -> None:
+async def test_deposed_controller_deletes_no_replica() -> None:
     async with open_deletion_bench("foo") as b:
         await b.store.real.contest(6, take_over=True)
 
@@ -144,7 +144,7 @@ async def test_who_was_deposed_has_no_replica_deleted() -> None:
         assert b.partitions("foo") == {"ONLINE"}
 
 
-async def test_of_many_topics_those_that_are_in_the_way_are_tried_again_and_told_of(
+async def test_undeletable_topics_among_many_are_retried_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with open_deletion_bench("foo", "bar", "baz") as b:
@@ -168,7 +168,7 @@ async def test_of_many_topics_those_that_are_in_the_way_are_tried_again_and_told
         assert await b.store.real.topics() == await b.store.real.deletions() == []
 
 
-async def test_of_many_topics_whose_deletion_was_not_answered_those_that_are_left_go_and_the_new_ones_stay() -> None:
+async def test_lost_response_for_many_topics_deletes_only_the_old_ones() -> None:
     async def dies_in_the_middle(real: Real, asked: Mapping[str, Any], fence: Fence) -> Any:
         await real({name: asked[name] for name in ("bar", "baz")}, fence)
         raise StoreUnavailable("the answer was lost")
@@ -191,7 +191,7 @@ async def test_of_many_topics_whose_deletion_was_not_answered_those_that_are_lef
         assert [event.label for event in b.enqueued] == ["TopicsChanged"]
 
 
-async def test_large_deletions_go_to_the_store_part_by_part_and_what_went_stays_gone(
+async def test_large_deletion_is_committed_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 4)
@@ -205,7 +205,7 @@ async def test_large_deletions_go_to_the_store_part_by_part_and_what_went_stays_
 
         parts = [call.arguments[0] for call in b.store.calls if call.kind == "delete_topics"]
         assert [list(part) for part in parts] == [["bar", "baz"], ["foo"]]
-        # What is thought to be stored spares the store a look.
+        # A topic that is assumed to be stored is not read.
         assert {name: told.tolist() for part in parts for name, told in part.items()} == {
             name: [0, 1] for name in TOPICS
         }
@@ -213,7 +213,7 @@ async def test_large_deletions_go_to_the_store_part_by_part_and_what_went_stays_
         assert await b.store.real.topics() == await b.store.real.deletions() == ["foo"]
 
 
-async def test_who_is_deposed_between_two_parts_deletes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_controller_deposed_between_two_parts_stops_deleting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 1)
     async with world(1, 2) as w:
         for name in ("t0", "t1"):
@@ -240,7 +240,7 @@ async def test_who_is_deposed_between_two_parts_deletes_no_more(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("error", [SessionExpired("over"), ControllerMoved(ours=50)])
-async def test_the_end_of_our_office_is_not_waited_out(error: KactlError) -> None:
+async def test_end_of_the_controllership_is_not_delayed(error: KactlError) -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         b.store.next("delete_topics", fails(error))
@@ -253,7 +253,7 @@ async def test_the_end_of_our_office_is_not_waited_out(error: KactlError) -> Non
         assert b.enqueued == []
 
 
-async def test_a_topic_that_went_although_nobody_said_so_is_forgotten() -> None:
+async def test_topic_deleted_without_a_response_is_forgotten() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
         b.store.next("delete_topics", fails_after(StoreUnavailable("the answer was lost")))
@@ -266,22 +266,22 @@ async def test_a_topic_that_went_although_nobody_said_so_is_forgotten() -> None:
         assert "delete_topics" not in [call.kind for call in b.store.calls]
         assert b.queued == set()
         assert b.cluster.deletion_unsure == set()
-        # There may be another of that name, which until now was taken for this one.
+        # A new topic of the same name may exist, which until now was taken for the deleted one.
         assert [event.label for event in b.enqueued] == ["TopicsChanged"]
 
 
-async def test_a_store_that_takes_no_leadership_does_not_hold_up_a_deletion() -> None:
+async def test_rejected_leaderships_do_not_delay_a_deletion() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1]])
         let(w, "commit", *[StoreError("no")] * 10)
 
         await w.delete("t")
 
-        # In Kafka each replica leaves the ISR first, and a deletion waits for that.
+        # In Kafka each replica leaves the ISR first, and the deletion waits for these writes.
         assert await w.store.topics() == await w.store.deletions() == []
 
 
-async def test_marks_that_cannot_be_read_are_read_again() -> None:
+async def test_unreadable_marks_are_read_again() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         let(w, "deletions", *[StoreUnavailable("away")] * 5)
@@ -294,10 +294,10 @@ async def test_marks_that_cannot_be_read_are_read_again() -> None:
         assert await w.store.topics() == []
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
+# -- manual changes ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_vanishes_while_it_is_being_deleted_takes_its_mark_with_it() -> None:
+async def test_topic_that_vanishes_in_deletion_loses_its_mark() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]], {"retention.ms": "1"})
         w.brokers.silent.add(2)
@@ -310,7 +310,7 @@ async def test_a_topic_that_vanishes_while_it_is_being_deleted_takes_its_mark_wi
         assert await w.store.deletions() == []
         assert await w.store.topic_configs(["t"]) == {"t": {}}
         assert topic_event_names(w) == ["created", "deletion started", "deleted"]
-        # What the broker answers now is about nothing.
+        # The broker's later response has no topic to refer to.
         w.brokers.silent.discard(2)
         await passes(w, 1_000)
         await w.create("t", [[2, 1]])
@@ -318,7 +318,7 @@ async def test_a_topic_that_vanishes_while_it_is_being_deleted_takes_its_mark_wi
         await w.check()
 
 
-async def test_a_topic_that_vanished_without_a_mark_can_be_made_anew() -> None:
+async def test_topic_that_vanished_unmarked_can_be_recreated() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [3]])
         assert w.controller.snapshot().offline_partitions == 0
@@ -329,8 +329,8 @@ async def test_a_topic_that_vanished_without_a_mark_can_be_made_anew() -> None:
         w.store.state.changed(Changed.TOPICS)
         await settle()
 
-        # In Kafka the states of its partitions stay: it is counted as offline for ever, and made anew it is stuck,
-        # because this move is made by nobody.
+        # In Kafka its partition states stay: they count as offline forever, and a recreated topic is stuck, because no
+        # code performs this move.
         assert (PartitionState.OFFLINE, PartitionState.NEW) not in TRANSITIONS
         assert w.controller.snapshot().offline_partitions == 0
         assert not len(w.controller.cluster.table)
@@ -340,7 +340,7 @@ async def test_a_topic_that_vanished_without_a_mark_can_be_made_anew() -> None:
         await w.check()
 
 
-async def test_a_topic_that_nobody_could_read_is_deleted_like_any_other() -> None:
+async def test_unreadable_topic_is_deleted() -> None:
     async with world(1) as w:
         w.controller.store.topics, real = w.store.topics, w.controller.store.topics  # type: ignore[method-assign]
         let(w, "assignments", *[StoreError("cannot be read")] * 4)
@@ -355,7 +355,7 @@ async def test_a_topic_that_nobody_could_read_is_deleted_like_any_other() -> Non
         assert topic_event_names(w) == ["deleted"]
 
 
-async def test_a_halt_that_is_left_behind_would_stop_the_next_topic_of_that_name() -> None:
+async def test_stale_blocker_would_block_a_recreated_topic() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         for topic in ("foo", "bar"):
             await b.delete(topic)
@@ -368,7 +368,7 @@ async def test_a_halt_that_is_left_behind_would_stop_the_next_topic_of_that_name
         for topic in ("foo", "bar"):
             await b.put(f"{topic}-0", [1, 3])
 
-        # Kafka's own: the mark of foo was never taken away.
+        # Kafka's behaviour: foo stays ineligible.
         b.cluster.deletion_ineligible["foo"] = left_behind["foo"]
         await b.delete("foo", "bar")
 
@@ -376,11 +376,11 @@ async def test_a_halt_that_is_left_behind_would_stop_the_next_topic_of_that_name
         assert b.replicas("bar") == {1: {"DELETION_STARTED"}, 3: {"DELETION_STARTED"}}
 
 
-# -- anything ----------------------------------------------------------------------------------------------------------
+# -- random histories --------------------------------------------------------------------------------------------------
 
 
 async def _story(seed: int) -> None:
-    """Topics come, grow and go, brokers die, cannot delete, and come back, while the store fails now and then."""
+    """Topics are created, expanded and deleted, and brokers fail and return, while the store fails at times."""
     dice = random.Random(seed)
     async with world(1, 2, 3) as w:
         rate = dice.choice((0.0, 0.1, 0.25))
@@ -446,7 +446,7 @@ async def _story(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
-async def test_whatever_happens_what_was_marked_is_deleted_in_the_end(first: int) -> None:
+async def test_marked_topics_are_deleted_after_any_history(first: int) -> None:
     for seed in range(first, first + 10):
         try:
             await _story(seed)

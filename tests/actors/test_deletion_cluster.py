@@ -1,4 +1,4 @@
-"""Deletion as a cluster sees it: brokers come and go meanwhile, controllers follow each other, all goes in the end."""
+"""Topic deletion in a cluster: broker and controller failures in between, and complete removal at the end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 
 async def is_gone(w: World, topic: str) -> bool:
-    """Nothing is stored of a topic any more: no entry, no leadership, no overrides, no mark."""
+    """Assert that nothing of a topic is stored: no assignment, leadership, overrides or mark."""
     return (
         topic not in await w.store.topics()
         and await w.store.partitions_begun(topic) == []
@@ -36,12 +36,12 @@ async def is_gone(w: World, topic: str) -> bool:
 
 
 async def waits(w: World, topic: str) -> bool:
-    """A topic is there, and marked."""
+    """Assert that a topic exists and is marked."""
     return topic in await w.store.topics() and topic in await w.store.deletions()
 
 
 def deletions(w: World, broker: int) -> list[str]:
-    """What a broker was told to delete, in order."""
+    """Returns the partitions that a broker was told to delete, in order."""
     asked = [request for request in w.brokers.of(broker, StopReplica) if isinstance(request, StopReplica)]
     return [
         name
@@ -60,24 +60,24 @@ def told_of_topics(w: World) -> list[tuple[str, str]]:
 
 
 async def keep_alive(w: World, delay_ms: float) -> None:
-    """Time passes, and brokers live."""
+    """Advance the clock and keep the brokers' sessions alive."""
     for session in w.sessions.values():
         await session.keep_alive()
     await w.clock.advance(delay_ms)
 
 
 async def step_down(w: World) -> None:
-    """The controller gives up its office for good."""
+    """The controller resigns and does not contest again."""
     w.controller.loop.controllership.stopping = True
     await w.controller.resign()
     await settle()
 
 
-# -- all goes ----------------------------------------------------------------------------------------------------------
+# -- complete deletion -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(173)
-async def test_a_deleted_topic_leaves_nothing_behind() -> None:
+async def test_deleted_topic_leaves_no_state() -> None:
     async with world(1, 2, 3) as w:
         await w.create("test", [[1, 2, 3]], {"retention.ms": "1"})
         await w.create("other", [[2, 3, 1]])
@@ -94,7 +94,7 @@ async def test_a_deleted_topic_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.scenario(180)
-async def test_a_topic_of_the_same_name_is_another_topic() -> None:
+async def test_recreated_topic_is_another_topic() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1)
@@ -112,7 +112,7 @@ async def test_a_topic_of_the_same_name_is_another_topic() -> None:
         await w.check()
 
 
-async def test_a_topic_made_anew_before_anybody_looks_is_another_topic() -> None:
+async def test_topic_recreated_before_the_next_read_is_another_topic() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         real = w.controller.store.delete_topics
@@ -130,7 +130,7 @@ async def test_a_topic_made_anew_before_anybody_looks_is_another_topic() -> None
         await w.check()
 
 
-async def test_many_topics_go_at_once_and_the_brokers_hear_of_all_in_one_request() -> None:
+async def test_many_topics_are_deleted_with_one_request_per_broker() -> None:
     async with world(1, 2, 3) as w:
         names = [f"t{number}" for number in range(20)]
         for name in names:
@@ -144,12 +144,12 @@ async def test_many_topics_go_at_once_and_the_brokers_hear_of_all_in_one_request
 
         assert await w.store.topics() == []
         assert w.controller.snapshot().topics == 0
-        # The first mark may be handled alone; those that are set meanwhile are handled together.
+        # The first mark may be handled alone; the marks set meanwhile are handled together.
         assert len([each for each in w.brokers.of(1, StopReplica) if isinstance(each, StopReplica)]) < len(names)
         assert sorted(deletions(w, 1)) == sorted(f"{name}-{at}" for name in names for at in (0, 2))
 
 
-async def test_a_large_topic_goes_in_three_requests_for_each_broker() -> None:
+async def test_large_topic_is_deleted_with_three_requests_per_broker() -> None:
     async with world(1, 2, 3, chunk_partitions=10_000) as w:
         await w.create("big", [[1, 2, 3]] * 10_000)
         w.brokers.forget()
@@ -163,11 +163,11 @@ async def test_a_large_topic_goes_in_three_requests_for_each_broker() -> None:
             assert len(deletions(w, broker)) == 10_000
 
 
-# -- brokers are missing -----------------------------------------------------------------------------------------------
+# -- absent brokers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(174)
-async def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
+async def test_deletion_waits_for_an_offline_broker() -> None:
     async with world(1, 2, 3) as w:
         await w.create("test", [[1, 2, 3]])
         await w.stop(3)
@@ -191,7 +191,7 @@ async def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
         assert w.controller.deletions() == []
 
 
-async def test_a_partition_stops_counting_as_offline_when_its_deletion_begins_and_not_before() -> None:
+async def test_offline_count_excludes_a_partition_once_its_deletion_begins() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2], [2, 3]])
         assert await reassign(w, {"t-1": (2, 1)}) == [ErrorCode.NONE]
@@ -199,7 +199,7 @@ async def test_a_partition_stops_counting_as_offline_when_its_deletion_begins_an
         assert w.controller.snapshot().offline_partitions == 1
 
         await w.delete("t")
-        # The reassignment halts it: its partitions are what they were.
+        # The reassignment blocks it: its partitions are unchanged.
         assert w.controller.snapshot().offline_partitions == 1
         w.brokers.silent.add(3)
         await w.start(1, 2)
@@ -214,7 +214,7 @@ async def test_a_partition_stops_counting_as_offline_when_its_deletion_begins_an
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-async def test_a_broker_that_dies_before_it_answers_is_told_again_when_it_is_back(broker: int) -> None:
+async def test_deletion_is_sent_again_to_a_restarted_broker(broker: int) -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2], [2, 3]])
         w.brokers.silent.add(broker)
@@ -236,14 +236,14 @@ async def test_a_broker_that_dies_before_it_answers_is_told_again_when_it_is_bac
         await w.check()
 
 
-async def test_a_broker_that_bounces_before_it_answers_is_told_again() -> None:
+async def test_deletion_is_sent_again_to_a_bounced_broker() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
         await w.delete("t")
         session = w.sessions.pop(2)
 
-        # Both at once: the registration ends, and another begins.
+        # The registration ends and another begins in one step.
         await session.close()
         w.brokers.silent.discard(2)
         await w.start(2)
@@ -252,7 +252,7 @@ async def test_a_broker_that_bounces_before_it_answers_is_told_again() -> None:
 
 
 @pytest.mark.scenario(189)
-async def test_a_broker_that_cannot_delete_halts_the_topic_until_it_restarts() -> None:
+async def test_broker_that_cannot_delete_blocks_the_topic_until_restart() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1]])
         w.brokers.undeletable[2] = {"t-1": ErrorCode.KAFKA_STORAGE_ERROR}
@@ -270,17 +270,17 @@ async def test_a_broker_that_cannot_delete_halts_the_topic_until_it_restarts() -
         await w.start(2)
 
         assert await is_gone(w, "t")
-        # What broker 1 has deleted is not deleted a second time.
+        # Replicas that broker 1 has deleted are not deleted again.
         assert deletions(w, 1) == []
 
 
-async def test_orders_that_a_channel_dropped_are_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deletions_dropped_by_a_channel_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.actors.channel.QUEUE_LIMIT", 8)
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
         await w.delete("t")
-        for number in range(8):  # until the queue to broker 2 is full, and dropped
+        for number in range(8):  # until the queue of broker 2 is full and is dropped
             await w.create(f"u{number}", [[1]])
         assert await waits(w, "t")
 
@@ -291,7 +291,7 @@ async def test_orders_that_a_channel_dropped_are_given_again(monkeypatch: pytest
         assert await is_gone(w, "t")
 
 
-async def test_orders_to_an_address_that_is_no_more_are_given_again_at_the_new_one() -> None:
+async def test_deletions_are_sent_again_to_a_new_address() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
@@ -306,11 +306,11 @@ async def test_orders_to_an_address_that_is_no_more_are_given_again_at_the_new_o
         assert await is_gone(w, "t")
 
 
-# -- the controller moves ----------------------------------------------------------------------------------------------
+# -- controller failover -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(175)
-async def test_the_next_controller_goes_on_and_waits_for_whoever_is_missing() -> None:
+async def test_next_controller_continues_and_waits_for_absent_brokers() -> None:
     async with world(1, 2, 3) as w:
         await w.create("test", [[1, 2, 3]])
         await w.stop(3)
@@ -330,13 +330,13 @@ async def test_the_next_controller_goes_on_and_waits_for_whoever_is_missing() ->
             await settle()
 
             assert await is_gone(w, "test")
-            # It knows nothing of what was done, and has all of it done again.
+            # It has no record of the progress and repeats everything.
             for broker in (1, 2, 3):
                 assert any(request.delete.all() for request in told.of(broker, StopReplica))  # type: ignore[union-attr]
 
 
 @pytest.mark.scenario(196)
-async def test_a_controller_that_finds_a_broker_missing_does_not_begin_to_delete() -> None:
+async def test_takeover_with_an_absent_broker_does_not_start_deleting() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await step_down(w)
@@ -353,12 +353,12 @@ async def test_a_controller_that_finds_a_broker_missing_does_not_begin_to_delete
             assert not any(request.delete.any() for request in asked)
 
 
-async def test_a_controller_finishes_what_the_one_before_left_half_done_in_the_store() -> None:
+async def test_next_controller_finishes_a_partial_deletion_in_the_store() -> None:
     async with world(1) as w:
         await w.create("t", [[1]], {"retention.ms": "1"})
         await step_down(w)
         await w.delete("t")
-        w.store.state.delete_topic("t")  # the entry and the overrides are gone, the mark is not
+        w.store.state.delete_topic("t")  # the assignment and the overrides are deleted, the mark is not
         await w.store.set_topic_config("t", {"retention.ms": "1"})
         assert await w.store.topics() == []
         second, _ = open_standby(w, 200)
@@ -369,7 +369,7 @@ async def test_a_controller_finishes_what_the_one_before_left_half_done_in_the_s
             assert await is_gone(w, "t")
 
 
-async def test_a_controller_that_has_been_followed_deletes_nothing_more() -> None:
+async def test_deposed_controller_deletes_nothing_more() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
@@ -384,7 +384,7 @@ async def test_a_controller_that_has_been_followed_deletes_nothing_more() -> Non
 
 
 @pytest.mark.scenario(188)
-async def test_an_answer_that_finds_no_controller_is_passed_over() -> None:
+async def test_response_without_an_active_controller_is_ignored() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         w.brokers.silent.add(1)
@@ -410,7 +410,7 @@ async def test_an_answer_that_finds_no_controller_is_passed_over() -> None:
 
 
 @pytest.mark.scenario(176)
-async def test_a_topic_that_is_being_deleted_is_not_reassigned() -> None:
+async def test_topic_in_deletion_is_not_reassigned() -> None:
     async with world(1, 2, 3, 4) as w:
         await w.create("test", [[1, 2, 3]])
         await w.stop(3)
@@ -423,7 +423,7 @@ async def test_a_topic_that_is_being_deleted_is_not_reassigned() -> None:
 
 
 @pytest.mark.scenario(194)
-async def test_a_deletion_begins_when_the_reassignment_is_complete() -> None:
+async def test_deletion_begins_after_the_reassignment() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2], [2, 1]])
         assert await reassign(w, {"t-0": (1, 3)}) == [ErrorCode.NONE]
@@ -442,7 +442,7 @@ async def test_a_deletion_begins_when_the_reassignment_is_complete() -> None:
         assert deletions(w, 3) == ["t-0"]
 
 
-async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_deletion_for_ever() -> None:
+async def test_endless_reassignment_does_not_block_the_deletion() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1)
@@ -453,7 +453,7 @@ async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_delet
         second, _ = open_standby(w, 200)
         async with second:
             await settle()
-            # Nobody is elected for a topic that is to go, and so nobody will ever come into sync.
+            # No leader is elected for a topic in deletion, so that no replica can get in sync.
             assert (await w.stored("t-0"))[::2] == (-1, (1,))
             assert BlockerReason.OFFLINE_REPLICAS in halts(second, "t")
 
@@ -463,8 +463,8 @@ async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_delet
             assert await is_gone(w, "t")
 
 
-async def test_a_controller_does_not_wait_for_a_reassignment_that_nobody_leads() -> None:
-    """Who takes over finds all brokers alive, and so hears of none that starts: no halt would ever be lifted."""
+async def test_takeover_ignores_a_reassignment_without_a_leader() -> None:
+    """At takeover all brokers are live, so that no broker startup would remove the blocker."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1)
@@ -491,7 +491,7 @@ async def test_a_controller_does_not_wait_for_a_reassignment_that_nobody_leads()
 
 
 @pytest.mark.scenario(195)
-async def test_the_next_controller_moves_first_and_deletes_then() -> None:
+async def test_next_controller_reassigns_before_it_deletes() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         assert await reassign(w, {"t-0": (1, 3)}) == [ErrorCode.NONE]
@@ -513,11 +513,11 @@ async def test_the_next_controller_moves_first_and_deletes_then() -> None:
             assert await is_gone(w, "t")
 
 
-# -- growth ------------------------------------------------------------------------------------------------------------
+# -- partition expansion -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(177)
-async def test_partitions_added_to_a_topic_whose_deletion_is_halted_never_live() -> None:
+async def test_partitions_added_to_a_blocked_deletion_are_not_created() -> None:
     async with world(1, 2, 3) as w:
         await w.create("test", [[1, 2, 3]])
         await w.stop(3)
@@ -542,7 +542,7 @@ async def test_partitions_added_to_a_topic_whose_deletion_is_halted_never_live()
 
 
 @pytest.mark.scenario(178)
-async def test_partitions_added_before_the_deletion_go_with_the_others() -> None:
+async def test_partitions_added_before_the_deletion_are_deleted_too() -> None:
     async with world(1, 2, 3) as w:
         await w.create("test", [[1, 2, 3]])
         await w.stop(3)
@@ -557,7 +557,7 @@ async def test_partitions_added_before_the_deletion_go_with_the_others() -> None
 
 
 @pytest.mark.scenario(179)
-async def test_partitions_added_to_a_topic_that_is_being_deleted_are_taken_out_again() -> None:
+async def test_partitions_added_during_the_deletion_are_removed() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
@@ -578,7 +578,7 @@ async def test_partitions_added_to_a_topic_that_is_being_deleted_are_taken_out_a
 
 
 @pytest.mark.scenario(182)
-async def test_a_topic_is_deleted_once() -> None:
+async def test_second_deletion_request_is_rejected() -> None:
     async with world(1, 2) as w:
         await w.create("test", [[1, 2]])
         w.brokers.silent.add(2)
@@ -597,10 +597,10 @@ async def test_a_topic_is_deleted_once() -> None:
             await w.controller.delete_topic("test")
 
 
-async def test_a_topic_that_is_only_marked_yet_is_being_deleted() -> None:
+async def test_marked_topic_counts_as_in_deletion() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
-        # Both wait before the first is handled, and so before anybody hears of its mark.
+        # Both requests are queued before the first is handled, so before the mark is read.
         first = asyncio.ensure_future(w.controller.ask(TopicDeletionRequested("t")))
         second = asyncio.ensure_future(w.controller.ask(TopicDeletionRequested("t")))
 
@@ -611,7 +611,7 @@ async def test_a_topic_that_is_only_marked_yet_is_being_deleted() -> None:
         assert await is_gone(w, "t")
 
 
-async def test_a_dry_run_says_what_would_be_and_marks_nothing() -> None:
+async def test_dry_run_returns_results_and_marks_nothing() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
 
@@ -624,7 +624,7 @@ async def test_a_dry_run_says_what_would_be_and_marks_nothing() -> None:
         assert w.known("t-0").leader == 1
 
 
-async def test_a_controller_that_was_told_not_to_delete_does_not() -> None:
+async def test_disabled_deletion_deletes_nothing() -> None:
     async with world(1, delete_topics=False) as w:
         await w.create("t", [[1]])
 
@@ -636,7 +636,7 @@ async def test_a_controller_that_was_told_not_to_delete_does_not() -> None:
         assert w.known("t-0").leader == 1
 
 
-async def test_a_controller_that_was_told_not_to_delete_takes_over_without_the_marks() -> None:
+async def test_takeover_with_disabled_deletion_removes_marks() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         await step_down(w)
@@ -650,7 +650,7 @@ async def test_a_controller_that_was_told_not_to_delete_takes_over_without_the_m
             assert told.of(1, StopReplica) == []
 
 
-async def test_only_the_controller_is_asked_to_delete() -> None:
+async def test_inactive_controller_rejects_deletions() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         second, _ = open_standby(w, 200)

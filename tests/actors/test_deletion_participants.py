@@ -1,4 +1,4 @@
-"""Brokers of this process delete what they are told to: their replicas, and what they know of the topic."""
+"""Deletion by in-process brokers: their replicas and their metadata of the topic."""
 
 import select
 import subprocess
@@ -27,7 +27,7 @@ PATIENCE_S = 30
 
 
 class Disk(Listener):
-    """What one broker keeps of its replicas."""
+    """Replicas stored by one broker."""
 
     def __init__(self) -> None:
         self.held: set[TopicPartition] = set()
@@ -55,7 +55,7 @@ async def open_cluster() -> AsyncIterator[tuple[Controller, Participants, dict[i
         yield controller, brokers, disks, clock
 
 
-async def test_a_topic_is_created_deleted_and_created_again() -> None:
+async def test_topic_is_created_deleted_and_created_again() -> None:
     async with open_cluster() as (controller, brokers, disks, _):
         first = await controller.create_topic("t", assignment={0: (1, 2), 1: (2, 3)})
         await settle()
@@ -82,7 +82,7 @@ async def test_a_topic_is_created_deleted_and_created_again() -> None:
         assert (view.leader, view.leader_epoch, view.isr) == (3, 0, (3, 1))
 
 
-async def test_a_broker_that_hangs_deletes_when_it_goes_on() -> None:
+async def test_hanging_broker_deletes_when_it_continues() -> None:
     async with open_cluster() as (controller, brokers, disks, _):
         await controller.create_topic("t", assignment={0: (1, 2, 3)})
         await settle()
@@ -101,7 +101,7 @@ async def test_a_broker_that_hangs_deletes_when_it_goes_on() -> None:
         assert controller.topics() == []
 
 
-async def test_a_broker_that_was_killed_deletes_when_it_is_back() -> None:
+async def test_killed_broker_deletes_after_its_restart() -> None:
     async with open_cluster() as (controller, brokers, disks, clock):
         await controller.create_topic("t", assignment={0: (1, 2, 3)})
         await settle()
@@ -114,7 +114,7 @@ async def test_a_broker_that_was_killed_deletes_when_it_is_back() -> None:
         await brokers.restart(3)
         await settle()
 
-        # What an earlier life left on disk goes, too.
+        # Replicas left on disk by an earlier run are deleted too.
         assert disks[3].held == set()
         assert controller.deletions() == []
         assert controller.topics() == []
@@ -122,7 +122,7 @@ async def test_a_broker_that_was_killed_deletes_when_it_is_back() -> None:
 
 
 def run_until_half(path: Path) -> None:
-    """Let another process delete half a topic, and kill it."""
+    """Run another process until half of a topic is deleted, and kill it."""
     command = [sys.executable, "-m", "tests.actors.deletion_child", str(path)]
     child = subprocess.Popen(command, cwd=tree.ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -135,7 +135,7 @@ def run_until_half(path: Path) -> None:
         child.communicate(timeout=PATIENCE_S)
 
 
-async def test_who_comes_after_a_controller_that_was_killed_finishes_the_deletion(tmp_path: Path) -> None:
+async def test_deletion_continues_after_the_controller_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     await anyio.to_thread.run_sync(run_until_half, path)
     store = SqliteStore(path, session_timeout_ms=SESSION_MS)

@@ -1,4 +1,4 @@
-"""Brokers that are to be shut down and stay: drained by an operator and restored, or given up by themselves."""
+"""Brokers marked as shutting down that continue to run: drained and restored, or after a cancelled shutdown."""
 
 import dataclasses
 
@@ -20,8 +20,8 @@ ONLINE, OFFLINE = ReplicaState.ONLINE, ReplicaState.OFFLINE
 LIMIT_MS = 600_000
 
 
-async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> None:
-    """Kafka does not elect it until it registers anew or the controller moves, however long that takes."""
+async def test_drained_broker_can_be_restored() -> None:
+    """Kafka does not elect it until it registers again or the controller moves, however long that takes."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1], [1, 2]])
         await w.create("s", [[2]])
@@ -30,7 +30,7 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         await w.create("n", [[2]])
         assert w.known("n-0").leader == NO_LEADER
         await w.wait(LIMIT_MS)
-        # What Kafka goes by is still so: it is registered, it asked, and it is not live.
+        # Kafka's criteria are unchanged: it is registered, it requested a shutdown, and it is not live.
         assert w.controller.cluster.shutting_down == {2}
         assert 2 in w.controller.cluster.brokers
         assert 2 not in w.controller.cluster.live_brokers.live
@@ -42,7 +42,8 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         await settle()
 
         assert 2 in w.controller.cluster.live_brokers.live
-        # It follows again what it was told to stop, leads what it alone can, and gets nothing back that others lead.
+        # It follows again the partitions it was told to stop and leads where it is the only replica. Partitions led by
+        # others stay with them.
         told = w.brokers.told(2)
         assert told["t-1"] == (1, 1, (1,), False)
         assert told["n-0"][0] == 2
@@ -55,13 +56,13 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         assert await w.controller.ask(UndrainRequested(2)) is False
 
 
-async def test_who_is_not_there_cannot_be_restored() -> None:
+async def test_absent_broker_cannot_be_restored() -> None:
     async with world(1) as w:
         with pytest.raises(BrokerNotAvailable):
             await w.controller.ask(UndrainRequested(9))
 
 
-async def test_a_directory_that_failed_stays_failed_when_its_broker_is_restored() -> None:
+async def test_failed_directory_stays_failed_after_restore() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [1, 2]])
         w.brokers.failed_dirs[2] = {"t-0"}
@@ -78,13 +79,13 @@ async def test_a_directory_that_failed_stays_failed_when_its_broker_is_restored(
         assert w.known("t-0").replica_states[2] == OFFLINE
 
 
-async def test_a_broker_that_asked_by_itself_and_stays_is_counted_on_again() -> None:
-    """Kafka counts on it again when it registers anew or the controller moves, and so perhaps never."""
+async def test_shutdown_mark_expires_if_the_broker_continues_to_run() -> None:
+    """Kafka removes the mark only when the broker registers again or the controller moves, so possibly never."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.shut_down(2)
         await w.wait(LIMIT_MS - 1_000)
-        await w.shut_down(2)  # it still tries
+        await w.shut_down(2)  # it is still retrying
 
         await w.wait(LIMIT_MS - 1_000)
         assert w.controller.cluster.shutting_down == {2}
@@ -97,7 +98,7 @@ async def test_a_broker_that_asked_by_itself_and_stays_is_counted_on_again() -> 
         assert (await w.stored("t-0"))[0] == 2
 
 
-async def test_how_long_it_may_stay_is_for_the_program_to_say() -> None:
+async def test_expiry_of_the_shutdown_mark_is_configurable() -> None:
     async with world(1, 2, shutdown_limit_ms=3_000) as w:
         await w.shut_down(2)
 
@@ -108,8 +109,8 @@ async def test_how_long_it_may_stay_is_for_the_program_to_say() -> None:
         assert w.controller.cluster.shutting_down == frozenset()
 
 
-async def test_a_controller_that_takes_over_knows_nothing_of_who_was_to_stop() -> None:
-    """As in Kafka: who still wants to stop asks again."""
+async def test_takeover_starts_without_shutdown_marks() -> None:
+    """As in Kafka: a broker that still wants to shut down repeats its request."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.controller.drain(2)
@@ -121,7 +122,7 @@ async def test_a_controller_that_takes_over_knows_nothing_of_who_was_to_stop() -
         assert w.controller.cluster.shutting_down == frozenset()
 
 
-async def test_the_time_that_an_earlier_registration_was_given_says_nothing_of_a_later_one() -> None:
+async def test_expiry_of_an_earlier_registration_is_ignored() -> None:
     async with world(1, 2) as w:
         await w.shut_down(2)
         await w.wait(LIMIT_MS - 1_000)
@@ -134,7 +135,7 @@ async def test_the_time_that_an_earlier_registration_was_given_says_nothing_of_a
 
 
 @pytest.mark.parametrize("operator_first", [True, False])
-async def test_what_an_operator_drained_stays_drained_however_the_broker_asks(operator_first: bool) -> None:
+async def test_drained_broker_stays_drained_after_a_shutdown_request(operator_first: bool) -> None:
     async with world(1, 2) as w:
         first, then = (NO_EPOCH, w.epoch(2)) if operator_first else (w.epoch(2), NO_EPOCH)
         await w.shut_down(2, first)
@@ -155,8 +156,8 @@ def rows_by_effect(w: World, effect: draining.Effect) -> dict[str, list[str]]:
     }
 
 
-async def test_a_preview_names_what_draining_then_does() -> None:
-    """Partitions that lose their leader, a member of the ISR, the last spare replica, or enough in sync."""
+async def test_preview_matches_the_effects_of_draining() -> None:
+    """Partitions that lose their leader, an ISR member, the last spare replica, or enough in-sync replicas."""
     async with world(1, 2, 3) as w:
         await w.create("led", [[2, 1, 3]])
         await w.create("followed", [[1, 2, 3]])
@@ -192,7 +193,7 @@ async def test_a_preview_names_what_draining_then_does() -> None:
         )
 
 
-async def test_partitions_that_went_while_a_broker_was_drained_count_as_unchanged() -> None:
+async def test_partitions_deleted_during_a_drain_count_as_unchanged() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         cluster = w.controller.cluster
@@ -209,8 +210,8 @@ async def test_partitions_that_went_while_a_broker_was_drained_count_as_unchange
 # -- deletion ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_on_a_drained_broker_is_deleted_without_a_halt() -> None:
-    """Kafka waits until the broker has stopped and come back; a drained one may stay for weeks."""
+async def test_topic_on_a_drained_broker_is_deleted_without_a_blocker() -> None:
+    """Kafka waits until the broker has stopped and returned; a drained broker may run for weeks."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1]])
         await w.create("only", [[2]])
@@ -227,7 +228,7 @@ async def test_a_topic_on_a_drained_broker_is_deleted_without_a_halt() -> None:
 
 
 @pytest.mark.parametrize("drained_before", [False, True])
-async def test_a_deletion_waits_for_a_broker_that_asked_to_stop_and_goes_on_when_it_is_restored(
+async def test_deletion_waits_for_a_broker_in_shutdown_until_it_is_restored(
     drained_before: bool,
 ) -> None:
     async with world(1, 2) as w:
@@ -252,7 +253,7 @@ async def test_a_deletion_waits_for_a_broker_that_asked_to_stop_and_goes_on_when
         await w.check()
 
 
-async def test_a_failed_directory_of_a_drained_broker_halts_the_deletion() -> None:
+async def test_failed_directory_of_a_drained_broker_blocks_the_deletion() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.failed_dirs[2] = {"t-0"}
@@ -270,7 +271,7 @@ async def test_a_failed_directory_of_a_drained_broker_halts_the_deletion() -> No
 
 
 def deleted_on(w: World, broker: int) -> set[str]:
-    """Partitions whose replicas a broker was ordered to delete."""
+    """Returns the partitions whose replicas a broker was told to delete."""
     return {
         name
         for each in w.brokers.of(broker, StopReplica)

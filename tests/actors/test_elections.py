@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, over a request or by leaving one in the store."""
+"""Requested elections: by an admin request or by a request left in the store."""
 
 import logging
 
@@ -36,13 +36,13 @@ async def run_election(
 
 
 async def request_election(w: World, *partitions: str) -> None:
-    """Somebody leaves a request for preferred elections in the store."""
+    """Write a request for preferred elections into the store."""
     await w.store.request_preferred_election(parse_names(*partitions))
     await settle()
 
 
 async def fail_over_from(w: World, preferred: int, *isr: int, back: str) -> None:
-    """The preferred replica goes, comes again, and is let into the ISR of `back`."""
+    """Stop and restart the preferred replica, and add it to the ISR of `back`."""
     await w.stop(preferred)
     await w.start(preferred)
     await w.write_isr(back, *isr)
@@ -52,7 +52,7 @@ async def fail_over_from(w: World, preferred: int, *isr: int, back: str) -> None
 
 
 @pytest.mark.scenario(246)
-async def test_a_partition_that_its_preferred_replica_leads_needs_no_election() -> None:
+async def test_partition_with_its_preferred_leader_needs_no_election() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 
@@ -63,7 +63,7 @@ async def test_a_partition_that_its_preferred_replica_leads_needs_no_election() 
 
 
 @pytest.mark.scenario(247)
-async def test_a_preferred_replica_that_is_not_in_sync_does_not_lead() -> None:
+async def test_out_of_sync_preferred_replica_is_not_elected() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(1)
@@ -77,7 +77,7 @@ async def test_a_preferred_replica_that_is_not_in_sync_does_not_lead() -> None:
 
 
 @pytest.mark.scenario(248)
-async def test_a_preferred_replica_that_is_in_sync_leads_again_and_everybody_is_told() -> None:
+async def test_in_sync_preferred_replica_is_elected_and_sent_to_all() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await fail_over_from(w, 2, 1, 2, back="t-0")
@@ -92,7 +92,7 @@ async def test_a_preferred_replica_that_is_in_sync_leads_again_and_everybody_is_
 
 
 @pytest.mark.scenario(249)
-async def test_what_does_not_exist_or_is_being_deleted_is_not_elected() -> None:
+async def test_unknown_partitions_and_topics_in_deletion_are_not_elected() -> None:
     async with world(1, 2) as w:
         await w.create("q", [[1, 2]])
         await w.stop(1)
@@ -105,12 +105,12 @@ async def test_what_does_not_exist_or_is_being_deleted_is_not_elected() -> None:
                 "q-0": ErrorCode.INVALID_TOPIC_EXCEPTION,
                 "q-7": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             }
-        # Where nothing is named, topics that are being deleted are named nevertheless: nobody is to wait for them.
+        # Without named partitions, topics in deletion are named nevertheless: no caller is to wait for them.
         assert (await run_election(w, PREFERRED))["q-0"].error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.scenario(250)
-async def test_a_partition_with_a_live_leader_needs_no_unclean_election() -> None:
+async def test_partition_with_a_live_leader_needs_no_unclean_election() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(1)
@@ -120,7 +120,7 @@ async def test_a_partition_with_a_live_leader_needs_no_unclean_election() -> Non
 
 
 @pytest.mark.scenario(251)
-async def test_an_admin_may_elect_uncleanly_where_the_topic_forbids_it() -> None:
+async def test_admin_can_elect_uncleanly_against_the_topic_config() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]], {"unclean.leader.election.enable": "false"})
         await w.stop(2)
@@ -139,7 +139,7 @@ async def test_an_admin_may_elect_uncleanly_where_the_topic_forbids_it() -> None
 
 
 @pytest.mark.scenario(252)
-async def test_where_nobody_is_alive_there_is_no_unclean_leader_either() -> None:
+async def test_unclean_election_needs_a_live_replica() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(1, 2)
@@ -154,7 +154,7 @@ async def test_where_nobody_is_alive_there_is_no_unclean_leader_either() -> None
 
 
 @pytest.mark.scenario(253)
-async def test_a_leader_that_is_shutting_down_can_be_followed_by_one_that_is_in_sync() -> None:
+async def test_leader_in_shutdown_is_replaced_by_an_in_sync_replica() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(2)
@@ -166,18 +166,18 @@ async def test_a_leader_that_is_shutting_down_can_be_followed_by_one_that_is_in_
         answered = await run_election(w, UNCLEAN, "t-0")
 
         assert (answered["t-0"].outcome, answered["t-0"].leader) == ("ok", 2)
-        # Clean: 2 was in sync. 1 is not live, and so does not stay.
+        # A clean election: 2 was in sync. 1 is not live and leaves the ISR.
         assert await w.stored("t-0") == (2, 2, (2,))
         assert not w.known("t-0").recovering
         assert w.controller.partitions.unclean_elections == 0
 
 
 @pytest.mark.scenario(254)
-async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_elected() -> None:
+async def test_unreadable_partition_fails_alone() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [1, 2]])
         await fail_over_from(w, 1, 1, 2, back="t-1")
-        # Nobody is found for t-0, so that it is read; which is what fails.
+        # No leader is found for t-0, so that it is read, and this read fails.
         left = w.script("leaderships", returns(with_status(Found.FAILED, "t-0")))
 
         answered = await run_election(w, PREFERRED, "t-0", "t-1")
@@ -191,7 +191,7 @@ async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_e
 
 
 @pytest.mark.scenario(255)
-async def test_who_is_not_the_controller_says_so_once_for_all_partitions() -> None:
+async def test_inactive_controller_returns_one_top_level_error() -> None:
     async with world(1, 2) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -209,7 +209,7 @@ async def test_who_is_not_the_controller_says_so_once_for_all_partitions() -> No
     [(PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
 )
 @pytest.mark.parametrize("state", PartitionState, ids=lambda state: state.name)
-async def test_a_partition_without_leadership_is_answered_and_keeps_nobody_from_being_elected(
+async def test_partition_without_leadership_gets_its_own_result(
     kind: ElectionKind, error: ErrorCode, state: PartitionState
 ) -> None:
     async with world(1, 2) as w:
@@ -221,8 +221,8 @@ async def test_a_partition_without_leadership_is_answered_and_keeps_nobody_from_
             await w.start(2)
             await w.stop(1)
         put_state(w, "t-1", state)
-        # There is no leader to compare with: Kafka fails over it, and answers for neither partition. Of one that is
-        # NEW or absent it says nothing, since no election was held for it.
+        # There is no leader to compare with: Kafka fails here and returns a result for neither partition. For a NEW or
+        # absent partition it returns none, because it held no election for it.
         assert w.known("t-1").leadership is None
 
         dry = await run_election(w, kind, "t-1", "t-0", dry_run=True)
@@ -242,11 +242,11 @@ def put_state(w: World, name: str, state: PartitionState) -> None:
 
 
 @pytest.mark.parametrize("kind", ElectionKind, ids=lambda kind: kind.value)
-async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_answered(kind: ElectionKind) -> None:
+async def test_partition_without_a_first_leader_gets_one_and_a_result(kind: ElectionKind) -> None:
     async with world(1, 2) as w:
         left = w.script("commit", fails(AWAY))
         await w.create("t", [[2, 1]])
-        # In Kafka what becomes of it is no election, and no part of the answer.
+        # In Kafka this is not an election and not part of the response.
         assert left == []
         assert w.known("t-0").state is PartitionState.NEW
 
@@ -261,14 +261,14 @@ async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_an
 
 
 @pytest.mark.parametrize("kind", ElectionKind, ids=lambda kind: kind.value)
-async def test_a_partition_that_nobody_holds_cannot_be_led(kind: ElectionKind) -> None:
+async def test_partition_without_replicas_cannot_be_elected(kind: ElectionKind) -> None:
     async with world(1) as w:
         await w.create("t", [[]])
 
         assert (await run_election(w, kind, "t-0"))["t-0"].outcome == "failed"
 
 
-async def test_each_partition_is_answered_once_in_the_order_asked_or_by_name() -> None:
+async def test_results_are_unique_and_in_request_order_or_by_name() -> None:
     async with world(1, 2) as w:
         await w.create("b", [[1, 2]])
         await w.create("a", [[1, 2], [1, 2]])
@@ -288,8 +288,8 @@ async def test_each_partition_is_answered_once_in_the_order_asked_or_by_name() -
         assert await w.stored("a-0") == (2, 1, (1, 2))
 
 
-async def test_an_admin_hears_of_a_controller_that_is_fenced_in_the_middle_of_an_election() -> None:
-    """In Kafka the admin waits until it gives up: the answer is lost along with the controllership."""
+async def test_admin_gets_an_error_if_the_controller_is_fenced() -> None:
+    """In Kafka the admin client waits until its timeout: the response is lost with the controllership."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await fail_over_from(w, 1, 1, 2, back="t-0")
@@ -304,11 +304,11 @@ async def test_an_admin_hears_of_a_controller_that_is_fenced_in_the_middle_of_an
         assert await w.stored("t-0") == (2, 1, (1, 2))
 
 
-# -- left in the store -------------------------------------------------------------------------------------------------
+# -- requests in the store ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(241, 242)
-async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_again() -> None:
+async def test_stored_requests_are_executed_and_deleted_repeatedly() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         for epoch in (1, 3):
@@ -320,7 +320,7 @@ async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_ag
 
             await request_election(w, "t-0")
 
-            # Once for what is requested, and once more for what may have been requested meanwhile.
+            # One read for the request, and one for a request that may have been written meanwhile.
             assert reads == []
 
             assert await w.stored("t-0") == (1, epoch + 1, (1, 2))
@@ -330,7 +330,7 @@ async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_ag
 
 
 @pytest.mark.scenario(243)
-async def test_a_request_for_a_preferred_replica_that_is_dead_is_taken_away_and_changes_nothing() -> None:
+async def test_stored_request_for_a_dead_replica_is_deleted() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(1)
@@ -342,14 +342,14 @@ async def test_a_request_for_a_preferred_replica_that_is_dead_is_taken_away_and_
 
 
 @pytest.mark.scenario(245)
-async def test_a_fenced_controller_resigns_over_a_request_and_leaves_it_to_the_next(
+async def test_fenced_controller_leaves_a_stored_request_to_the_next(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await fail_over_from(w, 1, 1, 2, back="t-0")
         caplog.set_level(logging.INFO)
-        # Both at once, so that the request is what it meets first.
+        # Both at once, so that the request detects the fence first.
         await w.store.request_preferred_election(parse_names("t-0"))
         await w.store.contest(200, take_over=True)
 
@@ -365,7 +365,7 @@ async def test_a_fenced_controller_resigns_over_a_request_and_leaves_it_to_the_n
 
 
 @pytest.mark.scenario(257)
-async def test_that_no_request_is_there_is_no_reason_to_do_anything() -> None:
+async def test_absent_request_has_no_effect() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await fail_over_from(w, 1, 1, 2, back="t-0")
@@ -381,7 +381,7 @@ async def test_that_no_request_is_there_is_no_reason_to_do_anything() -> None:
 
 
 @pytest.mark.scenario(258)
-async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_can_be_carried_out() -> None:
+async def test_takeover_executes_a_stored_request_where_possible() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.create("u", [[1, 2], [3]])
@@ -393,9 +393,9 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
         await settle()
         before = {name: await w.stored(name) for name in ("t-0", "u-0", "q-0")}
         assert {name: state[0] for name, state in before.items()} == {"t-0": 2, "u-0": 2, "q-0": 2}
-        # Broker 3 is not there, so that q waits for its deletion as long as this lasts.
+        # Broker 3 is absent, so that q stays queued for deletion throughout.
         await w.store.mark_deletion("q")
-        # u-1 never had a leader. In Kafka this alone costs each controller its office, one after the other.
+        # u-1 never had a leader. In Kafka this alone ends the controllership of each controller in turn.
         await request_election(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
         second, told = open_standby(w, 200)
         reads = script(second, "preferred_election_request", really, really)
@@ -411,7 +411,7 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
             for name in ("t-0", "q-0"):
                 assert await w.stored(name) == before[name]
 
-            # It listens for the next request.
+            # The watch for the next request is set.
             await fail_over_from(w, 1, 1, 2, back="u-0")
             assert (await w.stored("u-0"))[0] == 2
             await request_election(w, "u-0")
@@ -419,7 +419,7 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
             assert (await w.stored("u-0"))[0] == 1
 
 
-async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_is_taken_later() -> None:
+async def test_undeletable_stored_request_does_not_fail_a_takeover() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await fail_over_from(w, 1, 1, 2, back="t-0")

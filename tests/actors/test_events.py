@@ -1,4 +1,4 @@
-"""The loop: one event after the other, what is counted of it, and what becomes of those that never had their turn."""
+"""Event loop: sequential handling, statistics, and events that are never handled."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ T_0 = TopicPartition("t", 0)
 
 
 def exported_metrics(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], Any]]]:
-    """All points by the name of the metric, as (attributes, value or count)."""
+    """Returns all points by metric name, as (attributes, value or count)."""
     data = reader.get_metrics_data()
     found: dict[str, list[tuple[dict[str, Any], Any]]] = {}
     for resource in data.resource_metrics if data is not None else ():
@@ -52,7 +52,7 @@ def exported_metrics(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[
 
 
 def timed(reader: InMemoryMetricReader, state: ControllerState) -> int:
-    """How many events the timer of a state has counted."""
+    """Returns the number of events counted by the timer of a state."""
     points = exported_metrics(reader).get("kafka.controller.event.process.duration", [])
     return sum(count for attributes, count in points if attributes["kafka.controller.state"] == state.label)
 
@@ -62,11 +62,11 @@ def gauge(reader: InMemoryMetricReader, name: str) -> Any:
     return value
 
 
-# -- what waits while the controller is busy ---------------------------------------------------------------------------
+# -- queued events while the controller is busy ------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(354)
-async def test_a_broker_that_came_and_went_while_the_controller_was_busy_is_told_everything_anew() -> None:
+async def test_broker_that_bounced_while_busy_receives_the_full_state() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         gate = await block_loop(w)
@@ -90,9 +90,7 @@ async def test_a_broker_that_came_and_went_while_the_controller_was_busy_is_told
 
 @pytest.mark.scenario(355)
 @pytest.mark.parametrize("what", ["topic created", "topic deleted", "election requested", "reassignment requested"])
-async def test_who_was_fenced_while_busy_finds_out_by_the_next_write(
-    what: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_fence_while_busy_is_detected_by_the_next_write(what: str, caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         gate = await block_loop(w)
@@ -120,7 +118,7 @@ async def test_who_was_fenced_while_busy_finds_out_by_the_next_write(
 
 
 @pytest.mark.scenario(356)
-async def test_what_should_not_be_possible_ends_the_controllership_and_is_raised() -> None:
+async def test_internal_error_ends_the_controllership_and_is_raised() -> None:
     async with world(1) as w:
         let_fail(w, IllegalState("a request was begun before the one before was sent"))
 
@@ -136,11 +134,11 @@ async def test_what_should_not_be_possible_ends_the_controllership_and_is_raised
         assert w.controller.cluster.fence.epoch == 2
 
 
-# -- pre-emption -------------------------------------------------------------------------------------------------------
+# -- dropped events ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(357)
-async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_over() -> None:
+async def test_stop_cancels_queued_events_before_it_returns() -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         await w.create("t", [[1]])
@@ -169,14 +167,14 @@ async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_ove
         (ControlledShutdownRequested(1), StaleController),
         (ReassignmentRequested({T_0: (1,)}), NotController),
         (ReassignmentsListed(), NotController),
-        # Kafka never answers these three.
+        # Kafka never answers these three requests.
         (AlterPartitionRequested(1, -1, ()), NotController),
         (FeatureUpdatesRequested(()), NotController),
         (ProducerIdsRequested(1, -1), NotController),
     ],
     ids=lambda each: getattr(each, "label", ""),
 )
-async def test_whoever_waits_for_an_answer_gets_one(asked: ControllerRequest, refusal: type[NotController]) -> None:
+async def test_every_request_gets_a_response(asked: ControllerRequest, refusal: type[NotController]) -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         waiting = asyncio.ensure_future(w.controller.ask(asked))
@@ -192,8 +190,8 @@ async def test_whoever_waits_for_an_answer_gets_one(asked: ControllerRequest, re
         await stopping
 
 
-async def test_a_stop_that_voids_the_end_of_a_session_leaves_nobody_waiting() -> None:
-    """In Kafka the thread that would make the next session waits for ever; here nobody waits for the event but us."""
+async def test_stop_with_a_queued_session_end_does_not_hang() -> None:
+    """In Kafka the thread that would open the next session waits forever. Here only the test waits for the event."""
     async with world(1) as w:
         gate = await block_loop(w)
         w.controller.store.expire()  # type: ignore[attr-defined]
@@ -212,12 +210,12 @@ async def test_a_stop_that_voids_the_end_of_a_session_leaves_nobody_waiting() ->
         assert not w.controller.is_active
 
 
-# -- what is counted ---------------------------------------------------------------------------------------------------
+# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(359, 360)
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_state_shows_while_an_event_is_handled_and_its_timer_counts_it(fails: bool) -> None:
+async def test_state_and_timer_of_a_handled_event(fails: bool) -> None:
     reader = InMemoryMetricReader()
     async with world(1, meter_provider=MeterProvider([reader])) as w:
         before = timed(reader, ControllerState.TOPIC_CHANGE)
@@ -254,7 +252,7 @@ async def test_the_state_shows_while_an_event_is_handled_and_its_timer_counts_it
 
 
 @pytest.mark.scenario(361)
-async def test_an_event_of_a_state_without_a_timer_is_handled_like_any_other() -> None:
+async def test_event_without_a_timer_is_handled() -> None:
     reader = InMemoryMetricReader()
     async with world(1, meter_provider=MeterProvider([reader])) as w:
 
@@ -278,7 +276,7 @@ class Slow(Event, frozen=True):
 
 
 @pytest.mark.scenario(362)
-async def test_the_wait_of_the_second_is_the_time_that_the_first_took() -> None:
+async def test_queue_time_of_an_event_is_the_duration_of_the_one_before() -> None:
     reader = InMemoryMetricReader()
     async with world(meter_provider=MeterProvider([reader]), auto_balance=False) as w:
 
@@ -302,7 +300,7 @@ async def test_the_wait_of_the_second_is_the_time_that_the_first_took() -> None:
 
 
 @pytest.mark.scenario(363)
-def test_waits_are_forgotten_after_five_minutes_without_an_event() -> None:
+def test_queue_times_expire_after_five_minutes_without_events() -> None:
     class Clock(ManualClock):
         passed_ms = 0.0
 
@@ -325,7 +323,7 @@ def test_waits_are_forgotten_after_five_minutes_without_an_event() -> None:
 
 
 @pytest.mark.scenario(364)
-async def test_nothing_is_read_of_an_instance_that_has_stopped() -> None:
+async def test_stopped_instance_exports_no_gauges() -> None:
     reader = InMemoryMetricReader()
     async with world(1, meter_provider=MeterProvider([reader])):
         assert gauge(reader, "kafka.controller.active.count") == 1
@@ -336,7 +334,7 @@ async def test_nothing_is_read_of_an_instance_that_has_stopped() -> None:
 
 
 @pytest.mark.scenario(394)
-async def test_gauges_say_what_the_active_controller_knows_and_others_nothing() -> None:
+async def test_only_the_active_controller_exports_gauges() -> None:
     reader = InMemoryMetricReader()
     async with world(1, 2, meter_provider=MeterProvider([reader])) as w:
         await w.create("t", [[1, 2], [2, 1], [2]])
@@ -372,7 +370,7 @@ async def test_gauges_say_what_the_active_controller_knows_and_others_nothing() 
         assert exported_metrics(reader).get("kafka.leader.count", []) == []
 
 
-async def test_the_queue_names_no_more_events_than_asked_for() -> None:
+async def test_queue_listing_respects_its_limit() -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         for number in range(5):
@@ -387,7 +385,7 @@ async def test_the_queue_names_no_more_events_than_asked_for() -> None:
         gate.set()
 
 
-async def test_each_event_is_a_span_and_one_that_failed_says_why() -> None:
+async def test_each_event_is_a_span_with_its_error() -> None:
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))

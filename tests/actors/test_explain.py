@@ -1,4 +1,4 @@
-"""What a person is told who asks why a partition is led as it is."""
+"""Explanation of a partition's leadership for operators."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def verdicts(found: Explanation) -> dict[int, str]:
     return {each.broker: each.verdict for each in found.candidates}
 
 
-async def test_the_preferred_replica_leads_and_nothing_is_to_be_done() -> None:
+async def test_preferred_leader_needs_no_action() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
 
@@ -31,7 +31,7 @@ async def test_the_preferred_replica_leads_and_nothing_is_to_be_done() -> None:
         assert found.candidates[1] == Candidate(2, "live", True, False, True, "could lead")
 
 
-async def test_a_preferred_replica_that_could_lead_again_is_named_with_the_command() -> None:
+async def test_electable_preferred_replica_is_shown_with_the_command() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await w.stop(1)
@@ -45,7 +45,7 @@ async def test_a_preferred_replica_that_could_lead_again_is_named_with_the_comma
         assert (found.leader, found.remedies) == (2, ("give it back: kactl elect preferred -p orders-0",))
 
 
-async def test_without_a_leader_those_who_have_the_records_are_named_before_those_who_do_not() -> None:
+async def test_in_sync_replicas_are_listed_before_out_of_sync_ones() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await w.write_isr("orders-0", 1)
@@ -62,7 +62,7 @@ async def test_without_a_leader_those_who_have_the_records_are_named_before_thos
         assert verdicts(found) == {1: "cannot lead: its broker is dead", 2: "cannot lead: it is not in sync"}
 
 
-async def test_where_no_replica_is_online_all_of_them_are_named() -> None:
+async def test_all_replicas_are_listed_if_none_is_online() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2]])
         await w.stop(1, 2)
@@ -70,7 +70,7 @@ async def test_where_no_replica_is_online_all_of_them_are_named() -> None:
         assert explained(w, "orders-0").remedies[-1] == "none of its replicas is online: start brokers 1, 2"
 
 
-async def test_a_new_partition_waits_for_any_of_its_replicas() -> None:
+async def test_new_partition_waits_for_any_of_its_replicas() -> None:
     async with world(1) as w:
         await w.create("orders", [[2, 3]])
 
@@ -80,7 +80,7 @@ async def test_a_new_partition_waits_for_any_of_its_replicas() -> None:
         assert found.remedies == ("start one of the brokers 2, 3",)
 
 
-async def test_a_failed_directory_is_told() -> None:
+async def test_failed_directory_is_shown() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.failed_dirs[1] = {"orders-0"}
@@ -93,12 +93,12 @@ async def test_a_failed_directory_is_told() -> None:
         assert verdicts(found)[1] == "cannot lead: its directory has failed and it is not in sync"
 
 
-async def test_of_an_unknown_partition_there_is_nothing_to_explain() -> None:
+async def test_unknown_partition_has_no_explanation() -> None:
     async with world(1) as w:
         assert explain_partition(w.controller.cluster, TopicPartition("orders", 0)) is None
 
 
-async def test_the_remedy_for_a_partition_on_a_drained_broker_is_to_take_that_back() -> None:
+async def test_remedy_for_a_drained_broker_is_undrain() -> None:
     async with world(1, 2) as w:
         await w.controller.drain(2)
         await w.create("orders", [[2]])
