@@ -4,21 +4,20 @@ The only place that knows all actors. They live in one task group that belongs t
 block ends, or its scope is cancelled, everything has stopped.
 """
 
+import dataclasses
 import uuid
-from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 import anyio
 from opentelemetry import metrics, trace
 
 from kactl.clock import Clock, SystemClock
-from kactl.config.protocol_level import LATEST, ProtocolLevel
+from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.errors import BadRequest, KactlError
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, Event, Started
-from kactl.model import Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
@@ -35,9 +34,9 @@ from .channels import Channels
 from .commands import Commands
 from .controller import ControllerLoop
 from .gauges import readings
-from .handlers.base import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, ControllerContext, Settings
+from .handlers.base import ControllerContext
 from .machines.chunks import WHOLE
-from .machines.min_isr import KAFKA_DEFAULT, MinIsr
+from .machines.min_isr import MinIsr
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
 from .queries import Queries, Snapshot
@@ -60,31 +59,17 @@ class Controller(Commands, Queries):
             await controller.create_topic("orders", partitions=12, replication_factor=3)
 
     Args:
-        node_id: ours, among controllers and brokers; not negative.
-        store: where the cluster is kept; a MemoryStore of its own if None. It is opened and closed with this.
-        transport: how brokers are reached; participants in this process, by way of `hub`, if None.
-        level: the protocol level of the brokers: whether topics have ids, leaders propose their ISRs, and so on;
-            text such as `3.9` is read as in a broker's configuration.
-        supported_features: the lowest and highest level of each feature that may be finalized, by name; none if None.
-            Brokers of Kafka that keep their cluster in ZooKeeper stop if one is finalized.
-        unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
-            says nothing of it for all brokers.
-        delete_topics: whether topics may be deleted.
-        auto_balance: whether leaders return to their preferred replicas by themselves; every `balance_interval_ms`,
-            where others lead more than `balance_percentage` of the partitions that prefer a broker.
-        shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
-        standby_interval_ms: how often an instance that stands by reads what has changed, so that it has little to read
-            when it takes over; 0 reads nothing beforehand.
-        take_over: take the controllership from whoever holds it, when starting.
-        parity: send brokers exactly what Kafka's controller would send them, for comparing the two: a large change as
-            one batch, once all of it is written, and nothing of what waits for a broker put together.
-        chunk_partitions: without `parity`, how many partitions of a large change are decided, written and told at one
-            time; brokers hear of the first while the others are written, and small requests get their turn in between.
-        listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
-        controller_ids: ids of other instances; no replica stays on them or on ours.
-        min_insync_replicas: the brokers' own setting of `min.insync.replicas`, for topics without an override while
-            the store has no default for all brokers. Only health checks, lists and previews use it.
+        node_id: the id of this instance, among controllers and brokers; not negative.
+        store: where the cluster is stored; a MemoryStore of its own if None. It is opened and closed with the instance.
+        transport: sends requests to brokers; to participants in this process, through `hub`, if None.
+        clock: the clock of all timers and timestamps; the system's if None.
+        settings: see `ControllerSettings`. Each of its fields is also accepted as a keyword of its own, if `settings`
+            is not given.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
+
+    Raises:
+        TypeError: a keyword is not a setting, or is given beside `settings`.
+        BadRequest, BadConfig: a setting has an invalid value.
 
     An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup; `kactl.runtime.background`
     has the rules, also for several exceptions at once.
@@ -100,41 +85,30 @@ class Controller(Commands, Queries):
         transport: Transport | None = None,
         hub: MemoryHub | None = None,
         clock: Clock | None = None,
-        level: ProtocolLevel | str = LATEST,
-        supported_features: Mapping[str, tuple[int, int]] | None = None,
-        unclean_leader_election: bool = False,
-        delete_topics: bool = True,
-        auto_balance: bool = True,
-        balance_interval_ms: int = 300_000,
-        balance_percentage: int = 10,
-        shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS,
-        standby_interval_ms: int = 1000,
-        take_over: bool = False,
-        parity: bool = False,
-        chunk_partitions: int = CHUNK_PARTITIONS,
-        listed_as: Broker | None = None,
-        controller_ids: Collection[int] = (),
-        min_insync_replicas: int = KAFKA_DEFAULT,
+        settings: ControllerSettings | None = None,
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
+        **keywords: Unpack[SettingKeywords],
     ) -> None:
-        if isinstance(level, str):
-            level = ProtocolLevel.parse(level)
+        settings = ControllerSettings.of(settings, keywords)
+        settings = dataclasses.replace(settings, controller_ids=frozenset((node_id, *settings.controller_ids)))
         if arguments.whole(node_id, "node_id") < 0:
             raise BadRequest("node_id", f"{node_id} is negative; choose a number that no broker has")
-        if arguments.whole(chunk_partitions, "chunk_partitions") < 1:
-            raise BadRequest("chunk_partitions", f"{chunk_partitions} is no number of partitions; choose 1 or more")
+        if arguments.whole(settings.chunk_partitions, "chunk_partitions") < 1:
+            raise BadRequest(
+                "chunk_partitions", f"{settings.chunk_partitions} is no number of partitions; choose 1 or more"
+            )
+        if settings.listed_as is not None and settings.listed_as.id != node_id:
+            raise BadRequest("listed_as", f"has the id {settings.listed_as.id}, and this instance is {node_id}")
         self.node_id = node_id
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
         self.hub = MemoryHub() if hub is None else hub
-        if listed_as is not None and listed_as.id != node_id:
-            raise BadRequest("listed_as", f"has the id {listed_as.id}, and this instance is {node_id}")
-        self.cluster = Cluster(node_id, recovery=level.recovery, listed_as=listed_as)
+        self.cluster = Cluster(node_id, recovery=settings.level.recovery, listed_as=settings.listed_as)
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
-        self.min_isr = MinIsr(self.store, self.clock, own=min_insync_replicas)
+        self.min_isr = MinIsr(self.store, self.clock, own=settings.min_insync_replicas)
         self.channels = Channels(
             MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,
             clock=self.clock,
@@ -142,15 +116,15 @@ class Controller(Commands, Queries):
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
             # Participants in this process are handed columns: there is nothing to be spared.
-            coalesce=transport is not None and not parity,
+            coalesce=transport is not None and not settings.parity,
         )
-        chunk = WHOLE if parity else chunk_partitions
+        chunk = WHOLE if settings.parity else settings.chunk_partitions
         self.partitions = Partitions(
             self.cluster,
             self.store,
             self.channels,
             self.history,
-            unclean_default=unclean_leader_election,
+            unclean_default=settings.unclean_leader_election,
             chunk=chunk,
             clock=self.clock,
         )
@@ -164,22 +138,9 @@ class Controller(Commands, Queries):
             self.history,
             RequestBatch(self.cluster),
             self.clock,
-            Settings(
-                new_topic_id=_new_topic_id,
-                level=level,
-                supported_features=dict(supported_features or {}),
-                delete_topics=delete_topics,
-                auto_balance=auto_balance,
-                balance_interval_ms=balance_interval_ms,
-                balance_percentage=balance_percentage,
-                shutdown_limit_ms=shutdown_limit_ms,
-                standby_interval_ms=standby_interval_ms,
-                take_over=take_over,
-                parity=parity,
-                chunk_partitions=chunk_partitions,
-                controller_ids=frozenset((node_id, *controller_ids)),
-            ),
+            settings,
             enqueue=lambda event: self.loop.inbox.put_once(event),
+            new_topic_id=_new_topic_id,
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref

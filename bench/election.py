@@ -30,11 +30,12 @@ from bench.figures import Found
 from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.controller import ControllerLoop
-from kactl.actors.handlers.base import CHUNK_PARTITIONS, ControllerContext, Settings
+from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.machines.chunks import WHOLE
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.clock import SystemClock
+from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
 from kactl.machines import partition, replica
 from kactl.messages.events import BrokersChanged
@@ -101,8 +102,9 @@ class Bench:
             self.history,
             RequestBatch(self.cluster),
             SystemClock(),
-            Settings(new_topic_id=lambda: bytes(16), chunk_partitions=chunk),
+            ControllerSettings(chunk_partitions=chunk),
             enqueue=lambda event: None,
+            new_topic_id=lambda: bytes(16),
         )
         self.loop = ControllerLoop(self.context, telemetry=Telemetry(), unclean=self.partitions.unclean)
 

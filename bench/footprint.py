@@ -13,7 +13,7 @@ import resource
 import sys
 from pathlib import Path
 
-from kactl.actors.handlers.base import CHUNK_PARTITIONS
+from kactl.config.controller_settings import CHUNK_PARTITIONS
 
 from .clusters import Shape
 from .election import BROKERS, TOPICS, running

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
     from kactl.clock import Clock, SystemClock
+    from kactl.config.controller_settings import ControllerSettings
     from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
     from kactl.machines.explain import Candidate, DeletionExplanation, Explanation
@@ -48,6 +49,7 @@ __all__ = [
     "Clock",
     "Controller",
     "ControllerEvent",
+    "ControllerSettings",
     "DeletionExplanation",
     "ElectionKind",
     "ElectionResult",
@@ -110,6 +112,7 @@ _HOME = {
         "Reset",
         "TopicEvent",
     ),
+    "config.controller_settings": ("ControllerSettings",),
     "config.protocol_level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),

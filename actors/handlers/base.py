@@ -1,15 +1,15 @@
-"""Base class of the handlers, the settings of the controller, and the context that all handlers share."""
+"""Base class of the handlers, and the context that all handlers share."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Protocol
 
 from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.preemption import NEVER, Preemption
 from kactl.clock import Clock
-from kactl.config.protocol_level import LATEST, ProtocolLevel
+from kactl.config.controller_settings import ControllerSettings
 from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
@@ -21,51 +21,6 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
-
-# A broker waits a minute or two for its controlled shutdown and then flushes its logs. It stops long before this limit.
-SHUTDOWN_LIMIT_MS: Final = 600_000
-# Planning a chunk of this size takes about 10 ms. Smaller chunks cost more in total; they are used while small events
-# arrive at a high rate.
-CHUNK_PARTITIONS: Final = 16_384
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of one controller instance. They do not change during its life.
-
-    Attributes:
-        level: the protocol level of the brokers.
-        supported_features: the lowest and highest level of each feature that may be finalized, by name. Brokers of
-            Kafka that keep their cluster in ZooKeeper support none, and stop if one is finalized.
-        delete_topics: whether topics may be deleted.
-        auto_balance: whether preferred replicas are elected automatically when leadership is imbalanced.
-        balance_interval_ms: how often the imbalance is checked.
-        balance_percentage: for each broker, the percentage of the partitions preferring it that others may lead.
-        shutdown_limit_ms: how long a broker that requested a controlled shutdown may stay registered before it is
-            eligible as a leader again.
-        standby_interval_ms: how often a standby reads changes from the store; 0 disables that.
-        take_over: whether the first contest takes the controllership from its holder.
-        parity: whether brokers receive exactly the requests of Kafka's controller: one batch per move, however large,
-            and every request of it on its own.
-        chunk_partitions: how many partitions of a large change are planned, committed and sent at a time. Ignored with
-            `parity`.
-        controller_ids: ids of this controller and of other instances; no replica is assigned to them.
-        new_topic_id: returns a new id of 16 bytes.
-    """
-
-    new_topic_id: Callable[[], bytes]
-    level: ProtocolLevel = LATEST
-    supported_features: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    delete_topics: bool = True
-    auto_balance: bool = True
-    balance_interval_ms: int = 300_000
-    balance_percentage: int = 10
-    shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
-    standby_interval_ms: int = 1000
-    take_over: bool = False
-    parity: bool = False
-    chunk_partitions: int = CHUNK_PARTITIONS
-    controller_ids: frozenset[int] = frozenset()
 
 
 class BrokerChannels(Outbox, Protocol):
@@ -91,6 +46,8 @@ class ControllerContext:
     Attributes:
         batch: the controller's own batch; each machine actor has another.
         enqueue: appends an event to the controller's queue, unless an equal event is queued.
+        settings: `controller_ids` includes this instance.
+        new_topic_id: returns a new id of 16 bytes.
         preemption: handles small events during a large one.
     """
 
@@ -102,8 +59,9 @@ class ControllerContext:
     history: History
     batch: RequestBatch
     clock: Clock
-    settings: Settings
+    settings: ControllerSettings
     enqueue: Callable[[Event], None]
+    new_topic_id: Callable[[], bytes]
     preemption: Preemption = NEVER
 
     async def yield_point(self) -> None:

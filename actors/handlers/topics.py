@@ -126,7 +126,7 @@ class TopicEvents(Handlers):
             held[name.topic][name.partition] = assignment
         gone = []
         for at in nameless:
-            named = TopicRef(refs[at].name, self.settings.new_topic_id())
+            named = TopicRef(refs[at].name, self.context.new_topic_id())
             try:
                 await self.store.write_assignment(named, held[named.name], self.cluster.fence)
             except NotFound:
@@ -163,7 +163,7 @@ class TopicEvents(Handlers):
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster)
         if self.settings.level.topic_ids:
-            topic = msgspec.structs.replace(topic, id=self.settings.new_topic_id())
+            topic = msgspec.structs.replace(topic, id=self.context.new_topic_id())
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)
         return topic

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from kactl.clock import Clock
+from kactl.config.controller_settings import KAFKA_DEFAULT
 from kactl.errors import KactlError
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
@@ -26,7 +27,6 @@ from kactl.stores.base import Changed, Store, StoreEvent
 log = logger(__name__)
 
 KEY: Final = "min.insync.replicas"
-KAFKA_DEFAULT: Final = 1
 UNKNOWN: Final = 0
 _NOT_READ: Final = -2
 _NO_OVERRIDE: Final = -1
@@ -42,7 +42,7 @@ STANDBY_AGE_MS_MAX: Final = 60_000
 
 
 class MinIsr:
-    """See the module.
+    """Reads and caches `min.insync.replicas`.
 
     Args:
         own: the setting of the brokers' own configuration files.

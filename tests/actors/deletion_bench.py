@@ -12,12 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from kactl.actors.actor import Ref
-from kactl.actors.handlers.base import ControllerContext, Settings
+from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.config.controller_settings import ControllerSettings
 from kactl.messages.control import PartitionErrors, StopReplicaResponse
 from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
@@ -79,8 +80,9 @@ class DeletionBench:
             bench.history,
             RequestBatch(self.cluster),
             self.clock,
-            Settings(new_topic_id=lambda: bytes(16), delete_topics=delete_topics),
+            ControllerSettings(delete_topics=delete_topics),
             enqueue=self.enqueued.append,
+            new_topic_id=lambda: bytes(16),
         )
         self.deletion = Deletion(context, Timers(self.clock, self.enqueued.append))
         self.events = DeletionEvents(context, self.deletion)
