@@ -322,7 +322,7 @@ def _stuck(name: str, stuck: Stuck | None, facts: Facts, remedy: str) -> Check:
     if stuck is None:
         return _unknown(name, facts)
     if not stuck.count:
-        detail = f"{stuck.running:,} going on" if stuck.running else ""
+        detail = f"{stuck.running:,} in progress" if stuck.running else ""
         return Check(name=name, result="pass", value=0, limit=0, detail=detail)
     return Check(
         name=name, result="fail", value=stuck.count, limit=0, names=tuple(each for each, _ in stuck.first),

@@ -1,4 +1,4 @@
-"""The ring of events: what it holds, what it lets go, and how readers are told."""
+"""The ring of events: retention, resets of readers, followers and earlier processes."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of
 
 
 class StandingClock:
-    """Time does not pass."""
+    """Clock that does not advance."""
 
     def now_ms(self) -> int:
         return 1_000
@@ -37,13 +37,13 @@ class StandingClock:
 
 CLUSTER = ClusterSeed(
     partitions={
-        tp(f"t-{at}"): PartitionSeed(
+        tp(f"t-{index}"): PartitionSeed(
             replicas=(1, 2),
-            leadership=led(1, at, (2, 1), 7),
+            leadership=led(1, index, (2, 1), 7),
             state=PartitionState.OFFLINE,
             states={1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE},
         )
-        for at in range(5)
+        for index in range(5)
     }
 ).columns()
 
@@ -70,13 +70,13 @@ def add_one(ring: History, kind: str) -> None:
     ring.add(event)
 
 
-def test_partitions_become_events_when_they_are_read() -> None:
+def test_partition_events_are_built_when_read() -> None:
     ring = history()
 
     add_partitions(ring, rows_of(CLUSTER, "t-2", "t-4"))
-    events, at = ring.read(0)
+    events, position = ring.read(0)
 
-    assert at == ring.seq == 2
+    assert position == ring.seq == 2
     assert events[1] == PartitionEvent(
         seq=2,
         time_ms=1_000,
@@ -92,7 +92,7 @@ def test_partitions_become_events_when_they_are_read() -> None:
     )
 
 
-def test_a_refused_partition_says_why() -> None:
+def test_rejected_partition_has_its_reason() -> None:
     ring = history()
 
     add_partitions(ring, rows_of(CLUSTER, "t-2"), refusal=Refusal.NO_ELIGIBLE_LEADER)
@@ -100,7 +100,7 @@ def test_a_refused_partition_says_why() -> None:
     assert [event.refused for event in ring.read(0)[0]] == ["no replica may lead"]  # type: ignore[union-attr]
 
 
-def test_replicas_that_moved_become_events_and_those_that_stayed_do_not() -> None:
+def test_only_replicas_that_changed_become_events() -> None:
     ring = history()
 
     add_replicas(ring, rows_of(CLUSTER, "t-0", "t-1"), 1, 2)
@@ -113,30 +113,30 @@ def test_replicas_that_moved_become_events_and_those_that_stayed_do_not() -> Non
     assert ring.seq == 2
 
 
-def test_who_fell_behind_is_told_to_begin_anew() -> None:
+def test_reader_behind_the_ring_receives_a_reset() -> None:
     ring = history(limit=3)
     for _ in range(5):
         add_one(ring, "broker")
 
-    events, at = ring.read(1)
+    events, position = ring.read(1)
 
     assert [type(event) for event in events] == [Reset, BrokerEvent, BrokerEvent, BrokerEvent]
     assert [event.seq for event in events] == [2, 3, 4, 5]
-    assert at == 5
-    assert [event.seq for event in ring.read(2)[0]] == [3, 4, 5]  # nothing is missing behind 2
+    assert position == 5
+    assert [event.seq for event in ring.read(2)[0]] == [3, 4, 5]  # nothing is missing after 2
 
 
-def test_who_read_from_another_process_is_told_to_begin_anew() -> None:
+def test_number_beyond_the_newest_event_is_a_reset() -> None:
     ring = history()
     add_one(ring, "broker")
 
-    events, at = ring.read(9)
+    events, position = ring.read(9)
 
     assert [(type(event), event.seq) for event in events] == [(Reset, 1)]
-    assert at == 1
+    assert position == 1
 
 
-def test_the_newest_change_stays_whole_however_large_it_is() -> None:
+def test_newest_change_is_retained_completely() -> None:
     ring = history(limit=2)
     add_one(ring, "broker")
 
@@ -146,7 +146,7 @@ def test_the_newest_change_stays_whole_however_large_it_is() -> None:
     assert len(ring.read(1)[0]) == 5
 
 
-# -- a plain list does the same ----------------------------------------------------------------------------------------
+# -- comparison with a plain list --------------------------------------------------------------------------------------
 
 ADDITIONS = st.lists(st.sampled_from(["broker", "topic", "partitions", "replicas", "nothing"]), max_size=12)
 
@@ -158,29 +158,29 @@ ADDITIONS = st.lists(st.sampled_from(["broker", "topic", "partitions", "replicas
     at_once=st.integers(1, 7),
     kinds=st.sets(st.sampled_from(KINDS)),
 )
-def test_reading_is_as_from_a_list(
+def test_ring_equals_a_plain_list(
     additions: list[str], limit: int, after: int, at_once: int, kinds: Collection[str]
 ) -> None:
-    ring, model, held = history(limit), [], []
+    ring, model, sizes = history(limit), [], []
     for addition in additions:
         match addition:
             case "partitions":
                 add_partitions(ring, rows_of(CLUSTER, "t-0", "t-1", "t-2"))
                 model += ["partition"] * 3
-                held.append(3)
+                sizes.append(3)
             case "replicas":
                 add_replicas(ring, rows_of(CLUSTER, "t-3", "t-4"), 1)
                 model += ["replica"] * 2
-                held.append(2)
+                sizes.append(2)
             case "nothing":
                 add_replicas(ring, rows_of(CLUSTER, "t-3"), 2)
             case kind:
                 add_one(ring, kind)
                 model.append(kind)
-                held.append(1)
-    while sum(held) > limit and len(held) > 1:
-        del held[0]
-    first = len(model) - sum(held) + 1
+                sizes.append(1)
+    while sum(sizes) > limit and len(sizes) > 1:
+        del sizes[0]
+    first = len(model) - sum(sizes) + 1
     assert (ring.oldest, ring.seq) == (first, len(model))
 
     expected: list[tuple[str, int]] = []
@@ -191,26 +191,26 @@ def test_reading_is_as_from_a_list(
     numbered = list(enumerate(model, start=1))[begin:]
     expected += [(kind, seq) for seq, kind in numbered if not kinds or kind in kinds]
 
-    found: list[tuple[str, int]] = []
-    at, reads = after, 0
+    read_events: list[tuple[str, int]] = []
+    position, reads = after, 0
     while True:
-        events, now = ring.read(at, limit=at_once, kinds=kinds)
+        events, now = ring.read(position, limit=at_once, kinds=kinds)
         assert len(events) <= at_once
-        found += [(event.__struct_config__.tag, event.seq) for event in events]  # type: ignore[misc]
+        read_events += [(event.__struct_config__.tag, event.seq) for event in events]  # type: ignore[misc]
         reads += 1
-        assert now > at or now == ring.seq or events
-        at = now
-        if not events and at == ring.seq:
+        assert now > position or now == ring.seq or events
+        position = now
+        if not events and position == ring.seq:
             break
         assert reads < 60
-    assert found == expected
+    assert read_events == expected
 
 
 # -- following ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_a_follower_gets_what_comes() -> None:
+async def test_follower_receives_new_events() -> None:
     ring = history()
     add_one(ring, "broker")
     seen: list[int] = []
@@ -230,11 +230,11 @@ async def test_a_follower_gets_what_comes() -> None:
         await follower
 
     assert seen == [2, 4]
-    add_one(ring, "topic")  # nobody waits any more
+    add_one(ring, "topic")  # no reader waits any more
 
 
 @pytest.mark.anyio
-async def test_a_follower_from_the_past_gets_what_is_held_first() -> None:
+async def test_follower_receives_retained_events_first() -> None:
     ring = history(limit=2)
     for _ in range(4):
         add_one(ring, "broker")
@@ -262,44 +262,44 @@ def restored(*seqs: int, orderly: bool = True, first: int = 1_000, limit: int = 
     return ring
 
 
-def test_events_of_earlier_processes_come_before_those_of_this_one() -> None:
+def test_events_of_earlier_processes_come_first() -> None:
     ring = restored(5, 6, 7)
 
-    events, at = ring.read(0)
+    events, position = ring.read(0)
 
     assert [event.seq for event in events] == [5, 6, 7, 1_000]
-    assert at == ring.seq == 1_000
+    assert position == ring.seq == 1_000
     assert (ring.oldest, ring.first) == (5, 1_000)
 
 
 @pytest.mark.parametrize(("after", "expected"), [(4, [5, 6, 1_000]), (5, [6, 1_000]), (6, [1_000]), (500, [1_000])])
-def test_a_cursor_of_an_earlier_process_stays_meaningful(after: int, expected: list[int]) -> None:
+def test_position_of_an_earlier_process_remains_valid(after: int, expected: list[int]) -> None:
     events, _ = restored(5, 6).read(after)
 
     assert [event.seq for event in events] == expected
 
 
 @pytest.mark.parametrize("kinds", [(), ("broker",)])
-def test_a_cursor_before_the_oldest_event_is_reset(kinds: Collection[str]) -> None:
+def test_position_before_the_oldest_event_is_a_reset(kinds: Collection[str]) -> None:
     events, _ = restored(5, 6).read(3, kinds=kinds)
 
     assert events[0] == Reset(seq=4, time_ms=1_000)
 
 
 @pytest.mark.parametrize(("after", "kinds"), [(6, ()), (500, ()), (998, ("broker",))])
-def test_a_reset_follows_a_process_that_did_not_end_in_order(after: int, kinds: Collection[str]) -> None:
+def test_reset_follows_a_process_that_was_killed(after: int, kinds: Collection[str]) -> None:
     events, _ = restored(5, 6, orderly=False).read(after, kinds=kinds)
 
     assert events[0] == Reset(seq=999, time_ms=1_000)
 
 
-def test_numbers_rise_although_the_wall_clock_was_set_back() -> None:
+def test_numbers_rise_after_the_wall_clock_was_set_back() -> None:
     ring = restored(5_000, 5_001, orderly=False)
 
     assert [event.seq for event in ring.read(5_000)[0]] == [5_001, 5_002, 5_003]
 
 
-def test_earlier_events_make_room_for_new_ones() -> None:
+def test_earlier_events_are_discarded_for_new_ones() -> None:
     ring = restored(*range(1, 50), limit=10)
     for _ in range(5):
         ring.add(TopicEvent(what="created", topic="new"))
@@ -308,13 +308,13 @@ def test_earlier_events_make_room_for_new_ones() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reader_rests_behind_the_gap_that_an_earlier_process_left() -> None:
+async def test_reader_waits_after_the_gap_of_an_earlier_process() -> None:
     ring = History(StandingClock(), first=1_000)
     ring.restore(earlier(5, 6), orderly=True)
-    found = ring.follow(4)
-    assert [(await anext(found)).seq, (await anext(found)).seq] == [5, 6]
+    follower = ring.follow(4)
+    assert [(await anext(follower)).seq, (await anext(follower)).seq] == [5, 6]
 
-    third = asyncio.ensure_future(anext(found))
+    third = asyncio.ensure_future(anext(follower))
     await asyncio.sleep(0)
     assert not third.done()
     ring.add(TopicEvent(what="created", topic="new"))
@@ -322,7 +322,7 @@ async def test_a_reader_rests_behind_the_gap_that_an_earlier_process_left() -> N
     assert (await third).seq == 1_000
 
 
-def test_earlier_events_are_not_added_behind_new_ones() -> None:
+def test_earlier_events_cannot_be_added_after_new_ones() -> None:
     ring = restored(5)
 
     with pytest.raises(IllegalState):

@@ -1,4 +1,4 @@
-"""The collector runs between events: garbage goes when nothing is in hand, and not before."""
+"""The garbage collector runs between events, while the controller is idle."""
 
 import gc
 import weakref
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Knot:
-    """Garbage that counting references does not find."""
+    """Reference cycle, which reference counting does not free."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -25,17 +25,17 @@ def knot() -> weakref.ref[Knot]:
 
 
 def many() -> list[list[int]]:
-    """Enough new objects for a collection to be worth it."""
+    """Returns enough new objects for a collection."""
     return [[] for _ in range(YOUNG_WORTH)]
 
 
 def is_frozen(each: object) -> bool:
-    """Whether collections pass over a container. Python 3.12 adds immortal objects to `gc.get_freeze_count()`."""
+    """Returns whether collections skip a container. Python 3.12 adds immortal objects to `gc.get_freeze_count()`."""
     return not any(collected is each for collected in gc.get_objects())
 
 
 class Bench:
-    """A collector, and what it is told of events."""
+    """Collector with controllable events."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -44,14 +44,14 @@ class Bench:
         self.collector = Collector(self.clock, busy=lambda: self.busy, epoch=lambda: self.epoch)
 
     async def calm(self) -> None:
-        """A while in which nothing happens, and a look at its end."""
+        """Advance by an idle time, and run the collector at its end."""
         await self.clock.advance(CALM_MS)
         self.collector.rest()
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """With Python's own collector switched off, as `run` does it, and all counts at zero."""
+    """Collector with automatic collection disabled, as in `run`, and all counts at zero."""
     gc.collect()
     gc.disable()
     yield Bench()
@@ -59,37 +59,37 @@ def bench() -> Iterator[Bench]:
     gc.enable()
 
 
-def test_garbage_goes_while_nothing_is_in_hand(bench: Bench) -> None:
-    garbage, kept = knot(), many()
+def test_garbage_is_collected_while_idle(bench: Bench) -> None:
+    garbage, live = knot(), many()
 
     bench.collector.rest()
 
     assert garbage() is None
-    assert kept
+    assert live
 
 
-def test_nothing_is_collected_while_an_event_is_in_hand(bench: Bench) -> None:
-    garbage, kept = knot(), many()
+def test_nothing_is_collected_while_an_event_is_handled(bench: Bench) -> None:
+    garbage, live = knot(), many()
     bench.busy = True
 
     bench.collector.rest()
 
     assert garbage() is not None
-    assert kept
+    assert live
 
 
-def test_a_flood_of_garbage_does_not_wait_for_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_garbage_is_collected_in_spite_of_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.telemetry.gc.YOUNG_MAX", YOUNG_WORTH)
-    garbage, kept = knot(), many()
+    garbage, live = knot(), many()
     bench.busy = True
 
     bench.collector.rest()
 
     assert garbage() is None
-    assert kept
+    assert live
 
 
-def test_a_few_objects_are_not_worth_it(bench: Bench) -> None:
+def test_few_objects_are_not_collected(bench: Bench) -> None:
     garbage = knot()
 
     bench.collector.rest()
@@ -97,11 +97,11 @@ def test_a_few_objects_are_not_worth_it(bench: Bench) -> None:
     assert garbage() is not None
 
 
-async def test_what_grew_old_goes_after_a_while_of_calm(bench: Bench) -> None:
+async def test_old_garbage_is_collected_after_an_idle_time(bench: Bench) -> None:
     living = Knot()
     garbage = weakref.ref(living)
     for _ in range(OLDER_AFTER):
-        gc.collect(1)  # into the oldest generation with it
+        gc.collect(1)  # move it into the oldest generation
     del living
 
     bench.collector.rest()
@@ -111,7 +111,7 @@ async def test_what_grew_old_goes_after_a_while_of_calm(bench: Bench) -> None:
     assert garbage() is None
 
 
-async def test_an_event_in_between_is_no_calm(bench: Bench) -> None:
+async def test_event_restarts_the_idle_time(bench: Bench) -> None:
     loaded = many()
     bench.epoch = 1
     bench.collector.rest()
@@ -127,7 +127,7 @@ async def test_an_event_in_between_is_no_calm(bench: Bench) -> None:
     assert is_frozen(loaded)
 
 
-async def test_what_a_takeover_loaded_is_put_aside_once_there_is_time(bench: Bench) -> None:
+async def test_objects_loaded_by_a_takeover_are_frozen_when_idle(bench: Bench) -> None:
     bench.collector.rest()
     loaded = many()
     bench.epoch = 1
@@ -144,7 +144,7 @@ async def test_what_a_takeover_loaded_is_put_aside_once_there_is_time(bench: Ben
     assert not is_frozen(later)
 
 
-async def test_what_the_controllership_before_left_goes_with_the_next(bench: Bench) -> None:
+async def test_objects_of_the_previous_term_are_collected(bench: Bench) -> None:
     living = Knot()
     garbage = weakref.ref(living)
     bench.collector.rest()
@@ -152,7 +152,7 @@ async def test_what_the_controllership_before_left_goes_with_the_next(bench: Ben
     await bench.calm()
     del living
     gc.collect()
-    assert garbage() is not None  # it was put aside
+    assert garbage() is not None  # it is frozen
 
     bench.epoch = 2
     await bench.calm()
@@ -160,17 +160,17 @@ async def test_what_the_controllership_before_left_goes_with_the_next(bench: Ben
     assert garbage() is None
 
 
-async def test_python_collects_by_itself_again_afterwards() -> None:
+async def test_automatic_collection_is_restored() -> None:
     clock = ManualClock()
     collector = Collector(clock, busy=lambda: False, epoch=lambda: 0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(collector.run)
         await settle()
         assert not gc.isenabled()
-        garbage, kept = knot(), many()
+        garbage, live = knot(), many()
         await clock.advance(INTERVAL_MS)
         assert garbage() is None
-        assert kept
+        assert live
         tasks.cancel_scope.cancel()
 
     assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""Health checks decided from facts: each result, its limit, and the remedy it names."""
+"""Health checks computed from facts: result, limit and remedy of each check."""
 
 from typing import Any
 
@@ -37,21 +37,21 @@ def changed(facts: Facts, **fields: Any) -> Facts:
 
 
 def check(facts: Facts, name: str, **limits: int) -> Check:
-    (found,) = [each for each in checks(facts, Limits(**limits)) if each.name == name]
-    return found
+    (result,) = [item for item in checks(facts, Limits(**limits)) if item.name == name]
+    return result
 
 
-def test_a_cluster_without_anything_to_mend_is_healthy() -> None:
-    found = checks(HEALTHY, Limits())
+def test_facts_without_failures_are_healthy() -> None:
+    results = checks(HEALTHY, Limits())
 
-    assert {each.result for each in found} == {"pass", "skip"}
-    assert status_of(found) == "healthy"
-    assert not any(each.remedy for each in found)
-    assert {each.name for each in found if each.result == "skip"} == {"standby-lag"}
+    assert {item.result for item in results} == {"pass", "skip"}
+    assert status_of(results) == "healthy"
+    assert not any(item.remedy for item in results)
+    assert {item.name for item in results if item.result == "skip"} == {"standby-lag"}
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "result", "said"),
+    ("name", "fields", "result", "detail"),
     [
         ("one-active-controller", {"active_id": None, "is_active": False}, "fail", "no instance is known"),
         ("one-active-controller", {"ready": False}, "warn", "controller 1 is taking over"),
@@ -84,19 +84,19 @@ def test_a_cluster_without_anything_to_mend_is_healthy() -> None:
             "BrokersChanged handled for",
         ),
         ("stuck-reassignments", {"reassignments": Stuck(1, 5, (("a-0", "broker 3"),))}, "fail", "a-0: broker 3"),
-        ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 going on"),
+        ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 in progress"),
         ("stuck-deletions", {"deletions": Stuck(1, 1, (("a", "start broker 3"),))}, "fail", "a: start broker 3"),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_001.0}, "warn", ""),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_000.0}, "pass", ""),
         ("offline-partitions", {"partitions": None, "unknown": "there is no copy"}, "unknown", "there is no copy"),
     ],
 )
-def test_each_check_fails_by_its_own_figure(name: str, fields: dict[str, Any], result: str, said: str) -> None:
-    found = check(changed(HEALTHY, **fields), name)
+def test_each_check_fails_by_its_own_value(name: str, fields: dict[str, Any], result: str, detail: str) -> None:
+    outcome = check(changed(HEALTHY, **fields), name)
 
-    assert found.result == result
-    assert said in found.detail
-    assert bool(found.remedy) == (result in ("fail", "warn"))
+    assert outcome.result == result
+    assert detail in outcome.detail
+    assert bool(outcome.remedy) == (result in ("fail", "warn"))
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_each_check_fails_by_its_own_figure(name: str, fields: dict[str, Any], r
         ({"broker_request_backlog": 101}, {"channels": (Channel(2, 101, 5.0, ""),)}, "broker-request-backlog"),
     ],
 )
-def test_a_higher_limit_lets_a_figure_pass(limits: dict[str, int], fields: dict[str, Any], name: str) -> None:
+def test_value_passes_with_a_higher_limit(limits: dict[str, int], fields: dict[str, Any], name: str) -> None:
     facts = changed(HEALTHY, **fields)
 
     assert check(facts, name).result in ("warn", "fail")
     assert check(facts, name, **limits).result == "pass"
 
 
-def test_the_worst_result_is_the_status() -> None:
+def test_status_is_the_worst_result() -> None:
     warned = checks(changed(HEALTHY, drained=(2,)), Limits())
     failed = checks(changed(HEALTHY, drained=(2,), dead=(3,)), Limits())
 

@@ -1,10 +1,10 @@
-"""Who has been the controller, as one instance sees it."""
+"""Terms of controllers, as observed by one instance."""
 
 from kactl.model import ControllerRecord
 from kactl.telemetry.terms import TERMS_MAX, Controllerships, Term
 
 
-def test_terms_of_others_end_with_the_next_or_when_nobody_is_left() -> None:
+def test_terms_of_others_end_with_the_next_or_without_a_controller() -> None:
     seen = Controllerships()
 
     seen.seen(ControllerRecord(7, 3, 1000), now_ms=1500)
@@ -18,7 +18,7 @@ def test_terms_of_others_end_with_the_next_or_when_nobody_is_left() -> None:
     ]
 
 
-def test_our_own_term_ends_for_the_reason_that_we_know_and_only_once() -> None:
+def test_own_term_ends_once_with_its_reason() -> None:
     seen = Controllerships()
 
     seen.elected(epoch=4, controller_id=1, now_ms=100)
@@ -30,7 +30,7 @@ def test_our_own_term_ends_for_the_reason_that_we_know_and_only_once() -> None:
     assert seen.all() == [Term(4, 1, 100, 200, "asked to resign", ours=True)]
 
 
-def test_our_election_ends_the_term_that_we_still_held_for_another() -> None:
+def test_own_election_ends_the_observed_term() -> None:
     seen = Controllerships()
 
     seen.seen(ControllerRecord(7, 3, 1000), now_ms=1500)
@@ -39,7 +39,7 @@ def test_our_election_ends_the_term_that_we_still_held_for_another() -> None:
     assert [(term.epoch, term.ended_ms) for term in seen.all()] == [(3, 2000), (4, None)]
 
 
-def test_the_oldest_are_forgotten() -> None:
+def test_oldest_terms_are_discarded() -> None:
     seen = Controllerships()
 
     for epoch in range(TERMS_MAX + 3):
@@ -53,7 +53,7 @@ def test_terms_of_earlier_processes_come_first() -> None:
     seen = Controllerships()
     seen.restore([earlier])
 
-    seen.seen(ControllerRecord(1, 3, 100), now_ms=300)  # the store still names us under the earlier epoch
+    seen.seen(ControllerRecord(1, 3, 100), now_ms=300)  # the store still names this instance under the earlier epoch
     seen.elected(epoch=4, controller_id=1, now_ms=400)
 
     assert seen.all() == [earlier, Term(4, 1, 400, ours=True)]
