@@ -1,4 +1,4 @@
-"""A real server on loopback over a real controller, in front of a store in memory and participants of this process."""
+"""Admin API servers on loopback, with a real controller, a store in memory and participants of this process."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclasses.dataclass
 class Answered:
-    """A response, read to its end."""
+    """Response with its complete body."""
 
     status: int
     headers: Any
@@ -34,14 +34,14 @@ class Answered:
         return msgspec.json.decode(self.body)
 
     def read(self, wanted: Any) -> Any:
-        """The body, which has to be what the API promises."""
+        """Returns the body, decoded as the documented type."""
         assert self.headers["Content-Type"].startswith("application/json"), self.body
         return msgspec.json.decode(self.body, type=wanted)
 
 
 @dataclasses.dataclass
 class Served:
-    """One server, and a client of it."""
+    """One server and its client."""
 
     controller: Controller
     participants: Participants | None
@@ -60,7 +60,7 @@ class Served:
         return await self.ask("POST", path, json={} if body is None else body, **more)
 
     async def state(self) -> Any:
-        """Everything that a request could change."""
+        """Returns all state that a request could change."""
         views = [self.controller.partitions_of(topic.name) for topic in self.controller.topics()]
         return self.controller.snapshot(), views, await self.controller.store.topics(), self.controller.brokers()
 
@@ -76,7 +76,7 @@ async def served(
     capacity: Capacity | None = None,
     clock: ManualClock | None = None,
 ) -> AsyncIterator[Served]:
-    """A server with so many participants; None runs none."""
+    """Run a server with the given number of participants; None runs none."""
     clock = ManualClock() if clock is None else clock
     store = MemoryStore(clock=clock) if store is None else store
     hub = MemoryHub()
@@ -100,7 +100,7 @@ async def served(
 
 @pytest.fixture
 async def server() -> AsyncIterator[Served]:
-    """Three participants and a topic of four partitions."""
+    """Server with three participants and a topic of four partitions."""
     async with served() as opened:
         await opened.controller.create_topic("orders", partitions=4, replication_factor=3)
         await settle()
@@ -109,7 +109,7 @@ async def server() -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def standby() -> AsyncIterator[Served]:
-    """An instance beside the controller 5."""
+    """Standby beside controller 5."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with (

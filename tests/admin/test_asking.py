@@ -1,4 +1,4 @@
-"""What can be asked for, and what is said to those who ask for what cannot be. A refused request changes nothing."""
+"""Requests for topics, elections and participants, and their rejections. A rejected request changes nothing."""
 
 import asyncio
 import io
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_created_and_led(server: Served) -> None:
+async def test_topic_is_created_with_leaders(server: Served) -> None:
     answer = await server.post("/v1/topics", {"name": "new.one", "partitions": 2, "replication_factor": 2})
 
     assert answer.status == 201
@@ -33,7 +33,7 @@ async def test_a_topic_is_created_and_led(server: Served) -> None:
     assert all(view.leader > 0 for view in server.controller.partitions_of("new.one"))
 
 
-async def test_a_topic_is_created_with_an_assignment_and_overrides(server: Served) -> None:
+async def test_topic_is_created_with_an_assignment_and_overrides(server: Served) -> None:
     body = {"name": "by-hand", "assignment": [[3, 1], [1, 2]], "config": {"retention.ms": "5"}}
 
     assert (await server.post("/v1/topics", body)).status == 201
@@ -42,7 +42,7 @@ async def test_a_topic_is_created_with_an_assignment_and_overrides(server: Serve
     assert (await server.get("/v1/topics/by-hand")).json()["config"] == {"retention.ms": "5"}
 
 
-async def test_a_topic_that_is_only_tried_is_not_created(server: Served) -> None:
+async def test_dry_run_creates_no_topic(server: Served) -> None:
     before = await server.state()
 
     answer = await server.post("/v1/topics", {"name": "new", "dry_run": True})
@@ -52,11 +52,9 @@ async def test_a_topic_that_is_only_tried_is_not_created(server: Served) -> None
     assert await server.state() == before
 
 
-async def test_a_topic_that_gets_no_leader_in_time_is_said_to_exist(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_creation_timeout_states_that_the_topic_exists(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.participants is not None
-    await server.participants.kill(3)  # and the controller does not know it yet
+    await server.participants.kill(3)  # the controller has not received the change yet
     monkeypatch.setattr(server.controller, "_is_led", lambda *_: False)
 
     answer = await server.post("/v1/topics", {"name": "slow", "timeout_ms": 1})
@@ -105,7 +103,7 @@ REFUSED_TOPICS: dict[str, tuple[Any, int, str, str | None]] = {
 
 
 @pytest.mark.parametrize(("body", "status", "name", "pointer"), REFUSED_TOPICS.values(), ids=REFUSED_TOPICS.keys())
-async def test_a_topic_that_cannot_be_is_refused_by_field(
+async def test_invalid_topic_is_rejected_by_field(
     server: Served, body: Any, status: int, name: str, pointer: str | None
 ) -> None:
     before = await server.state()
@@ -124,7 +122,7 @@ async def test_a_topic_that_cannot_be_is_refused_by_field(
 
 
 async def with_leaders_moved(server: Served) -> None:
-    """Broker 1 has died and come back: it leads nothing, and is in sync again."""
+    """Broker 1 has failed and returned: it leads no partition and is in sync."""
     assert server.participants is not None
     await server.participants[1].stop()
     await settle()
@@ -133,20 +131,20 @@ async def with_leaders_moved(server: Served) -> None:
     assert server.controller.snapshot().preferred_imbalance == 2
 
 
-async def test_leaders_go_back_to_preferred_replicas(server: Served) -> None:
+async def test_preferred_election_returns_leadership(server: Served) -> None:
     await with_leaders_moved(server)
 
     answer = (await server.post("/v1/elections", {"type": "preferred", "all": True})).read(ElectionAnswer)
 
-    assert [(one.topic, one.partition, one.outcome, one.leader) for one in answer.results] == [
+    assert [(result.topic, result.partition, result.outcome, result.leader) for result in answer.results] == [
         ("orders", 0, "ok", 1),
         ("orders", 3, "ok", 1),
     ]
-    assert all(one.previous != 1 and one.error_name == "NONE" for one in answer.results)
+    assert all(result.previous != 1 and result.error_name == "NONE" for result in answer.results)
     assert server.controller.snapshot().preferred_imbalance == 0
 
 
-async def test_an_election_that_is_only_tried_changes_nothing(server: Served) -> None:
+async def test_dry_run_of_an_election_changes_nothing(server: Served) -> None:
     await with_leaders_moved(server)
     before = await server.state()
 
@@ -154,26 +152,26 @@ async def test_an_election_that_is_only_tried_changes_nothing(server: Served) ->
     answer = (await server.post("/v1/elections", body)).read(ElectionAnswer)
 
     assert answer.dry_run
-    assert [one.outcome for one in answer.results] == ["ok", "ok"]
+    assert [result.outcome for result in answer.results] == ["ok", "ok"]
     assert await server.state() == before
 
 
-async def test_every_partition_that_was_asked_for_is_answered(server: Served) -> None:
+async def test_election_returns_a_result_for_every_partition(server: Served) -> None:
     names = [("orders", 0), ("orders", 9), ("nix", 0)]
     body = {"type": "preferred", "partitions": [{"topic": topic, "partition": at} for topic, at in names]}
 
     answer = (await server.post("/v1/elections", body)).read(ElectionAnswer)
 
-    assert [(one.topic, one.partition) for one in answer.results] == names
-    assert [one.outcome for one in answer.results] == ["not_needed", "failed", "failed"]
-    assert [one.error_name for one in answer.results] == [
+    assert [(result.topic, result.partition) for result in answer.results] == names
+    assert [result.outcome for result in answer.results] == ["not_needed", "failed", "failed"]
+    assert [result.error_name for result in answer.results] == [
         "ELECTION_NOT_NEEDED",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ]
 
 
-async def test_a_preferred_replica_that_is_dead_is_said_to_be_in_the_way(server: Served) -> None:
+async def test_dead_preferred_replica_is_reported(server: Served) -> None:
     assert server.participants is not None
     await server.participants[1].stop()
     await settle()
@@ -181,10 +179,10 @@ async def test_a_preferred_replica_that_is_dead_is_said_to_be_in_the_way(server:
     body = {"type": "preferred", "all": True, "dry_run": True}
     answer = (await server.post("/v1/elections", body)).read(ElectionAnswer)
 
-    assert {(one.outcome, one.message) for one in answer.results} == {
+    assert {(result.outcome, result.message) for result in answer.results} == {
         ("failed", "its preferred replica is dead or not in sync")
     }
-    assert all(one.leader == one.previous != 1 for one in answer.results)
+    assert all(result.leader == result.previous != 1 for result in answer.results)
 
 
 REFUSED_ELECTIONS: dict[str, tuple[Any, str]] = {
@@ -205,7 +203,7 @@ REFUSED_ELECTIONS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("body", "pointer"), REFUSED_ELECTIONS.values(), ids=REFUSED_ELECTIONS.keys())
-async def test_an_election_that_cannot_be_is_refused_by_field(server: Served, body: Any, pointer: str) -> None:
+async def test_invalid_election_is_rejected_by_field(server: Served, body: Any, pointer: str) -> None:
     await with_leaders_moved(server)
     before = await server.state()
 
@@ -219,14 +217,14 @@ async def test_an_election_that_cannot_be_is_refused_by_field(server: Served, bo
 # -- participants ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_participant_is_killed_and_restarted(server: Served) -> None:
+async def test_participant_is_killed_and_restarted(server: Served) -> None:
     assert server.participants is not None
     before = server.participants[2].epoch
 
     killed = await server.post("/v1/brokers/2/kill", {"reason": "to see"})
     assert (killed.status, killed.json()) == (200, {"broker": 2, "action": "kill"})
     assert server.participants[2].life is Life.ENDED
-    assert (await server.post("/v1/brokers/2/kill")).status == 200  # it is dead already
+    assert (await server.post("/v1/brokers/2/kill")).status == 200  # it has failed already
     await server.clock.advance(30_000)  # its registration expires
 
     restarted = await server.post("/v1/brokers/2/restart")
@@ -234,11 +232,11 @@ async def test_a_participant_is_killed_and_restarted(server: Served) -> None:
     assert server.participants[2].epoch > before
 
 
-async def test_an_empty_body_will_do_for_an_action(server: Served) -> None:
+async def test_broker_action_accepts_an_empty_body(server: Served) -> None:
     assert (await server.ask("POST", "/v1/brokers/2/kill", headers=JSON)).status == 200
 
 
-async def test_a_restart_that_goes_on_is_not_begun_again(server: Served) -> None:
+async def test_restart_in_progress_is_not_repeated(server: Served) -> None:
     await server.post("/v1/brokers/2/kill")
     restarting = asyncio.create_task(server.post("/v1/brokers/2/restart"))
     while server.participants is not None and server.participants[2].life is Life.ENDED:
@@ -251,7 +249,7 @@ async def test_a_restart_that_goes_on_is_not_begun_again(server: Served) -> None
 
 
 @pytest.mark.parametrize("action", ["kill", "restart"])
-async def test_only_participants_of_this_process_can_be_acted_upon(server: Served, action: str) -> None:
+async def test_only_participants_of_this_process_can_be_killed(server: Served, action: str) -> None:
     answer = await server.post(f"/v1/brokers/9/{action}")
     assert answer.status == 404
 
@@ -261,7 +259,7 @@ async def test_only_participants_of_this_process_can_be_acted_upon(server: Serve
         assert "its own process" in answer.json()["detail"]
 
 
-async def test_a_broker_of_another_process_is_left_alone(server: Served) -> None:
+async def test_broker_of_another_process_is_not_killed(server: Served) -> None:
     assert server.participants is not None
     del server.participants._members[3]
 
@@ -271,7 +269,7 @@ async def test_a_broker_of_another_process_is_left_alone(server: Served) -> None
     assert answer.json()["detail"] == "broker 3 does not run in the process of this server: stop its own process"
 
 
-# -- what is no request ------------------------------------------------------------------------------------------------
+# -- invalid requests --------------------------------------------------------------------------------------------------
 
 WRITES = ["/v1/topics", "/v1/elections", "/v1/brokers/1/kill"]
 Ask = Callable[[Served, str], Any]
@@ -321,7 +319,7 @@ NO_REQUESTS: dict[str, tuple[Ask, int, str]] = {
 
 @pytest.mark.parametrize("path", WRITES)
 @pytest.mark.parametrize(("ask", "status", "title"), NO_REQUESTS.values(), ids=NO_REQUESTS.keys())
-async def test_what_is_no_request_is_refused_at_the_door(
+async def test_invalid_request_is_rejected_before_its_handler(
     server: Served, path: str, ask: Ask, status: int, title: str
 ) -> None:
     assert server.participants is not None
@@ -337,20 +335,20 @@ async def test_what_is_no_request_is_refused_at_the_door(
 
 
 @pytest.mark.parametrize("path", ["/v1/topics", "/v1/elections"])
-async def test_an_empty_body_is_said_to_be_empty(server: Served, path: str) -> None:
+async def test_empty_body_is_rejected_as_empty(server: Served, path: str) -> None:
     answer = await server.ask("POST", path, data=b"", headers=JSON)
 
     assert answer.status == 400
     assert "is empty" in answer.json()["detail"]
 
 
-async def test_a_page_of_the_server_itself_may_ask(server: Served) -> None:
+async def test_page_of_the_same_server_is_accepted(server: Served) -> None:
     answer = await server.post("/v1/elections", {"type": "preferred", "all": True}, headers={"Origin": server.url})
 
     assert answer.status == 200
 
 
-async def test_an_address_that_is_taken_is_named(server: Served) -> None:
+async def test_address_in_use_is_named(server: Served) -> None:
     taken = server.url.removeprefix("http://")
     config = load(None, {}, {"node-id": 0, "api.listen": taken})
 

@@ -53,7 +53,7 @@ async def requests(server: Served) -> list[RequestEvent]:
         ("POST", "/v1/controller/resign", {"expected_epoch": 1}, "resign", "epoch 1"),
     ],
 )
-async def test_a_change_is_recorded_with_its_reason(
+async def test_change_is_recorded_with_its_reason(
     server: Served,
     caplog: pytest.LogCaptureFixture,
     method: str,
@@ -92,7 +92,7 @@ async def test_cancelled_reassignment_names_its_partition(server: Served, caplog
         ("POST", "/v1/elections", {"type": "preferred", "all": True}),
     ],
 )
-async def test_a_dry_run_is_not_recorded(
+async def test_dry_run_is_not_recorded(
     server: Served, caplog: pytest.LogCaptureFixture, method: str, path: str, body: dict[str, Any]
 ) -> None:
     answer = await server.ask(method, path, json={**body, "dry_run": True, "reason": REASON})
@@ -102,7 +102,7 @@ async def test_a_dry_run_is_not_recorded(
     assert await requests(server) == []
 
 
-async def test_a_refused_change_leaves_a_line_and_no_event(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_change_is_logged_without_an_event(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     answer = await server.post("/v1/topics", {"name": "orders", "reason": REASON})
 
     assert answer.status == 409
@@ -112,7 +112,7 @@ async def test_a_refused_change_leaves_a_line_and_no_event(server: Served, caplo
     assert await requests(server) == []
 
 
-async def test_a_long_name_is_cut(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_name_is_truncated(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     await server.post("/v1/topics", {"name": "x" * 100_000})
 
     (line,) = lines(caplog)
@@ -120,7 +120,7 @@ async def test_a_long_name_is_cut(server: Served, caplog: pytest.LogCaptureFixtu
     assert len(line) < 3_000
 
 
-async def test_a_deletion_that_goes_on_is_unfinished(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_deletion_in_progress_is_unfinished(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     answer = await server.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0"})
 
     assert answer.status == 202
@@ -130,7 +130,7 @@ async def test_a_deletion_that_goes_on_is_unfinished(server: Served, caplog: pyt
 
 
 class FullStore(MemoryStore):
-    """Writes no topic and no override, as a store on a full disk."""
+    """Rejects topics and overrides, as a store on a full disk does."""
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -143,7 +143,7 @@ class FullStore(MemoryStore):
         raise StoreUnavailable("the disk is full")
 
 
-async def test_a_change_that_the_store_rejects_is_not_reported_as_done(caplog: pytest.LogCaptureFixture) -> None:
+async def test_change_rejected_by_the_store_is_not_reported_as_done(caplog: pytest.LogCaptureFixture) -> None:
     async with served(store=FullStore()) as server:
         await server.controller.create_topic("orders", partitions=1, replication_factor=1)
         created = await server.post("/v1/topics", {"name": "new", "reason": REASON})
@@ -159,13 +159,13 @@ async def test_a_change_that_the_store_rejects_is_not_reported_as_done(caplog: p
 
 
 class BusyStore(MemoryStore):
-    """Rejects overrides, without a change."""
+    """Rejects overrides without a change."""
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         raise StoreError("nothing was changed")
 
 
-async def test_a_change_whose_second_part_is_refused_is_partly_done(caplog: pytest.LogCaptureFixture) -> None:
+async def test_change_with_a_rejected_part_is_partly_done(caplog: pytest.LogCaptureFixture) -> None:
     async with served(store=BusyStore()) as server:
         await server.controller.create_topic("orders", partitions=1, replication_factor=1)
         config_only = await server.ask("PATCH", "/v1/topics/orders", json={"config": {"a": "b"}})
@@ -180,7 +180,7 @@ async def test_a_change_whose_second_part_is_refused_is_partly_done(caplog: pyte
     assert [event.outcome for event in recorded] == ["partly"]
 
 
-async def test_reasons_reach_the_stream(server: Served) -> None:
+async def test_reasons_are_in_the_event_stream(server: Served) -> None:
     await server.post("/v1/brokers/3/drain", {"reason": REASON})
 
     async with server.http.get(

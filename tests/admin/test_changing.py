@@ -1,4 +1,4 @@
-"""What changes a cluster that is there: topics that grow and go, replicas that move, brokers that are drained."""
+"""Requests that change topics, replicas, brokers and the controller."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def leaders(server: Served, topic: str) -> list[int]:
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_grows_and_the_new_partitions_are_led(server: Served) -> None:
+async def test_added_partitions_have_leaders(server: Served) -> None:
     answer = await server.ask("PATCH", "/v1/topics/orders", json={"partitions": 5, "assignment": [[2, 3, 1]]})
 
     assert answer.status == 200
@@ -41,7 +41,7 @@ async def test_a_topic_grows_and_the_new_partitions_are_led(server: Served) -> N
     assert -1 not in leaders(server, "orders")
 
 
-async def test_names_that_metrics_cannot_tell_apart_are_not_given_to_two_topics(server: Served) -> None:
+async def test_topic_name_that_collides_in_metrics_is_rejected(server: Served) -> None:
     assert (await server.post("/v1/topics", {"name": "a.b_c"})).status == 201
 
     answer = await server.post("/v1/topics", {"name": "a_b.c"})
@@ -52,7 +52,7 @@ async def test_names_that_metrics_cannot_tell_apart_are_not_given_to_two_topics(
     assert (await server.post("/v1/topics", {"name": "a.b.d"})).status == 201
 
 
-async def test_a_topic_without_counts_gets_those_of_the_configuration() -> None:
+async def test_topic_without_counts_has_those_of_the_configuration() -> None:
     async with served(settings={"kafka.num-partitions": 3, "kafka.default-replication-factor": 2}) as server:
         assert (await server.post("/v1/topics", {"name": "plain"})).status == 201
 
@@ -60,14 +60,14 @@ async def test_a_topic_without_counts_gets_those_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("partitions", [4, 50_001])
-async def test_a_growth_that_cannot_be_names_the_field_that_was_sent(server: Served, partitions: int) -> None:
+async def test_invalid_partition_addition_names_its_field(server: Served, partitions: int) -> None:
     answer = await server.ask("PATCH", "/v1/topics/orders", json={"partitions": partitions})
 
     assert answer.status == 400
     assert [error["pointer"] for error in answer.json()["errors"]] == ["/partitions"]
 
 
-async def test_overrides_are_set_and_taken_away_and_others_stay(server: Served) -> None:
+async def test_overrides_are_set_and_removed_individually(server: Served) -> None:
     await server.ask("PATCH", "/v1/topics/orders", json={"config": {"retention.ms": "5", "segment.ms": "7"}})
 
     answer = await server.ask("PATCH", "/v1/topics/orders", json={"config": {"retention.ms": None, "a.b": "c"}})
@@ -76,18 +76,18 @@ async def test_overrides_are_set_and_taken_away_and_others_stay(server: Served) 
     assert (await server.controller.store.topic_configs(["orders"]))["orders"] == {"segment.ms": "7", "a.b": "c"}
 
 
-async def test_overrides_that_are_set_at_the_same_time_all_stay(server: Served) -> None:
+async def test_concurrent_changes_of_overrides_are_all_applied(server: Served) -> None:
     many: list[dict[str, Any]] = [{"config": {f"k{number}": "v"}} for number in range(10)]
-    many[0]["partitions"] = 6  # it waits for leaders, and others are quicker
+    many[0]["partitions"] = 6  # it waits for leaders, so that other requests are faster
 
-    answers = await asyncio.gather(*(server.ask("PATCH", "/v1/topics/orders", json=each) for each in many))
+    answers = await asyncio.gather(*(server.ask("PATCH", "/v1/topics/orders", json=item) for item in many))
 
     assert [answer.status for answer in answers] == [200] * 10
-    kept = (await server.controller.store.topic_configs(["orders"]))["orders"]
-    assert kept == {f"k{number}": "v" for number in range(10)}
+    overrides = (await server.controller.store.topic_configs(["orders"]))["orders"]
+    assert overrides == {f"k{number}": "v" for number in range(10)}
 
 
-async def test_a_topic_is_deleted_with_all_that_is_in_it(server: Served) -> None:
+async def test_topic_is_deleted(server: Served) -> None:
     answer = await server.ask("DELETE", "/v1/topics/orders", params={"reason": "done"})
 
     assert answer.status == 200
@@ -98,7 +98,7 @@ async def test_a_topic_is_deleted_with_all_that_is_in_it(server: Served) -> None
     assert (await server.get("/v1/topics/orders")).status == 404
 
 
-async def test_a_deletion_that_waits_for_a_broker_says_for_which(server: Served) -> None:
+async def test_halted_deletion_names_the_broker(server: Served) -> None:
     assert server.participants is not None
     await server.participants.kill(3)
     await server.clock.advance(30_000)  # its registration expires
@@ -109,11 +109,13 @@ async def test_a_deletion_that_waits_for_a_broker_says_for_which(server: Served)
 
     assert answer.status == 202
     assert not answer.read(TopicDeleted).gone
-    found = (await server.get("/v1/topics/orders/explanation")).read(TopicExplanation)
-    assert found.deletion == "halted"
-    assert len(found.waits_for) == 1
-    assert found.waits_for[0].endswith("on broker 3 are offline: start broker 3; a broker that is running has a failed"
-                                       " log directory: repair it and restart the broker")  # fmt: skip
+    response = (await server.get("/v1/topics/orders/explanation")).read(TopicExplanation)
+    assert response.deletion == "halted"
+    assert len(response.waits_for) == 1
+    assert response.waits_for[0].endswith(
+        "on broker 3 are offline: start broker 3; a broker that is running has a failed log directory: repair it and"
+        " restart the broker"
+    )
     again = await server.ask("DELETE", "/v1/topics/orders")
     assert (again.status, again.json()["error_name"]) == (409, "INVALID_TOPIC_EXCEPTION")
 
@@ -144,7 +146,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "name"), REFUSED.values(), ids=REFUSED.keys())
-async def test_what_cannot_be_is_refused_and_nothing_changes(
+async def test_invalid_change_is_rejected_without_effect(
     server: Served, method: str, path: str, body: object, status: int, name: str
 ) -> None:
     before = await server.state()
@@ -170,7 +172,7 @@ async def test_what_cannot_be_is_refused_and_nothing_changes(
         ),
     ],
 )
-async def test_what_is_only_tried_changes_nothing(server: Served, method: str, path: str, body: object) -> None:
+async def test_dry_run_changes_nothing(server: Served, method: str, path: str, body: object) -> None:
     before = await server.state()
 
     answer = await server.ask(method, path, **({} if body is None else {"json": body}))
@@ -183,21 +185,21 @@ async def test_what_is_only_tried_changes_nothing(server: Served, method: str, p
 # -- replicas ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_that_empties_a_broker_is_carried_out(server: Served) -> None:
+async def test_plan_without_a_broker_is_applied(server: Served) -> None:
     await server.controller.create_topic("bills", assignment={0: [1, 2], 1: [2, 3], 2: [3, 1]})
     asked = {"topics": ["bills"], "without": [1]}
     planned = (await server.post("/v1/reassignment-plans", asked)).read(PlanAnswer)
-    moves = [(each.partition, each.current, each.replicas) for each in planned.items]
+    moves = [(item.partition, item.current, item.replicas) for item in planned.items]
     assert moves == [(0, (1, 2), (3, 2)), (2, (3, 1), (3, 2))]
     assert (planned.unchanged, planned.moved) == (1, 2)
 
     targets = [
-        {"topic": each.topic, "partition": each.partition, "replicas": list(each.replicas)} for each in planned.items
+        {"topic": item.topic, "partition": item.partition, "replicas": list(item.replicas)} for item in planned.items
     ]
     begun = (await server.post("/v1/reassignments", {"partitions": targets})).read(ReassignmentAnswer)
     await settle()
 
-    assert [each.outcome for each in begun.results] == ["ok", "ok"]
+    assert [item.outcome for item in begun.results] == ["ok", "ok"]
     views = server.controller.partitions_of("bills")
     assert [(view.replicas, view.adding, view.removing) for view in views] == [
         ((3, 2), (), ()),
@@ -209,13 +211,13 @@ async def test_a_plan_that_empties_a_broker_is_carried_out(server: Served) -> No
     assert listed.completed == len(listed.last_completed) == 2
     again = (await server.post("/v1/reassignment-plans", asked)).read(PlanAnswer)
     assert again.items == ()
-    assert [each.replicas for each in again.loads] == [each.replicas_planned for each in planned.loads]
+    assert [item.replicas for item in again.loads] == [item.replicas_planned for item in planned.loads]
 
 
-async def test_a_move_that_waits_is_listed_with_what_it_waits_for_and_can_be_cancelled(server: Served) -> None:
+async def test_waiting_reassignment_is_listed_and_cancelled(server: Served) -> None:
     assert server.participants is not None
     await server.controller.create_topic("bills", assignment={0: [1, 2]})
-    await server.participants.kill(3)  # and the controller does not know it yet
+    await server.participants.kill(3)  # the controller has not received the change yet
     target = {"topic": "bills", "partition": 0, "replicas": [3, 2]}
     await server.post("/v1/reassignments", {"partitions": [target]})
     await settle()
@@ -232,17 +234,17 @@ async def test_a_move_that_waits_is_listed_with_what_it_waits_for_and_can_be_can
     cancelled = await server.ask("DELETE", "/v1/reassignments/bills/0")
     await settle()
 
-    assert [each.outcome for each in cancelled.read(ReassignmentAnswer).results] == ["ok"]
+    assert [item.outcome for item in cancelled.read(ReassignmentAnswer).results] == ["ok"]
     (view,) = server.controller.partitions_of("bills")
     assert (set(view.replicas), view.adding, view.removing, view.leader) == ({1, 2}, (), (), 1)
     again = (await server.ask("DELETE", "/v1/reassignments/bills/0")).read(ReassignmentAnswer)
-    assert [each.error_name for each in again.results] == ["NO_REASSIGNMENT_IN_PROGRESS"]
+    assert [item.error_name for item in again.results] == ["NO_REASSIGNMENT_IN_PROGRESS"]
 
 
 # -- brokers and the controllership ------------------------------------------------------------------------------------
 
 
-async def test_a_broker_is_drained_and_kept_after_all(server: Served) -> None:
+async def test_broker_is_drained_and_undrained(server: Served) -> None:
     drained = (await server.post("/v1/brokers/1/drain", {"reason": "a new disk"})).read(BrokerDrained)
     await settle()
 
@@ -250,13 +252,13 @@ async def test_a_broker_is_drained_and_kept_after_all(server: Served) -> None:
     assert 1 not in leaders(server, "orders")
     assert (await server.get("/v1/brokers/1")).json()["state"] == "shutting_down"
 
-    kept = await server.post("/v1/brokers/1/drain", {"undo": True})
+    overrides = await server.post("/v1/brokers/1/drain", {"undo": True})
 
-    assert kept.status == 200
+    assert overrides.status == 200
     assert (await server.get("/v1/brokers/1")).json()["state"] == "live"
 
 
-async def test_a_drain_states_what_becomes_of_partitions_before_and_after(server: Served) -> None:
+async def test_drain_states_its_effect_in_advance_and_afterwards(server: Served) -> None:
     await server.controller.create_topic("pair", assignment={0: (1, 2)}, config={"min.insync.replicas": "2"})
     await settle()
 
@@ -268,12 +270,12 @@ async def test_a_drain_states_what_becomes_of_partitions_before_and_after(server
 
     assert tried.effect == drained.effect is not None
     assert drained.effect.left_isr.count == 5
-    assert [each.topic for each in drained.effect.under_min_isr.first] == ["pair"]
+    assert [item.topic for item in drained.effect.under_min_isr.first] == ["pair"]
     assert drained.effect.last_in_sync == drained.effect.under_min_isr
     assert undone.effect is None
 
 
-async def test_the_controllership_is_given_up_taken_again_and_both_are_told(server: Served) -> None:
+async def test_resignation_and_reelection_are_in_the_history(server: Served) -> None:
     epoch = server.controller.cluster.fence.epoch
 
     answer = await server.post("/v1/controller/resign", {"expected_epoch": epoch, "reason": "to see"})
@@ -283,18 +285,18 @@ async def test_the_controllership_is_given_up_taken_again_and_both_are_told(serv
     info = (await server.get("/v1/controller")).read(ControllerInfo)
     assert (info.is_active, info.epoch) == (True, epoch + 1)
     terms = (await server.get("/v1/controller/history")).read(TermList).items
-    assert [(each.epoch, each.cause, each.ended_ms is None) for each in terms] == [
+    assert [(item.epoch, item.cause, item.ended_ms is None) for item in terms] == [
         (epoch, "asked to resign", False),
         (epoch + 1, "", True),
     ]
 
 
-async def test_the_queue_tells_what_was_handled(server: Served) -> None:
+async def test_queue_has_the_handled_events(server: Served) -> None:
     await server.post("/v1/elections", {"type": "preferred", "all": True})
 
-    found = (await server.get("/v1/controller/queue")).read(QueueInfo)
+    response = (await server.get("/v1/controller/queue")).read(QueueInfo)
 
-    assert (found.depth, found.current, found.next) == (0, None, ())
-    tallies = {each.label: each for each in found.kinds}
-    assert (tallies["ElectionRequested"].handled, tallies["ElectionRequested"].failed) == (1, 0)
-    assert tallies["ElectionRequested"].process.count == 1
+    assert (response.depth, response.current, response.next) == (0, None, ())
+    statistics = {item.label: item for item in response.kinds}
+    assert (statistics["ElectionRequested"].handled, statistics["ElectionRequested"].failed) == (1, 0)
+    assert statistics["ElectionRequested"].process.count == 1

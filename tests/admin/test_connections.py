@@ -1,4 +1,4 @@
-"""Connections that send or read too little, and what a probe experiences meanwhile; over real sockets."""
+"""Slow and silent connections over real sockets, and probes that are sent meanwhile."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ async def connected(server: Served, content: bytes | str) -> tuple[asyncio.Strea
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """What arrives until the server closes."""
+    """Returns the data received until the server closes the connection."""
     with anyio.fail_after(PATIENCE_S):
         try:
             return await reader.read()
@@ -48,7 +48,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 @contextlib.asynccontextmanager
 async def crowd(server: Served, count: int, content: bytes | str) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """So many connections that send the same and then nothing."""
+    """Open connections that send the same data and then nothing."""
     both = [await connected(server, content) for _ in range(count)]
     try:
         yield [reader for reader, _ in both]
@@ -58,7 +58,7 @@ async def crowd(server: Served, count: int, content: bytes | str) -> AsyncIterat
 
 
 async def probe(server: Served) -> int:
-    """The status of `/readyz` over a connection of its own."""
+    """Returns the status of `/readyz` over a new connection."""
     reader, writer = await connected(server, "GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n")
     with anyio.fail_after(PATIENCE_S):
         line = await reader.readline()
@@ -70,7 +70,7 @@ async def probe(server: Served) -> int:
 
 
 @pytest.mark.anyio
-async def test_half_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incomplete_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEAD_TIMEOUT_S", 0.05)
 
     async with crowd(server, 3, HALF_HEAD) as silent, crowd(server, 1, b"") as mute:
@@ -81,7 +81,7 @@ async def test_half_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.anyio
-async def test_head_that_arrives_drop_by_drop_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEAD_TIMEOUT_S", 0.2)
     reader, writer = await connected(server, HALF_HEAD)
     end = asyncio.create_task(ended(reader))
@@ -95,7 +95,7 @@ async def test_head_that_arrives_drop_by_drop_is_cut(server: Served, monkeypatch
 
 
 @pytest.mark.anyio
-async def test_head_without_end_is_cut(server: Served) -> None:
+async def test_endless_head_is_cut(server: Served) -> None:
     reader, writer = await connected(server, HALF_HEAD)
 
     with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
@@ -123,7 +123,7 @@ async def test_idle_connection_is_closed(server: Served, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "body", ["Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"], ids=["length", "chunked"]
 )
-async def test_body_that_does_not_arrive_is_refused(server: Served, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+async def test_missing_body_is_rejected(server: Served, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.05)
     monkeypatch.setattr(limits, "LINGERING_S", 0.05)
     reader, writer = await connected(server, JSON_HEAD + body)
@@ -136,7 +136,7 @@ async def test_body_that_does_not_arrive_is_refused(server: Served, monkeypatch:
 
 
 @pytest.mark.anyio
-async def test_body_that_keeps_coming_is_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_body_is_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.2)
     monkeypatch.setattr("kactl.admin.route.BODY_BYTES_PER_S", 1000)
     body = b'{"type": "preferred", "all": true' + b" " * 4000 + b"}"
@@ -152,11 +152,11 @@ async def test_body_that_keeps_coming_is_read(server: Served, monkeypatch: pytes
 
 
 @pytest.mark.anyio
-async def test_client_that_takes_no_response_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "UNREAD_TIMEOUT_S", 0.1)
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1024)
-    # More than the buffers between both ends hold.
+    # More than the buffers of both ends can hold.
     writer.write(f"GET /openapi.json HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode() * 400)
 
     with anyio.fail_after(PATIENCE_S):
@@ -189,7 +189,7 @@ async def test_connection_ends_after_its_last_request(server: Served, monkeypatc
     [b"", HALF_HEAD, JSON_HEAD + "Content-Length: 10\r\n\r\n{", "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n"],
     ids=["silent", "half a head", "half a body", "idle"],
 )
-async def test_waiting_connection_makes_room_for_a_probe(content: bytes | str) -> None:
+async def test_waiting_connection_is_replaced_by_a_probe(content: bytes | str) -> None:
     async with served(capacity=Capacity(connections=8, probes=2)) as server:
         async with crowd(server, 40, content):
             for _ in range(5):
@@ -201,7 +201,7 @@ async def test_waiting_connection_makes_room_for_a_probe(content: bytes | str) -
 
 
 @pytest.mark.anyio
-async def test_streams_are_not_replaced_and_probes_have_places_of_their_own() -> None:
+async def test_streams_are_not_replaced_and_probes_have_reserved_connections() -> None:
     stream = "GET /v1/events/stream HTTP/1.1\r\nHost: {host}\r\n\r\n"
     async with (
         served(capacity=Capacity(connections=4, probes=2, streams=4)) as server,
@@ -222,7 +222,7 @@ async def test_streams_are_not_replaced_and_probes_have_places_of_their_own() ->
 
 
 @pytest.mark.anyio
-async def test_handlers_at_work_are_bounded_and_probes_pass(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_running_handlers_are_limited_and_probes_pass(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REQUESTS_AT_ONCE_MAX", 0)
 
     refused = await server.get("/v1/topics")
@@ -242,7 +242,7 @@ async def test_handlers_at_work_are_bounded_and_probes_pass(server: Served, monk
         (1024, 1000, Capacity(189, 16, 73)),
     ],
 )
-def test_connections_fit_into_the_descriptors(descriptors: int, others: int, expected: Capacity) -> None:
+def test_connection_limit_fits_the_descriptors(descriptors: int, others: int, expected: Capacity) -> None:
     assert capacity(descriptors, others=others) == expected
 
 
@@ -280,7 +280,7 @@ PROBE_S_MAX = 5.0
 
 @contextlib.contextmanager
 def _process(loop: str, log: Path, *arguments: str) -> Iterator[str]:
-    """A server in a process of its own with `ulimit -n 128`; its URL."""
+    """Run a server in a separate process with `ulimit -n 128`; yields its URL."""
     if loop == "uvloop":
         pytest.importorskip("uvloop")
     with log.open("wb") as errors:
@@ -308,7 +308,7 @@ def _process(loop: str, log: Path, *arguments: str) -> Iterator[str]:
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A server with few descriptors, and its log."""
+    """Server with few descriptors, and its log."""
     with _process(request.param, tmp_path / "log") as url:
         yield url, tmp_path / "log"
 
@@ -326,8 +326,8 @@ def test_probe_is_answered_when_the_process_has_no_descriptor_left(loop: str, tm
     with _process(loop, log, "10") as url, contextlib.ExitStack() as stack:
         where = urlsplit(url)
         for _ in range(40):
-            held = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S))
-            held.sendall(HALF_HEAD)
+            sockets = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S))
+            sockets.sendall(HALF_HEAD)
 
         statuses = [_readyz(where) for _ in range(10)]
 
@@ -336,31 +336,31 @@ def test_probe_is_answered_when_the_process_has_no_descriptor_left(loop: str, tm
     assert "replaced" in log.read_text()
 
 
-def _is_open(each: socket.socket) -> bool:
-    """Whether the server has left a silent connection open; closes it otherwise."""
+def _is_open(connection: socket.socket) -> bool:
+    """Returns whether the server has left a silent connection open; closes it otherwise."""
     with contextlib.suppress(OSError):
         try:
-            if each.recv(1, socket.MSG_DONTWAIT):
+            if connection.recv(1, socket.MSG_DONTWAIT):
                 return True
         except BlockingIOError:
             return True
-    each.close()
+    connection.close()
     return False
 
 
 def _attack(address: tuple[str, int], count: int, done: threading.Event) -> None:
-    """Keep so many half requests open; those that the server cuts are replaced."""
-    held: list[socket.socket] = []
+    """Keep `count` incomplete requests open; those that the server cuts are replaced."""
+    sockets: list[socket.socket] = []
     try:
         while not done.wait(0.1):
-            held = [each for each in held if _is_open(each)]
-            while len(held) < count and not done.is_set():
-                held.append(socket.create_connection(address, timeout=PATIENCE_S))
+            sockets = [connection for connection in sockets if _is_open(connection)]
+            while len(sockets) < count and not done.is_set():
+                sockets.append(socket.create_connection(address, timeout=PATIENCE_S))
                 with contextlib.suppress(ConnectionError):
-                    held[-1].sendall(HALF_HEAD)
+                    sockets[-1].sendall(HALF_HEAD)
     finally:
-        for each in held:
-            each.close()
+        for connection in sockets:
+            connection.close()
 
 
 @pytest.mark.parametrize("attackers", [200, 1000])

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is an answer or a problem, and what was refused has changed nothing."""
+"""Arbitrary requests get a response or a problem document, and rejected ones change nothing."""
 
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from kactl.admin.schema import Problem
 from tests.admin.conftest import JSON, Answered, Served
 
 pytestmark = pytest.mark.anyio
-# The server stands through all examples: what one of them changed, the next finds.
+# One server handles all examples, so each finds the changes of the previous ones.
 one_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 
 scalars = (
@@ -25,7 +25,7 @@ broker = st.integers(-1, 5) | anything
 partition_name = st.fixed_dictionaries(
     {"topic": st.sampled_from(["orders", "nix", ""]) | anything, "partition": st.integers(-1, 6) | anything}
 )
-# Almost right: each field is left out, right, or anything.
+# Nearly valid: each field is omitted, valid, or arbitrary.
 topic = st.fixed_dictionaries(
     {},
     optional={
@@ -67,19 +67,19 @@ async def check(server: Served, method: str, path: str, **more: Any) -> None:
 
 @given(body=topic | anything)
 @one_server
-async def test_topics_bear_any_body(server: Served, body: Any) -> None:
+async def test_any_topic_body_gets_a_response_or_problem(server: Served, body: Any) -> None:
     await check(server, "POST", "/v1/topics", data=msgspec.json.encode(body), headers=JSON)
 
 
 @given(body=election | anything)
 @one_server
-async def test_elections_bear_any_body(server: Served, body: Any) -> None:
+async def test_any_election_body_gets_a_response_or_problem(server: Served, body: Any) -> None:
     await check(server, "POST", "/v1/elections", data=msgspec.json.encode(body), headers=JSON)
 
 
 @given(body=st.binary(max_size=50), path=st.sampled_from(["/v1/topics", "/v1/elections", "/v1/brokers/9/kill"]))
 @one_server
-async def test_bytes_that_are_no_json_are_borne(server: Served, body: bytes, path: str) -> None:
+async def test_invalid_json_gets_a_problem(server: Served, body: bytes, path: str) -> None:
     await check(server, "POST", path, data=body, headers=JSON)
 
 
@@ -97,11 +97,11 @@ async def test_bytes_that_are_no_json_are_borne(server: Served, body: bytes, pat
     ),
 )
 @one_server
-async def test_any_query_is_borne(server: Served, path: str, query: list[tuple[str, str]]) -> None:
+async def test_any_query_gets_a_response_or_problem(server: Served, path: str, query: list[tuple[str, str]]) -> None:
     await check(server, "GET", path, params=query)
 
 
 @given(parts=st.lists(st.text(max_size=6) | st.sampled_from(["topics", "brokers", "partitions", "0"]), max_size=4))
 @one_server
-async def test_any_path_is_borne(server: Served, parts: list[str]) -> None:
+async def test_any_path_gets_a_response_or_problem(server: Served, parts: list[str]) -> None:
     await check(server, "GET", "/v1/" + "/".join(quote(part, safe="") for part in parts))

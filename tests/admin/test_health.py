@@ -1,4 +1,4 @@
-"""`GET /v1/cluster` on the controller and on a standby, and how long reassignments and deletions have been stuck."""
+"""`GET /v1/cluster` on the controller and on a standby, and stuck reassignments and deletions."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -24,29 +24,29 @@ pytestmark = pytest.mark.anyio
 
 
 async def cluster_of(server: Served) -> ClusterInfo:
-    found: ClusterInfo = (await server.get("/v1/cluster")).read(ClusterInfo)
-    return found
+    health: ClusterInfo = (await server.get("/v1/cluster")).read(ClusterInfo)
+    return health
 
 
 async def checks_of(server: Served) -> dict[str, HealthCheck]:
-    return {each.name: each for each in (await cluster_of(server)).checks}
+    return {check.name: check for check in (await cluster_of(server)).checks}
 
 
 async def failing(server: Served) -> dict[str, str]:
-    """Checks that do not pass, with their results."""
+    """Returns the checks that do not pass, with their results."""
     return {
-        name: each.result for name, each in (await checks_of(server)).items() if each.result not in ("pass", "skip")
+        name: check.result for name, check in (await checks_of(server)).items() if check.result not in ("pass", "skip")
     }
 
 
-async def test_a_cluster_that_is_in_order_is_healthy(server: Served) -> None:
-    found = await cluster_of(server)
+async def test_cluster_without_failures_is_healthy(server: Served) -> None:
+    health = await cluster_of(server)
 
     assert await failing(server) == {}
-    assert (found.status, found.is_active, found.brokers, found.partitions) == ("healthy", True, 3, 4)
+    assert (health.status, health.is_active, health.brokers, health.partitions) == ("healthy", True, 3, 4)
 
 
-async def test_lost_brokers_offline_partitions_and_missing_replicas_are_named(server: Served) -> None:
+async def test_failed_checks_name_brokers_and_partitions(server: Served) -> None:
     assert server.participants is not None
     await server.controller.create_topic("only", assignment={0: (3,)})
     await server.controller.create_topic("strict", assignment={0: (2, 3)}, config={"min.insync.replicas": "2"})
@@ -54,25 +54,25 @@ async def test_lost_brokers_offline_partitions_and_missing_replicas_are_named(se
     await server.clock.advance(60_000)
     await settle()
 
-    found = await checks_of(server)
+    health = await checks_of(server)
 
     assert (await cluster_of(server)).status == "unhealthy"
-    assert (found["offline-partitions"].result, found["offline-partitions"].names) == ("fail", ("only-0",))
-    assert found["offline-partitions"].remedy == "kactl explain only-0 names what each waits for"
-    assert found["under-min-isr"].names == ("only-0", "strict-0")
-    assert (found["unreachable-brokers"].result, found["unreachable-brokers"].names) == ("fail", ("3",))
-    assert found["under-replicated"].value == 5
-    assert found["under-replicated"].detail == "out of sync on brokers 3 (5)"
+    assert (health["offline-partitions"].result, health["offline-partitions"].names) == ("fail", ("only-0",))
+    assert health["offline-partitions"].remedy == "kactl explain only-0 names what each waits for"
+    assert health["under-min-isr"].names == ("only-0", "strict-0")
+    assert (health["unreachable-brokers"].result, health["unreachable-brokers"].names) == ("fail", ("3",))
+    assert health["under-replicated"].value == 5
+    assert health["under-replicated"].detail == "out of sync on brokers 3 (5)"
 
 
-async def test_a_drained_broker_is_a_warning_and_names_the_command(server: Served) -> None:
+async def test_drained_broker_is_a_warning_with_the_undo_command(server: Served) -> None:
     await server.controller.drain(2)
     await settle()
 
-    found = await checks_of(server)
+    health = await checks_of(server)
 
     assert (await cluster_of(server)).status == "degraded"
-    assert found["drained-brokers"].remedy == "kactl broker drain --undo 2"
+    assert health["drained-brokers"].remedy == "kactl broker drain --undo 2"
 
 
 async def test_limits_come_from_the_configuration() -> None:
@@ -91,13 +91,13 @@ async def test_limits_come_from_the_configuration() -> None:
         assert await failing(server) == {}
 
 
-# -- what is stuck -----------------------------------------------------------------------------------------------------
+# -- stuck work -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reassignment_to_a_dead_broker_is_stuck_at_once_and_named(server: Served) -> None:
+async def test_reassignment_to_a_dead_broker_fails_at_once(server: Served) -> None:
     assert server.participants is not None
     await server.controller.create_topic("bills", assignment={0: (1, 2)})
-    await server.participants.kill(3)  # still registered: its session has not ended
+    await server.participants.kill(3)  # still registered, because its session has not expired
     await server.controller.reassign({TopicPartition("bills", 0): (1, 3)})
     await server.clock.advance(60_000)
     await settle()
@@ -108,7 +108,7 @@ async def test_a_reassignment_to_a_dead_broker_is_stuck_at_once_and_named(server
     assert "broker 3 cannot serve: start it, or choose another target" in stuck.detail
 
 
-async def test_a_reassignment_without_progress_is_stuck_after_the_limit_and_progress_begins_it_anew() -> None:
+async def test_reassignment_without_progress_fails_after_the_limit() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await w.controller.reassign({TopicPartition("t", 0): (2, 3)})
@@ -130,7 +130,7 @@ async def test_a_reassignment_without_progress_is_stuck_after_the_limit_and_prog
         assert late_again.count == 1
 
 
-async def test_a_halted_deletion_is_stuck_at_once_and_a_slow_one_after_the_limit() -> None:
+async def test_halted_deletion_fails_at_once_and_slow_one_after_the_limit() -> None:
     async with world(1, 2, 3) as w:
         await w.create("halted", [[1, 3]])
         await w.create("slow", [[1, 2]])
@@ -147,11 +147,11 @@ async def test_a_halted_deletion_is_stuck_at_once_and_a_slow_one_after_the_limit
         ((name, reason),) = at_first.first
         assert name == "halted"
         assert "start broker 3" in reason
-        assert [each for each, _ in later.first] == ["halted", "slow"]
+        assert [check for check, _ in later.first] == ["halted", "slow"]
 
 
-def test_stuck_work_of_a_large_cluster_is_found_in_columns() -> None:
-    """100,000 partitions that are all being reassigned; the names of ten of them are made."""
+def test_stuck_reassignments_of_a_large_cluster_are_found_fast() -> None:
+    """100,000 partitions are being reassigned; only ten names are built."""
     cluster, clock = Cluster(0), ManualClock()
     count = 100_000
     names = {
@@ -160,20 +160,20 @@ def test_stuck_work_of_a_large_cluster_is_found_in_columns() -> None:
     at = cluster.put_assignments(Assignments.of(names))
     cluster.put_leaderships(at, Leaderships.of([Leadership(1, 0, (1,), 0, 1)] * count))
     cluster.reassigning = set(names)
-    made = 0
+    named = 0
     real = cluster.table.names
 
     def counted(rows: np.ndarray) -> object:
-        nonlocal made
-        made += len(rows)
+        nonlocal named
+        named += len(rows)
         return real(rows)
 
     cluster.table.names = counted  # type: ignore[method-assign,assignment]
 
-    found = ProgressWatch(clock).reassignments(cluster, limit_ms=60_000)
+    health = ProgressWatch(clock).reassignments(cluster, limit_ms=60_000)
 
-    assert (found.count, found.running, len(found.first)) == (count, count, 10)
-    assert made == 10
+    assert (health.count, health.running, len(health.first)) == (count, count, 10)
+    assert named == 10
 
 
 # -- other instances ---------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_stuck_work_of_a_large_cluster_is_found_in_columns() -> None:
 
 @contextlib.asynccontextmanager
 async def controller_and_standby() -> AsyncIterator[tuple[Controller, Served]]:
-    """Controller 5 with brokers 1 and 2, and a server of instance 6 beside it."""
+    """Controller 5 with brokers 1 and 2, and a server of standby 6."""
     clock, hub = ManualClock(), MemoryHub()
     store = MemoryStore(clock=clock)
     async with (
@@ -195,27 +195,27 @@ async def controller_and_standby() -> AsyncIterator[tuple[Controller, Served]]:
 
 
 async def follow(standby: Served) -> None:
-    """Let a standby read what has changed."""
+    """Wait until the standby has read the changes."""
     for _ in range(4):
         await standby.clock.advance(1000)
         await settle()
 
 
-async def test_a_standby_answers_from_its_copy() -> None:
+async def test_standby_reports_health_from_its_copy() -> None:
     async with controller_and_standby() as (controller, standby):
         await controller.create_topic("orders", assignment={0: (1, 2), 1: (2, 1)})
         await controller.create_topic("strict", assignment={0: (1, 2)})
         await controller.store.set_topic_config("strict", {"min.insync.replicas": "2"})
         await follow(standby)
 
-        found = await cluster_of(standby)
-        checks = {each.name: each for each in found.checks}
+        health = await cluster_of(standby)
+        checks = {check.name: check for check in health.checks}
 
-        assert (found.is_active, found.controller_id, found.node_id) == (False, 5, 6)
-        assert (found.brokers, found.topics, found.partitions) == (2, 2, 3)
-        assert found.status == "healthy", checks
+        assert (health.is_active, health.controller_id, health.node_id) == (False, 5, 6)
+        assert (health.brokers, health.topics, health.partitions) == (2, 2, 3)
+        assert health.status == "healthy", checks
         assert checks["standby-lag"].result == "pass"
-        assert {name for name, each in checks.items() if each.result == "skip"} == {
+        assert {name for name, check in checks.items() if check.result == "skip"} == {
             "stuck-reassignments",
             "stuck-deletions",
             "broker-request-backlog",
@@ -228,7 +228,7 @@ async def test_a_standby_answers_from_its_copy() -> None:
         assert (await checks_of(standby))["under-min-isr"].names == ("strict-0",)
 
 
-async def test_a_standby_names_what_is_offline() -> None:
+async def test_standby_names_offline_partitions() -> None:
     async with controller_and_standby() as (controller, standby):
         await controller.create_topic("orders", assignment={0: (1, 2)})
         await controller.create_topic("only", assignment={0: (2,)})
@@ -245,7 +245,7 @@ async def test_a_standby_names_what_is_offline() -> None:
         assert checks["unreachable-brokers"].names == ("2",)
 
 
-async def test_a_copy_that_is_not_kept_up_to_date_is_a_warning() -> None:
+async def test_outdated_copy_is_a_warning() -> None:
     async with controller_and_standby() as (_, standby):
         await follow(standby)
 
@@ -259,7 +259,7 @@ async def test_a_copy_that_is_not_kept_up_to_date_is_a_warning() -> None:
         assert "without a copy" in gone["offline-partitions"].detail
 
 
-async def test_a_standby_whose_store_fails_reports_unknown_instead_of_zeros() -> None:
+async def test_standby_with_a_failed_store_reports_unknown() -> None:
     async with controller_and_standby() as (_, standby):
         await follow(standby)
 
@@ -267,10 +267,10 @@ async def test_a_standby_whose_store_fails_reports_unknown_instead_of_zeros() ->
             raise StoreUnavailable("away")
 
         standby.controller.store.brokers = away  # type: ignore[method-assign,assignment]
-        found = await cluster_of(standby)
-        checks = {each.name: each for each in found.checks}
+        health = await cluster_of(standby)
+        checks = {check.name: check for check in health.checks}
 
-        assert found.status == "degraded"
+        assert health.status == "degraded"
         assert (checks["offline-partitions"].result, checks["under-min-isr"].result) == ("unknown", "unknown")
         assert "the store does not respond: away" in checks["offline-partitions"].detail
 
@@ -281,11 +281,11 @@ async def test_no_known_controller_fails_the_check(standby: Served) -> None:
     assert (await checks_of(standby))["one-active-controller"].result == "fail"
 
 
-async def test_a_session_in_doubt_fails_the_check(server: Served) -> None:
+async def test_suspended_session_fails_the_check(server: Served) -> None:
     server.controller.channels.gate.shut("the store is not heard of")
 
-    found = (await checks_of(server))["store-session"]
+    health = (await checks_of(server))["store-session"]
     server.controller.channels.gate.open()
 
-    assert (found.result, found.detail) == ("fail", "the store is not heard of")
+    assert (health.result, health.detail) == ("fail", "the store is not heard of")
     assert (await checks_of(server))["store-session"].result == "pass"

@@ -1,4 +1,4 @@
-"""Log lines of requests: no field of a request can begin a line of its own."""
+"""Log lines of requests: no field of a request can start a new line."""
 
 import logging
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 FORGED = "done\r\n12:00:00.000 INFO kactl: forged\x1b]0;owned\x07"
 
 
-async def test_reason_with_control_characters_is_refused(server: Served) -> None:
+async def test_reason_with_control_characters_is_rejected(server: Served) -> None:
     before = await server.state()
 
     of_body = await server.post("/v1/brokers/1/kill", {"reason": FORGED})
@@ -25,7 +25,7 @@ async def test_reason_with_control_characters_is_refused(server: Served) -> None
     assert await server.state() == before
 
 
-async def test_name_of_a_topic_cannot_forge_a_line(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_topic_name_cannot_forge_a_log_line(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="kactl")
 
     await server.post("/v1/topics", {"name": FORGED, "partitions": 1})

@@ -1,4 +1,4 @@
-"""What can be looked at, page by page, and by whom it is answered."""
+"""Read requests: probes, controller, brokers, topics, partitions, events and metrics."""
 
 import pytest
 
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
-async def test_a_controller_lives_and_is_ready(server: Served, path: str) -> None:
+async def test_active_controller_is_live_and_ready(server: Served, path: str) -> None:
     answer = await server.get(path)
 
     assert answer.status == 200
     assert answer.read(Probe).status == "ok"
 
 
-async def test_the_leader_says_so_and_who_it_is(server: Served) -> None:
+async def test_leader_probe_returns_the_controller(server: Served) -> None:
     answer = await server.get("/leader")
 
     assert answer.status == 200
@@ -42,15 +42,15 @@ async def test_the_leader_says_so_and_who_it_is(server: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/leader"])
-async def test_probes_answer_head_as_they_answer_get(server: Served, standby: Served, path: str) -> None:
-    for one in (server, standby):
-        head = await one.ask("HEAD", path)
+async def test_probes_return_the_same_status_for_head(server: Served, standby: Served, path: str) -> None:
+    for instance in (server, standby):
+        head = await instance.ask("HEAD", path)
 
-        assert head.status == (await one.get(path)).status
+        assert head.status == (await instance.get(path)).status
         assert head.body == b""
 
 
-async def test_a_standby_is_ready_and_no_leader(standby: Served) -> None:
+async def test_standby_is_ready_and_not_the_leader(standby: Served) -> None:
     assert (await standby.get("/livez")).status == 200
     assert (await standby.get("/readyz")).read(Probe) == Probe(status="ok", detail="standing by for controller 5")
     leader = await standby.get("/leader")
@@ -59,7 +59,7 @@ async def test_a_standby_is_ready_and_no_leader(standby: Served) -> None:
     assert not leader.read(ControllerInfo).is_active
 
 
-async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_instance_without_known_controller_is_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server.controller.loop.controllership, "active_id", None)
 
     answer = await server.get("/readyz")
@@ -68,23 +68,21 @@ async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypat
     assert answer.read(Probe) == Probe(status="starting", detail="no controller is known")
 
 
-class TroubledStore(MemoryStore):
+class FailedStore(MemoryStore):
     trouble = "kactl.db: database or disk is full: make room on its disk"
 
 
-async def test_readiness_names_the_trouble_of_the_store() -> None:
-    async with served(store=TroubledStore()) as server:
+async def test_readiness_probe_names_the_store_error() -> None:
+    async with served(store=FailedStore()) as server:
         assert server.controller.is_active
 
         answer = await server.get("/readyz")
 
     assert answer.status == 503
-    assert answer.read(Probe) == Probe(status="failing", detail=f"the store cannot be used: {TroubledStore.trouble}")
+    assert answer.read(Probe) == Probe(status="failing", detail=f"the store cannot be used: {FailedStore.trouble}")
 
 
-async def test_who_is_still_taking_over_is_not_ready_and_answers_nothing_of_the_cluster(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reads_are_rejected_during_a_takeover(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server.controller.loop.controllership, "ready", False)
 
     assert (await server.get("/readyz")).status == 503
@@ -105,7 +103,7 @@ CLUSTER_PATHS = [
 
 
 @pytest.mark.parametrize("path", CLUSTER_PATHS)
-async def test_a_standby_does_not_answer_as_if_there_were_nothing(standby: Served, path: str) -> None:
+async def test_standby_without_a_copy_rejects_reads(standby: Served, path: str) -> None:
     answer = await standby.get(path)
 
     assert answer.status == 503
@@ -116,10 +114,10 @@ async def test_a_standby_does_not_answer_as_if_there_were_nothing(standby: Serve
 
 
 async def test_health_checks_of_a_standby_without_a_copy_are_unknown(standby: Served) -> None:
-    found = (await standby.get("/v1/cluster")).read(ClusterInfo)
+    result = (await standby.get("/v1/cluster")).read(ClusterInfo)
 
-    checks = {each.name: each.result for each in found.checks}
-    assert (found.status, checks["offline-partitions"], checks["under-min-isr"]) == ("degraded", "unknown", "unknown")
+    checks = {item.name: item.result for item in result.checks}
+    assert (result.status, checks["offline-partitions"], checks["under-min-isr"]) == ("degraded", "unknown", "unknown")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ async def test_health_checks_of_a_standby_without_a_copy_are_unknown(standby: Se
         ("/v1/elections", {"type": "preferred", "all": True}),
     ],
 )
-async def test_a_standby_changes_nothing_and_names_the_controller(standby: Served, path: str, body: object) -> None:
+async def test_standby_rejects_writes_and_names_the_controller(standby: Served, path: str, body: object) -> None:
     answer = await standby.post(path, body)
 
     assert answer.status == 503
@@ -141,7 +139,7 @@ async def test_a_standby_changes_nothing_and_names_the_controller(standby: Serve
 # -- the controller and the cluster ------------------------------------------------------------------------------------
 
 
-async def test_the_controller_tells_who_and_since_when_it_is(server: Served) -> None:
+async def test_controller_states_its_ids_epoch_and_election_time(server: Served) -> None:
     info = (await server.get("/v1/controller")).read(ControllerInfo)
 
     assert (info.node_id, info.active_id, info.epoch, info.cluster) == (0, 0, 1, "test")
@@ -151,7 +149,7 @@ async def test_the_controller_tells_who_and_since_when_it_is(server: Served) -> 
     assert info.participants == (1, 2, 3)
 
 
-async def test_since_when_is_not_known_once_the_event_of_it_has_gone(
+async def test_election_time_is_null_after_its_event_is_discarded(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server.controller.history, "_limit", 1)
@@ -160,7 +158,7 @@ async def test_since_when_is_not_known_once_the_event_of_it_has_gone(
     assert (await server.get("/v1/controller")).read(ControllerInfo).since_ms is None
 
 
-async def test_the_cluster_in_numbers(server: Served) -> None:
+async def test_cluster_summary_has_the_counts(server: Served) -> None:
     info = (await server.get("/v1/cluster")).read(ClusterInfo)
 
     assert (info.brokers, info.brokers_dead, info.topics, info.partitions) == (3, 0, 1, 4)
@@ -171,7 +169,7 @@ async def test_the_cluster_in_numbers(server: Served) -> None:
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-async def test_brokers_with_what_they_lead_and_hold(server: Served) -> None:
+async def test_brokers_have_leader_and_replica_counts(server: Served) -> None:
     brokers = (await server.get("/v1/brokers")).read(BrokerList).items
 
     assert [broker.id for broker in brokers] == [1, 2, 3]
@@ -182,7 +180,7 @@ async def test_brokers_with_what_they_lead_and_hold(server: Served) -> None:
     assert (await server.get("/v1/brokers/2")).read(BrokerInfo) == brokers[1]
 
 
-async def test_a_broker_that_nobody_knows_is_not_found(server: Served) -> None:
+async def test_unknown_broker_is_not_found(server: Served) -> None:
     answer = await server.get("/v1/brokers/9")
 
     assert answer.status == 404
@@ -190,7 +188,7 @@ async def test_a_broker_that_nobody_knows_is_not_found(server: Served) -> None:
     assert answer.json()["detail"] == "there is no broker 9"
 
 
-async def test_a_dead_broker_is_listed_for_what_is_assigned_to_it(server: Served) -> None:
+async def test_dead_broker_with_replicas_is_listed(server: Served) -> None:
     assert server.participants is not None
     await server.participants.kill(3)
     await server.clock.advance(30_000)
@@ -206,7 +204,7 @@ async def test_a_dead_broker_is_listed_for_what_is_assigned_to_it(server: Served
 # -- topics and partitions ---------------------------------------------------------------------------------------------
 
 
-async def test_topics_by_name_and_page(server: Served) -> None:
+async def test_topics_are_sorted_and_paged(server: Served) -> None:
     for name in ("a", "z"):
         await server.controller.create_topic(name)
 
@@ -221,7 +219,7 @@ async def test_topics_by_name_and_page(server: Served) -> None:
     assert len(orders.id) == 22
 
 
-async def test_a_topic_with_its_overrides_and_partitions(server: Served) -> None:
+async def test_topic_has_overrides_and_partitions(server: Served) -> None:
     await server.controller.store.set_topic_config("orders", {"retention.ms": "1"})
 
     detail = (await server.get("/v1/topics/orders")).read(TopicDetail)
@@ -232,7 +230,7 @@ async def test_a_topic_with_its_overrides_and_partitions(server: Served) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "detail"),
     [
         ("/v1/topics/nix", "there is no topic nix"),
         ("/v1/topics/*", "there is no topic *"),
@@ -240,15 +238,15 @@ async def test_a_topic_with_its_overrides_and_partitions(server: Served) -> None
         ("/v1/topics/orders/partitions/4", "topic orders has no partition 4: it has 4, numbered from 0"),
     ],
 )
-async def test_what_is_not_there_is_not_found(server: Served, path: str, said: str) -> None:
+async def test_unknown_topic_or_partition_is_not_found(server: Served, path: str, detail: str) -> None:
     answer = await server.get(path)
 
     assert answer.status == 404
     assert answer.json()["error_name"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert answer.json()["detail"] == said
+    assert answer.json()["detail"] == detail
 
 
-async def test_a_partition_says_what_the_controller_knows(server: Served) -> None:
+async def test_partition_equals_that_of_the_controller(server: Served) -> None:
     info = (await server.get("/v1/topics/orders/partitions/1")).read(PartitionInfo)
     known = server.controller.partition("orders-1")
 
@@ -267,7 +265,7 @@ async def test_a_partition_says_what_the_controller_knows(server: Served) -> Non
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "count"),
     [
         ("", 9),
         ("topic=orders", 4),
@@ -287,18 +285,18 @@ async def test_a_partition_says_what_the_controller_knows(server: Served) -> Non
         ("urp=1", 0),
     ],
 )
-async def test_partitions_are_those_of_which_everything_holds(server: Served, query: str, found: int) -> None:
+async def test_partition_filters_are_combined(server: Served, query: str, count: int) -> None:
     await server.controller.create_topic("a", assignment={0: [3]})
     await server.controller.create_topic("b1", partitions=4)
 
     page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
 
-    assert page.matched == len(page.items) == found
+    assert page.matched == len(page.items) == count
     names = [(info.topic, info.partition) for info in page.items]
     assert names == sorted(names)
 
 
-async def test_a_partition_without_a_leader_is_found_as_offline(server: Served) -> None:
+async def test_partition_without_a_leader_is_offline(server: Served) -> None:
     await server.controller.create_topic("alone", assignment={0: [3]})
     assert server.participants is not None
     await server.participants.kill(3)
@@ -309,13 +307,13 @@ async def test_a_partition_without_a_leader_is_found_as_offline(server: Served) 
 
         assert [(info.topic, info.offline, info.leader) for info in page.items] == [("alone", True, -1)]
     urp = (await server.get("/v1/partitions?urp=true")).read(PartitionPage)
-    # The last one in sync stays in the ISR, so that it can come back as the leader.
+    # The last in-sync replica stays in the ISR, so that it can become the leader again.
     assert [info.topic for info in urp.items] == ["orders"] * 4
     assert all(info.under_replicated for info in urp.items)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
-async def test_pages_together_are_all_and_each_once(server: Served, limit: int) -> None:
+async def test_pages_contain_every_partition_once(server: Served, limit: int) -> None:
     await server.controller.create_topic("a", partitions=2)
     await server.controller.create_topic("z", partitions=1)
     seen: list[tuple[str, int]] = []
@@ -332,7 +330,7 @@ async def test_pages_together_are_all_and_each_once(server: Served, limit: int) 
     assert seen == [("a", 0), ("a", 1), *(("orders", partition) for partition in range(4)), ("z", 0)]
 
 
-async def test_a_cursor_outlives_the_topic_it_stands_in(server: Served) -> None:
+async def test_cursor_is_valid_after_its_topic_is_deleted(server: Served) -> None:
     await server.controller.create_topic("a", partitions=2)
     first = (await server.get("/v1/partitions?limit=1")).read(PartitionPage)
 
@@ -342,20 +340,20 @@ async def test_a_cursor_outlives_the_topic_it_stands_in(server: Served) -> None:
     assert [(info.topic, info.partition) for info in second.items] == [("orders", 0)]
 
 
-async def test_a_long_page_lets_others_have_their_turn(server: Served) -> None:
+async def test_long_page_is_complete(server: Served) -> None:
     await server.controller.create_topic("long", partitions=1200, replication_factor=1)
     from kactl.admin.schema import PartitionQuery
 
-    found = find_partitions(server.controller.cluster, PartitionQuery(topic=["long"], limit=10_000))
-    infos = await found.infos()
+    result = find_partitions(server.controller.cluster, PartitionQuery(topic=["long"], limit=10_000))
+    infos = await result.infos()
 
     assert [info.partition for info in infos] == list(range(1200))
 
 
-# -- events, metrics and what is not there -----------------------------------------------------------------------------
+# -- events, metrics and unknown routes --------------------------------------------------------------------------------
 
 
-async def test_events_page_by_page(server: Served) -> None:
+async def test_events_are_paged_and_filtered(server: Served) -> None:
     everything = (await server.get("/v1/events")).read(EventPage)
     history = server.controller.history
     assert [event.seq for event in everything.items] == list(range(history.oldest, history.seq + 1))
@@ -372,7 +370,7 @@ async def test_events_page_by_page(server: Served) -> None:
     ]
 
 
-async def test_events_that_are_gone_are_a_reset(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_discarded_events_are_replaced_by_a_reset(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server.controller.history, "_limit", 3)
     await server.controller.create_topic("more")
 
@@ -387,15 +385,15 @@ async def test_metrics_have_the_documented_names(server: Served) -> None:
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    # Those of the Kafka listener are there where one runs.
-    here = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith("kactl.listener.")]
-    assert len(here) > 20
+    # Metrics of the Kafka listener exist only where a listener runs.
+    present = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith("kactl.listener.")]
+    assert len(present) > 20
     for name, unit, _ in GAUGES:
-        if name not in here:
+        if name not in present:
             continue
         assert f"# TYPE {name.replace('.', '_').lower()}{'_seconds' if unit == 's' else ''} gauge" in text, name
     for name, *_ in COUNTERS:
-        if name not in here:
+        if name not in present:
             continue
         assert f"# TYPE {name.replace('.', '_').lower()}_total counter" in text, name
     assert "\nkafka_controller_active_count 1.0" in text
@@ -403,7 +401,7 @@ async def test_metrics_have_the_documented_names(server: Served) -> None:
     assert "kafka_controller_partition_count 4.0" in text
 
 
-async def test_two_servers_measure_apart(server: Served, standby: Served) -> None:
+async def test_two_servers_have_separate_metrics(server: Served, standby: Served) -> None:
     assert b"\nkafka_controller_active_count 1.0" in (await server.get("/metrics")).body
     assert b"\nkafka_controller_active_count 0.0" in (await standby.get("/metrics")).body
 
@@ -420,7 +418,7 @@ async def test_two_servers_measure_apart(server: Served, standby: Served) -> Non
         ("GET", "/v1/elections", 405, "Method not allowed"),
     ],
 )
-async def test_what_is_no_route_is_said_to_be_none(
+async def test_unknown_route_or_method_is_rejected(
     server: Served, method: str, path: str, status: int, title: str | None
 ) -> None:
     answer = await server.ask(method, path)
@@ -461,7 +459,7 @@ async def test_what_is_no_route_is_said_to_be_none(
         ("/livez?verbose=1", "verbose"),
     ],
 )
-async def test_a_parameter_that_cannot_be_used_is_named(server: Served, path: str, parameter: str) -> None:
+async def test_invalid_parameter_is_named(server: Served, path: str, parameter: str) -> None:
     answer = await server.get(path)
 
     assert answer.status == 400
@@ -471,7 +469,7 @@ async def test_a_parameter_that_cannot_be_used_is_named(server: Served, path: st
     assert problem["error_name"] == "INVALID_REQUEST"
 
 
-async def test_an_error_of_our_own_is_a_problem_too(
+async def test_internal_error_is_a_problem_document(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
@@ -488,7 +486,7 @@ async def test_an_error_of_our_own_is_a_problem_too(
     await settle()
 
 
-async def test_partitions_state_min_insync_replicas_and_can_be_chosen_by_it(server: Served) -> None:
+async def test_partitions_are_filtered_by_min_insync_replicas(server: Served) -> None:
     await server.controller.create_topic("strict", assignment={0: (2, 3)}, config={"min.insync.replicas": "2"})
     await server.controller.create_topic("single", assignment={0: (2,)}, config={"min.insync.replicas": "2"})
     await server.controller.store.set_default_config({"min.insync.replicas": "3"})
@@ -497,21 +495,21 @@ async def test_partitions_state_min_insync_replicas_and_can_be_chosen_by_it(serv
 
     async def names(query: str) -> list[str]:
         page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
-        return [f"{each.topic}-{each.partition}" for each in page.items]
+        return [f"{item.topic}-{item.partition}" for item in page.items]
 
     items = (await server.get("/v1/partitions")).read(PartitionPage).items
-    assert {each.topic: each.min_insync_replicas for each in items} == {"orders": 3, "single": 2, "strict": 2}
-    assert {each.topic: each.under_min_isr for each in items} == {"orders": True, "single": False, "strict": False}
+    assert {item.topic: item.min_insync_replicas for item in items} == {"orders": 3, "single": 2, "strict": 2}
+    assert {item.topic: item.under_min_isr for item in items} == {"orders": True, "single": False, "strict": False}
     assert await names("under_min_isr=true") == [f"orders-{number}" for number in range(4)]
-    # Brokers never ask for more in sync than there are replicas.
+    # Brokers never require more in-sync replicas than there are replicas.
     assert await names("at_min_isr=true") == await names("under_min_isr=false") == ["single-0", "strict-0"]
-    one = (await server.get("/v1/topics/strict/partitions/0")).read(PartitionInfo)
-    assert one.min_insync_replicas == 2
-    led_by_others = [f"{each.topic}-{each.partition}" for each in items if each.leader != each.replicas[0]]
+    strict = (await server.get("/v1/topics/strict/partitions/0")).read(PartitionInfo)
+    assert strict.min_insync_replicas == 2
+    led_by_others = [f"{item.topic}-{item.partition}" for item in items if item.leader != item.replicas[0]]
     assert await names("not_preferred=true") == led_by_others != []
 
 
-async def test_a_configuration_that_cannot_be_read_leaves_min_insync_replicas_null(server: Served) -> None:
+async def test_unreadable_configuration_leaves_min_insync_replicas_null(server: Served) -> None:
     async def unreadable(topics: list[str]) -> dict[str, None]:
         return dict.fromkeys(topics)
 
@@ -519,5 +517,5 @@ async def test_a_configuration_that_cannot_be_read_leaves_min_insync_replicas_nu
 
     items = (await server.get("/v1/partitions")).read(PartitionPage).items
 
-    assert {each.min_insync_replicas for each in items} == {None}
-    assert not any(each.under_min_isr for each in items)
+    assert {item.min_insync_replicas for item in items} == {None}
+    assert not any(item.under_min_isr for item in items)

@@ -1,4 +1,4 @@
-"""Requests that aiohttp itself refuses: uniform problem documents, no version, no traceback."""
+"""Requests that aiohttp rejects: uniform problem documents, no version, no traceback."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ MALFORMED: dict[str, tuple[str, int]] = {
 
 
 async def exchange(server: Served, request: str) -> tuple[int, dict[str, str], bytes]:
-    """What the server answers to bytes that are sent as they are."""
+    """Returns the response to raw bytes."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
@@ -103,7 +103,7 @@ async def test_malformed_requests_are_counted(server: Served) -> None:
     assert b'kactl_api_refused_count_total{error_type="malformed"} 1.0' in (await server.get("/metrics")).body
 
 
-async def test_body_is_invited_only_after_the_request_is_accepted(server: Served) -> None:
+async def test_continue_is_sent_only_after_the_request_is_accepted(server: Served) -> None:
     fields = "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n"
 
     accepted, _, _ = await exchange(server, f"POST /v1/topics HTTP/1.1\r\n{OK}{fields}\r\n")

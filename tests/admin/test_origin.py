@@ -1,4 +1,4 @@
-"""Which hosts a request may name, which pages may send it, and which clients may change something."""
+"""Accepted host names, origins of pages, and clients that may make changes."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ def port_of(server: Served) -> int:
 
 
 async def status_of(server: Served, head: str, *, address: str = "127.0.0.1") -> int:
-    """The status of a request that is sent as it is; `{port}` stands for the port of the server."""
+    """Returns the status of a raw request; `{port}` is replaced by the port of the server."""
     reader, writer = await asyncio.open_connection(address, port_of(server))
     try:
         writer.write(head.replace("{port}", str(port_of(server))).replace("\n", "\r\n").encode("latin-1"))
@@ -60,19 +60,19 @@ HOSTS = {
 
 @pytest.fixture
 async def named() -> AsyncIterator[Served]:
-    """A server with names of its own."""
+    """Server with additional host names."""
     hosts = ["kactl.example", "front.example:443", "[2001:db8::1]:8443"]
     async with served(settings={"api.hosts": hosts}) as opened:
         yield opened
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS.values(), ids=HOSTS.keys())
-async def test_host_is_accepted_only_if_it_is_this_server(named: Served, host: str, status: int) -> None:
+async def test_only_host_names_of_the_server_are_accepted(named: Served, host: str, status: int) -> None:
     assert await status_of(named, f"GET /v1/topics HTTP/1.1\nHost: {host}\n\n") == status
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_foreign_host_reads_nothing(server: Served, path: str) -> None:
+async def test_foreign_host_cannot_read(server: Served, path: str) -> None:
     answer = await server.get(path, headers={"Host": f"evil.example:{port_of(server)}"})
 
     assert answer.status == 421
@@ -91,7 +91,7 @@ async def test_foreign_host_reads_nothing(server: Served, path: str) -> None:
         ("GET http://127.0.0.1:{port}/livez HTTP/1.1\nHost: 127.0.0.1:{port}\n\n", 200),
     ],
 )
-async def test_one_host_is_needed_and_the_target_may_not_differ(server: Served, head: str, status: int) -> None:
+async def test_missing_repeated_or_differing_host_is_rejected(server: Served, head: str, status: int) -> None:
     assert await status_of(server, head) == status
 
 
@@ -115,7 +115,7 @@ PAGES = {
     ("method", "path"),
     [("GET", "/v1/topics"), ("GET", "/livez"), ("HEAD", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/elections")],
 )
-async def test_page_of_another_server_neither_reads_nor_changes(
+async def test_page_of_another_server_cannot_read_or_change(
     server: Served, method: str, path: str, headers: dict[str, str], allowed: bool
 ) -> None:
     filled = {name: value.format(port=port_of(server)) for name, value in headers.items()}
@@ -129,21 +129,21 @@ async def test_page_of_another_server_neither_reads_nor_changes(
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-async def test_page_behind_a_proxy_with_tls_needs_a_listed_name(named: Served) -> None:
+async def test_page_behind_a_tls_proxy_needs_a_listed_name(named: Served) -> None:
     own = {"Host": "front.example:443", "Origin": "https://front.example"}
 
     assert (await named.get("/v1/topics", headers=own)).status == 200
     assert (await named.get("/v1/topics", headers={**own, "Origin": "https://other.example"})).status == 403
 
 
-async def test_preflight_is_refused(server: Served) -> None:
+async def test_preflight_request_is_rejected(server: Served) -> None:
     answer = await server.ask("OPTIONS", "/v1/topics", headers={"Access-Control-Request-Method": "POST"})
 
     assert answer.status == 405
     assert not [name for name in answer.headers if name.startswith("Access-Control")]
 
 
-# -- who may change ----------------------------------------------------------------------------------------------------
+# -- changes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ async def test_preflight_is_refused(server: Served) -> None:
         ({"api.allow-changes": "any"}, "192.0.2.7", 201),
     ],
 )
-async def test_clients_of_other_machines_change_nothing_unless_allowed(
+async def test_remote_clients_cannot_change_unless_allowed(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], peer: str, status: int
 ) -> None:
-    # No test can connect from another machine: the address of the client is what the check compares.
+    # A test cannot connect from another machine, so the address of the client is replaced.
     async with served(listen="0.0.0.0:0", settings=settings) as opened:
         url = f"http://127.0.0.1:{port_of(opened)}"
         if peer != "127.0.0.1":
@@ -178,11 +178,11 @@ async def test_clients_of_other_machines_change_nothing_unless_allowed(
         ("10.0.0.1", False), ("::ffff:10.0.0.1", False), ("0.0.0.0", False), ("localhost", False), ("", False),
     ],
 )  # fmt: skip
-def test_loopback_addresses(address: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognised(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
 
 
 @pytest.mark.parametrize("host", ["", "http://kactl.example", "kactl.example/x", "a b", "x:123456", "::1"])
-def test_host_that_is_none_is_a_configuration_error(host: str) -> None:
+def test_invalid_host_is_a_configuration_error(host: str) -> None:
     with pytest.raises(BadConfig, match=r"api\.hosts: .* is not a host: write it as"):
         load(None, {}, {"node-id": 0, "api.hosts": [host]})

@@ -1,4 +1,4 @@
-"""Writes that are carried out only if nothing has changed since their sender looked."""
+"""Preconditions: writes that are rejected if their object or the controller has changed."""
 
 import asyncio
 from typing import Any
@@ -62,16 +62,16 @@ async def test_present_version_is_accepted(server: Served, method: str, path: st
     assert answer.status in (200, 201, 202), answer.body
 
 
-def test_every_write_is_in_the_table_above() -> None:
+def test_every_write_route_is_covered() -> None:
     tested = {(method, path) for method, path, *_ in WRITES.values()}
-    plan = ("POST", "/v1/reassignment-plans")  # computes only
+    plan = ("POST", "/v1/reassignment-plans")  # computes only, changes nothing
 
     filled = {(route.method, route.path.format(topic="orders", partition=0, id=1)) for route in ROUTES if route.writes}
 
     assert filled - {plan} == tested
 
 
-async def test_versions_change_with_what_they_are_of(server: Served) -> None:
+async def test_versions_change_with_their_object(server: Served) -> None:
     async def etags() -> list[str]:
         paths = ("/v1/controller", "/v1/topics/orders", "/v1/topics/orders/partitions/0", "/v1/brokers/3")
         return [(await server.get(path)).headers["ETag"] for path in paths]
@@ -93,7 +93,7 @@ async def test_versions_change_with_what_they_are_of(server: Served) -> None:
     assert [a != b for a, b in zip(grown, moved, strict=True)] == [False, False, True, False]
 
 
-async def test_of_two_writes_on_the_same_version_one_is_rejected(server: Served) -> None:
+async def test_second_write_with_the_same_version_is_rejected(server: Served) -> None:
     etag = (await server.get("/v1/topics/orders")).headers["ETag"]
     writes = [
         server.ask("PATCH", "/v1/topics/orders", json={"config": {f"k{number}": "v"}}, headers={"If-Match": etag})
@@ -103,12 +103,12 @@ async def test_of_two_writes_on_the_same_version_one_is_rejected(server: Served)
     answers = await asyncio.gather(*writes)
 
     assert sorted(answer.status for answer in answers) == [200, 412, 412, 412, 412]
-    kept = (await server.controller.store.topic_configs(["orders"]))["orders"]
-    assert kept is not None
-    assert len(kept) == 1
+    overrides = (await server.controller.store.topic_configs(["orders"]))["orders"]
+    assert overrides is not None
+    assert len(overrides) == 1
 
 
-async def test_any_version_matches_what_exists(server: Served) -> None:
+async def test_wildcard_matches_existing_objects(server: Served) -> None:
     some = await server.ask("PATCH", "/v1/topics/orders", json={"partitions": 5}, headers={"If-Match": "*"})
     none = await server.ask("PATCH", "/v1/topics/nix", json={"partitions": 5}, headers={"If-Match": "*"})
 
@@ -117,17 +117,17 @@ async def test_any_version_matches_what_exists(server: Served) -> None:
     assert "the resource does not exist" in none.json()["detail"]
 
 
-async def test_standby_rejects_a_condition_as_not_the_controller(standby: Served) -> None:
+async def test_standby_rejects_preconditions_as_not_the_controller(standby: Served) -> None:
     answer = await standby.post("/v1/topics?expected_controller_epoch=1", {"name": "x", "replication_factor": 1})
 
     assert answer.status == 503
     assert answer.json()["error_name"] == "NOT_CONTROLLER"
 
 
-# -- names of what is wrong --------------------------------------------------------------------------------------------
+# -- error messages ----------------------------------------------------------------------------------------------------
 
 
-async def test_creation_over_a_deletion_that_waits_is_rejected_as_such(server: Served) -> None:
+async def test_creation_during_a_deletion_is_rejected_with_the_reason(server: Served) -> None:
     assert server.participants is not None
     await server.participants.kill(3)
     await server.clock.advance(30_000)

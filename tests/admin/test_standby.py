@@ -1,4 +1,4 @@
-"""An instance that stands by answers reads from its copy, says so, and changes nothing."""
+"""A standby serves reads from its copy, marks the responses, and rejects changes."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,14 +21,14 @@ INTERVAL_MS = 1000
 
 
 class Pair:
-    """The controller 5 with three participants, and the instance 6 that stands by, both with an API."""
+    """Controller 5 with three participants, and standby 6, both with an API."""
 
     def __init__(self, active: Served, other: Served) -> None:
         self.active = active
         self.other = other
 
     async def follow(self) -> None:
-        """Let the copy follow the store."""
+        """Wait until the copy has read the changes of the store."""
         for _ in range(4):
             await self.other.clock.advance(INTERVAL_MS)
             await settle()
@@ -51,11 +51,11 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 def without_moment(value: Any) -> Any:
-    """An answer without what differs between two instances in step."""
+    """Returns a response without the fields that differ between instances in the same state."""
     if isinstance(value, dict):
         left_out = ("as_of", "participant", "next_cursor")
-        return {name: without_moment(each) for name, each in value.items() if name not in left_out}
-    return [without_moment(each) for each in value] if isinstance(value, list) else value
+        return {name: without_moment(item) for name, item in value.items() if name not in left_out}
+    return [without_moment(item) for item in value] if isinstance(value, list) else value
 
 
 PATHS = [
@@ -72,7 +72,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_copy_answers_as_the_controller_does(pair: Pair, path: str) -> None:
+async def test_copy_returns_the_same_as_the_controller(pair: Pair, path: str) -> None:
     truth, copied = await pair.active.get(path), await pair.other.get(path)
 
     assert (truth.status, copied.status) == (200, 200), copied.body
@@ -81,7 +81,7 @@ async def test_copy_answers_as_the_controller_does(pair: Pair, path: str) -> Non
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_answer_from_a_copy_is_marked_with_its_age(pair: Pair, path: str) -> None:
+async def test_response_from_a_copy_has_its_age(pair: Pair, path: str) -> None:
     await pair.other.clock.advance(300)
 
     truth, copied = await pair.active.get(path), await pair.other.get(path)
@@ -96,7 +96,7 @@ async def test_answer_from_a_copy_is_marked_with_its_age(pair: Pair, path: str) 
         assert truth.json()["as_of"]["standby"] is False
 
 
-async def test_copy_follows_what_changes(pair: Pair) -> None:
+async def test_copy_follows_changes(pair: Pair) -> None:
     assert pair.active.participants is not None
     await pair.active.participants.kill(1)
     await pair.active.clock.advance(60_000)
@@ -111,7 +111,7 @@ async def test_copy_follows_what_changes(pair: Pair) -> None:
     assert (cluster.brokers, cluster.topics, cluster.partitions) == (2, 3, 7)
     assert page.items == (await pair.active.get("/v1/partitions")).read(PartitionPage).items
     assert (dead.id, dead.state) == (1, "dead")
-    assert 1 not in {each.leader for each in page.items if each.topic == "orders"}
+    assert 1 not in {item.leader for item in page.items if item.topic == "orders"}
 
 
 async def test_partition_without_a_live_leader_is_offline_in_the_copy(pair: Pair) -> None:
@@ -128,7 +128,7 @@ async def test_partition_without_a_live_leader_is_offline_in_the_copy(pair: Pair
     assert (await pair.other.get("/v1/cluster")).read(ClusterInfo).offline_partitions == 1
 
 
-async def test_topic_that_is_being_deleted_is_marked_in_the_copy(pair: Pair) -> None:
+async def test_deleting_topic_is_marked_in_the_copy(pair: Pair) -> None:
     assert pair.active.participants is not None
     await pair.active.participants.kill(3)
     await pair.active.clock.advance(60_000)
@@ -138,7 +138,7 @@ async def test_topic_that_is_being_deleted_is_marked_in_the_copy(pair: Pair) -> 
 
     page = (await pair.other.get("/v1/topics")).read(TopicPage)
 
-    assert {each.name: each.deleting for each in page.items} == {"bills": False, "orders": True}
+    assert {item.name: item.deleting for item in page.items} == {"bills": False, "orders": True}
     assert (await pair.other.get("/v1/topics/orders")).read(TopicDetail).topic.deleting
 
 
@@ -156,7 +156,7 @@ async def test_topic_that_is_being_deleted_is_marked_in_the_copy(pair: Pair) -> 
         ("GET", "/v1/topics/orders/partitions/0/explanation", None),
     ],
 )
-async def test_what_only_the_controller_can_do_names_it(pair: Pair, method: str, path: str, body: Any) -> None:
+async def test_requests_for_the_controller_name_it(pair: Pair, method: str, path: str, body: Any) -> None:
     before = await pair.active.state()
 
     answer = await pair.other.ask(method, path, **({} if body is None else {"json": body}))
@@ -168,7 +168,7 @@ async def test_what_only_the_controller_can_do_names_it(pair: Pair, method: str,
     assert await pair.active.state() == before
 
 
-async def test_copy_that_is_not_complete_is_not_shown() -> None:
+async def test_incomplete_copy_is_not_returned() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with (
@@ -184,7 +184,7 @@ async def test_copy_that_is_not_complete_is_not_shown() -> None:
         assert answer.json()["error_name"] == "NOT_CONTROLLER"
 
 
-async def test_brokers_that_cannot_be_read_are_a_problem(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreadable_brokers_are_a_problem_document(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails() -> Any:
         raise StoreUnavailable("the store does not answer")
 
@@ -197,7 +197,7 @@ async def test_brokers_that_cannot_be_read_are_a_problem(pair: Pair, monkeypatch
     assert "the store does not answer" in answer.json()["detail"]
 
 
-async def test_reading_changes_nothing_of_a_takeover(pair: Pair) -> None:
+async def test_reading_the_copy_does_not_affect_a_takeover(pair: Pair) -> None:
     await pair.other.get("/v1/partitions")
     truth = pair.active.controller.partitions_of("orders")
     counts = pair.active.controller.snapshot()
@@ -223,7 +223,7 @@ async def test_command_line_states_that_it_read_a_copy(pair: Pair) -> None:
     api = Api(pair.other.url, timeout_s=10, on_standby=notes.append)
 
     def read() -> list[str]:
-        return [each.name for each in (*api.topics(), *api.topics())]
+        return [item.name for item in (*api.topics(), *api.topics())]
 
     names = await anyio.to_thread.run_sync(read)
 

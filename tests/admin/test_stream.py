@@ -1,4 +1,4 @@
-"""The event stream: it begins where the client left off, and no client is waited for without end."""
+"""The event stream: start and resumption, filters, limits, and clients that do not read."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ PATIENCE_S = 20
 
 
 class Blocks:
-    """The blocks of a stream, one by one."""
+    """Blocks of a stream, in order."""
 
     def __init__(self, response: Any) -> None:
         self.response = response
 
     async def next(self) -> dict[str, str]:
-        """The fields of one block; a comment has the empty name."""
+        """Returns the fields of one block; a comment has the empty name."""
         block: dict[str, str] = {}
         with anyio.fail_after(PATIENCE_S):
             while (line := (await self.response.content.readline()).decode()) not in ("\n", ""):
@@ -55,7 +55,7 @@ async def opened(server: Served, query: str = "", **headers: str) -> AsyncIterat
         yield Blocks(response)
 
 
-async def test_a_client_is_told_what_happens_from_now_on(server: Served) -> None:
+async def test_new_stream_starts_with_new_events(server: Served) -> None:
     seq = server.controller.history.seq
     async with opened(server) as blocks:
         assert await blocks.next() == {"retry": "2000", "id": str(seq)}
@@ -66,14 +66,12 @@ async def test_a_client_is_told_what_happens_from_now_on(server: Served) -> None
         assert (event.seq, event.__struct_config__.tag) == (seq + 1, "topic")
 
 
-async def test_streams_at_the_same_place_are_served_from_one_frame(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
+async def test_streams_at_the_same_position_share_one_frame(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
     frame = stream._frame
 
     def noted(event: history_events.AnyEvent) -> bytes:
-        made.append(event.seq)
+        encoded.append(event.seq)
         return frame(event)
 
     monkeypatch.setattr(stream, "_frame", noted)
@@ -88,24 +86,24 @@ async def test_streams_at_the_same_place_are_served_from_one_frame(
         for blocks in streams:
             assert [(await blocks.event()).seq for _ in range(3)] == [seq + 1, seq + 2, seq + 3]
 
-    assert made == [seq + 1, seq + 2, seq + 3]
+    assert encoded == [seq + 1, seq + 2, seq + 3]
 
 
-async def test_a_client_goes_on_behind_the_event_it_saw_last(server: Served) -> None:
+async def test_stream_resumes_after_the_last_event_id(server: Served) -> None:
     first = server.controller.history.oldest
     async with opened(server, **{"Last-Event-ID": str(first + 1)}) as blocks:
         assert (await blocks.next())["id"] == str(first + 1)
         assert [(await blocks.event()).seq for _ in range(3)] == [first + 2, first + 3, first + 4]
 
 
-async def test_what_was_seen_goes_before_what_was_first_asked_for(server: Served) -> None:
+async def test_last_event_id_takes_precedence_over_after(server: Served) -> None:
     first = server.controller.history.oldest
     async with opened(server, f"?after={first}", **{"Last-Event-ID": str(first + 3)}) as blocks:
         await blocks.next()
         assert (await blocks.event()).seq == first + 4
 
 
-async def test_a_client_may_begin_with_any_event(server: Served) -> None:
+async def test_stream_can_start_after_any_event(server: Served) -> None:
     async with opened(server, "?after=0") as blocks:
         await blocks.next()
         history = server.controller.history
@@ -116,7 +114,7 @@ async def test_a_client_may_begin_with_any_event(server: Served) -> None:
     assert seen[0].__struct_config__.tag == "controller"
 
 
-async def test_only_the_kinds_that_were_asked_for_come(server: Served) -> None:
+async def test_stream_is_filtered_by_kind(server: Served) -> None:
     async with opened(server, "?after=0&kinds=topic&kinds=controller") as blocks:
         await blocks.next()
         assert [(await blocks.event()).__struct_config__.tag for _ in range(2)] == ["controller", "topic"]
@@ -126,7 +124,7 @@ async def test_only_the_kinds_that_were_asked_for_come(server: Served) -> None:
         assert (await blocks.event()).__struct_config__.tag == "topic"
 
 
-async def test_who_comes_back_too_late_is_told_to_read_anew(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_reader_receives_a_reset(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     history = server.controller.history
     monkeypatch.setattr(history, "_limit", 2)
     await server.controller.create_topic("new")
@@ -139,7 +137,7 @@ async def test_who_comes_back_too_late_is_told_to_read_anew(server: Served, monk
         assert (await blocks.event()).seq == history.oldest
 
 
-async def test_a_number_of_another_process_is_a_reset(server: Served) -> None:
+async def test_number_of_another_process_is_a_reset(server: Served) -> None:
     async with opened(server, **{"Last-Event-ID": str(server.controller.history.seq + 1000)}) as blocks:
         await blocks.next()
         reset = await blocks.event()
@@ -148,14 +146,14 @@ async def test_a_number_of_another_process_is_a_reset(server: Served) -> None:
 
 
 @pytest.mark.parametrize("id_", ["x", "-1", "1.5", "9" * 30])
-async def test_what_is_no_number_is_refused(server: Served, id_: str) -> None:
+async def test_invalid_last_event_id_is_rejected(server: Served, id_: str) -> None:
     answer = await server.get("/v1/events/stream", headers={"Last-Event-ID": id_})
 
     assert answer.status == 400
     assert answer.json()["errors"][0]["header"] == "Last-Event-ID"
 
 
-async def test_a_quiet_stream_is_kept_alive(server: Served) -> None:
+async def test_idle_stream_receives_pings(server: Served) -> None:
     async with opened(server) as blocks:
         await blocks.next()
         for _ in range(2):
@@ -164,7 +162,7 @@ async def test_a_quiet_stream_is_kept_alive(server: Served) -> None:
             assert await blocks.next() == {"": "ping"}
 
 
-async def test_a_quiet_stream_leaves_nothing_behind(server: Served) -> None:
+async def test_closed_idle_stream_leaves_no_task(server: Served) -> None:
     async with opened(server) as blocks:
         await blocks.next()
         await settle()
@@ -179,16 +177,16 @@ async def test_a_quiet_stream_leaves_nothing_behind(server: Served) -> None:
         assert len(asyncio.all_tasks()) == tasks
 
 
-async def test_a_stream_rests_when_nothing_happens_any_more(server: Served) -> None:
+async def test_stream_waits_without_polling(server: Served) -> None:
     async with opened(server) as blocks:
         await blocks.next()
         await server.controller.create_topic("new")
         await blocks.event()
 
-        await settle()  # fails if some task never rests
+        await settle()  # fails if a task never waits
 
 
-async def test_streams_have_a_bound() -> None:
+async def test_number_of_streams_is_limited() -> None:
     async with served(capacity=Capacity(streams=1)) as server, opened(server) as blocks:
         await blocks.next()
 
@@ -199,7 +197,7 @@ async def test_streams_have_a_bound() -> None:
         assert refused.json()["retriable"]
 
 
-async def test_a_client_that_is_gone_frees_its_place() -> None:
+async def test_disconnected_client_frees_its_stream() -> None:
     async with served(capacity=Capacity(streams=1)) as server:
         async with opened(server) as blocks:
             await blocks.next()
@@ -214,20 +212,20 @@ async def test_a_client_that_is_gone_frees_its_place() -> None:
                     assert again.status == 503
 
 
-async def test_a_client_that_does_not_read_is_cut_off(server: Served) -> None:
-    at = urlsplit(server.url)
+async def test_stream_client_that_does_not_read_is_cut(server: Served) -> None:
+    url = urlsplit(server.url)
     sockets = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
     before = len(sockets)
-    reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=1024)
-    writer.write(f"GET /v1/events/stream HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode())
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1024)
+    writer.write(f"GET /v1/events/stream HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
     await reader.readuntil(b"retry: ")
-    for _ in range(80_000):  # more than the buffers of both ends and the kernel's between them hold
+    for _ in range(80_000):  # more than the buffers of both ends and of the kernel can hold
         server.controller.history.add(BrokerEvent(what="x" * 200, broker=1, broker_epoch=1))
     received = 0
     for _ in range(5):
         await server.clock.advance(stream.STALLED_MS)
 
-    # The server has let go, although there is more to send; the client's own end does not read, and is not counted.
+    # The server has closed the connection although there is more to send. The client does not read: its end is open.
     assert len(sockets) == before
     with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
         while content := await reader.read(1 << 20):
@@ -237,7 +235,7 @@ async def test_a_client_that_does_not_read_is_cut_off(server: Served) -> None:
     writer.close()
 
 
-async def test_a_stream_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "SHUTDOWN_TIMEOUT_S", 3600)
     async with aiohttp.ClientSession() as http:
         with anyio.fail_after(PATIENCE_S):

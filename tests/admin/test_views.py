@@ -1,4 +1,4 @@
-"""Pages of partitions against the same question asked of objects, and errors as problems."""
+"""Pages of partitions compared with a filter over objects, page cursors, and errors as problem documents."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ MIN_ISR = 2  # of every topic
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """A cluster as it could never be, and a reader must bear it all the same."""
+    """Clusters with arbitrary states, including impossible ones, which readers must support."""
     cluster = Cluster(0)
     for topic in draw(st.permutations(TOPICS)):
         for partition in draw(st.sets(st.integers(0, 6), max_size=4)):
@@ -66,7 +66,7 @@ def views(cluster: Cluster) -> list[PartitionView]:
 
 
 def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool:
-    """The question, asked of one object."""
+    """Returns whether one object matches the query."""
     fits = {"a*": view.topic.startswith("a"), "?": len(view.topic) == 1, "*": True}
     offline = view.state is PartitionState.OFFLINE and view.topic not in cluster.deletion_started
     lagging = view.leader_epoch >= 0 and not set(view.replicas) <= set(view.isr)
@@ -76,7 +76,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
         (not query.state or PARTITION_STATE_NAMES[view.state] in query.state)
         and query.leader in (None, view.leader)
         and (query.replica is None or query.replica in view.replicas)
-        and (not query.topic or any(fits.get(each, view.topic == each) for each in query.topic))
+        and (not query.topic or any(fits.get(item, view.topic == item) for item in query.topic))
         and query.offline in (None, offline)
         and query.urp in (None, lagging and view.topic not in cluster.topics_to_delete)
         and query.under_min_isr in (None, under)
@@ -87,7 +87,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
 @pytest.mark.parametrize("whole", [0, 5, views_module._SORTED_WHOLE_MAX])
 @given(cluster=clusters(), query=queries)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_pages_hold_what_the_question_asked_of_each_partition_would(
+async def test_pages_equal_a_filter_over_objects(
     cluster: Cluster, query: PartitionQuery, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views_module, "_SORTED_WHOLE_MAX", whole)
@@ -97,12 +97,12 @@ async def test_pages_hold_what_the_question_asked_of_each_partition_would(
 
     for _ in range(len(expected) + 1):
         min_isr = np.full(len(cluster.table.refs) + 1, MIN_ISR, np.int32)
-        found = find_partitions(cluster, PartitionQuery(**{**_fields(query), "cursor": place}), min_isr)
-        page = await found.infos()
+        selection = find_partitions(cluster, PartitionQuery(**{**_fields(query), "cursor": place}), min_isr)
+        page = await selection.infos()
         assert len(page) <= query.limit
-        assert found.matched == len(expected)
+        assert selection.matched == len(expected)
         seen += page
-        if (place := found.next_cursor) is None:
+        if (place := selection.next_cursor) is None:
             break
 
     assert [(info.topic, info.partition) for info in seen] == [(view.topic, view.partition) for view in expected]
@@ -120,7 +120,7 @@ def _fields(query: PartitionQuery) -> dict[str, Any]:
 
 
 @given(cluster=clusters())
-def test_shares_are_what_counting_objects_gives(cluster: Cluster) -> None:
+def test_broker_counts_equal_a_count_over_objects(cluster: Cluster) -> None:
     held = shares(cluster.table)
 
     for broker in range(1, 5):
@@ -131,40 +131,40 @@ def test_shares_are_what_counting_objects_gives(cluster: Cluster) -> None:
         assert held.out_of_sync.get(broker, 0) == lagging
 
 
-def test_brokers_with_very_large_ids_are_counted_too() -> None:
+def test_brokers_with_very_large_ids_are_counted() -> None:
     cluster = Cluster(0)
     cluster.put_assignments(Assignments.of({TopicPartition("a", 0): Assignment((2_000_000_000, 1))}))
 
     assert shares(cluster.table).replicas == {1: 1, 2_000_000_000: 1}
 
 
-def test_nobody_but_the_owner_writes_a_column() -> None:
+def test_columns_are_read_only_for_readers() -> None:
     cluster = Cluster(0)
     cluster.put_assignments(Assignments.of({TopicPartition("a", 0): Assignment((1,))}))
 
     with pytest.raises(ValueError, match="read-only"):
         cluster.table.column("leader")[0] = 7
 
-    cluster.table.set_states(np.array([0]), PartitionState.OFFLINE)  # the owner still does
+    cluster.table.set_states(np.array([0]), PartitionState.OFFLINE)  # the owner can still write
 
 
 @given(st.text(max_size=250), st.integers(0, 2**31 - 1))
-def test_a_cursor_comes_back_as_it_went(topic: str, partition: int) -> None:
+def test_cursor_round_trip(topic: str, partition: int) -> None:
     assert cursor.read(cursor.write(topic, partition)) == (topic, partition)
 
 
 @given(st.text(max_size=30))
-def test_no_other_text_is_a_cursor_that_breaks(text: str) -> None:
+def test_invalid_cursor_is_rejected(text: str) -> None:
     try:
-        found = cursor.read(text)
+        position = cursor.read(text)
     except Refused as refused:
-        found = None
-        told = refused.errors[0].parameter
+        position = None
+        parameter = refused.errors[0].parameter
     else:
-        told = "cursor"
+        parameter = "cursor"
 
-    assert told == "cursor"
-    assert found is None or isinstance(found[1], int)
+    assert parameter == "cursor"
+    assert position is None or isinstance(position[1], int)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_no_other_text_is_a_cursor_that_breaks(text: str) -> None:
         ("a~b", "/a~0b"),
     ],
 )
-def test_a_path_as_a_pointer(path: str, pointer: str) -> None:
+def test_path_is_written_as_a_json_pointer(path: str, pointer: str) -> None:
     assert problem.pointer(path) == pointer
 
 
@@ -191,15 +191,22 @@ def test_a_path_as_a_pointer(path: str, pointer: str) -> None:
         (InvalidReplicaAssignment("assignment.1", "no"), 400, "INVALID_REPLICA_ASSIGNMENT", False, ["/assignment/1"]),
         (NotController(3), 503, "NOT_CONTROLLER", True, []),
         (ControllerMoved(ours=1, theirs=2), 409, "STALE_CONTROLLER_EPOCH", True, []),
-        # Nobody knows what has become of it: to send it again blindly could be wrong.
+        # The outcome is unknown, so a blind retry could be wrong.
         (StoreUnavailable("gone"), 503, "UNKNOWN_SERVER_ERROR", False, []),
         (RuntimeError("secret"), 500, "UNKNOWN_SERVER_ERROR", False, []),
     ],
 )
-def test_errors_are_problems(error: Exception, status: int, name: str, retriable: bool, pointers: list[str]) -> None:
-    told, headers = problem.of(error, instance="/v1/x", controller=ProblemController(id=3, epoch=0))
+def test_errors_become_problem_documents(
+    error: Exception, status: int, name: str, retriable: bool, pointers: list[str]
+) -> None:
+    document, headers = problem.of(error, instance="/v1/x", controller=ProblemController(id=3, epoch=0))
 
-    assert (told.status, told.error_name, told.retriable, told.instance) == (status, name, retriable, "/v1/x")
-    assert [each.pointer for each in told.errors] == pointers
+    assert (document.status, document.error_name, document.retriable, document.instance) == (
+        status,
+        name,
+        retriable,
+        "/v1/x",
+    )
+    assert [item.pointer for item in document.errors] == pointers
     assert ("Retry-After" in headers) == (status == 503 and retriable)
-    assert "secret" not in told.detail
+    assert "secret" not in document.detail

@@ -1,4 +1,4 @@
-"""Where kactl listens for brokers and tools, how it is found there, and what is said of addresses that are none."""
+"""Listeners for brokers and tools: addresses, advertised entries and invalid values."""
 
 from pathlib import Path
 
@@ -23,14 +23,14 @@ def written(file: Path, *lines: str) -> Path:
     return file
 
 
-def test_without_listeners_nobody_is_listened_to_and_nobody_finds_us(file: Path) -> None:
+def test_without_listeners_nothing_is_bound_or_advertised(file: Path) -> None:
     kafka = load(written(file)).kafka
 
     assert kafka.endpoints == kafka.advertised == ()
     assert (kafka.num_partitions, kafka.default_replication_factor) == (1, 1)
 
 
-def test_who_listens_is_found_on_all_of_it_unless_it_says_where(file: Path) -> None:
+def test_all_listeners_are_advertised_unless_restricted(file: Path) -> None:
     everywhere = load(written(file, BOTH)).kafka
     internal = load(written(file, BOTH, 'visible-on = ["INTERNAL"]')).kafka
     nowhere = load(written(file, BOTH, "visible-on = []")).kafka
@@ -41,7 +41,7 @@ def test_who_listens_is_found_on_all_of_it_unless_it_says_where(file: Path) -> N
     assert nowhere.advertised == ()
 
 
-def test_another_address_can_be_told_than_the_one_listened_on(file: Path) -> None:
+def test_advertised_address_may_differ_from_the_bound_one(file: Path) -> None:
     kafka = load(
         written(
             file,
@@ -54,13 +54,13 @@ def test_another_address_can_be_told_than_the_one_listened_on(file: Path) -> Non
     assert kafka.advertised == (Endpoint("INTERNAL", "kactl.example.org", 19190), CLIENT)
 
 
-def test_an_address_of_everywhere_needs_no_other_where_nobody_is_told_of_it(file: Path) -> None:
+def test_wildcard_address_is_valid_if_it_is_not_advertised(file: Path) -> None:
     kafka = load(written(file, 'listeners = ["INTERNAL://0.0.0.0:9190"]', "visible-on = []")).kafka
 
     assert kafka.advertised == ()
 
 
-def test_lists_are_written_with_commas_in_the_environment(file: Path) -> None:
+def test_lists_in_the_environment_are_separated_by_commas(file: Path) -> None:
     env = {
         "KACTL_KAFKA__LISTENERS": "INTERNAL://127.0.0.1:9190, CLIENT://[::1]:9191",
         "KACTL_KAFKA__VISIBLE_ON": "CLIENT",
@@ -76,7 +76,7 @@ def test_lists_are_written_with_commas_in_the_environment(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "key", "said"),
+    ("line", "key", "message"),
     [
         ('listeners = ["127.0.0.1:9190"]', "listeners", "write it as INTERNAL://127.0.0.1:9190"),
         ('listeners = ["INTERNAL://127.0.0.1"]', "listeners", "write it as INTERNAL://127.0.0.1:9190"),
@@ -100,9 +100,9 @@ def test_lists_are_written_with_commas_in_the_environment(file: Path) -> None:
         ('broker-networks = ["10.0.0.1/24"]', "broker-networks", "write it as 10.0.0.0/24 or fd00::/64"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_what_would_be_right(file: Path, line: str, key: str, said: str) -> None:
+def test_invalid_listener_is_rejected_with_a_correction(file: Path, line: str, key: str, message: str) -> None:
     with pytest.raises(BadConfig) as refused:
         load(written(file, line))
 
     assert f"kafka.{key}: " in str(refused.value)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""What a protocol level is written as, and what it brings."""
+"""Protocol levels: text forms and capabilities."""
 
 import pytest
 
@@ -11,19 +11,19 @@ from kactl.errors import BadConfig
     [
         ("2.6", ProtocolLevel(2, 6)),
         ("2.7-IV1", ProtocolLevel(2, 7, 1)),
-        ("2.8", ProtocolLevel(2, 8, 1)),  # a release stands for its last step
+        ("2.8", ProtocolLevel(2, 8, 1)),  # a release means its last level
         ("3.4.1", ProtocolLevel(3, 4)),
         ("3.9", LATEST),
     ],
 )
-def test_a_level_is_written_as_in_the_configuration_of_a_broker(text: str, level: ProtocolLevel) -> None:
+def test_level_is_parsed_as_in_broker_configurations(text: str, level: ProtocolLevel) -> None:
     assert ProtocolLevel.parse(text) == level
 
 
 @pytest.mark.parametrize(
     "text", ["", "3", "latest", "2.5", "2.4-IV1", "2.6-IV1", "3.10", "4.0", "3.9-IV", "3.9 ", "٣.٩"]
 )
-def test_a_level_that_cannot_be_led_is_refused(text: str) -> None:
+def test_unsupported_level_is_rejected(text: str) -> None:
     with pytest.raises(BadConfig, match=r"^kafka\.ibp: .*2\.6") as refused:
         ProtocolLevel.parse(text)
 
@@ -31,7 +31,7 @@ def test_a_level_that_cannot_be_led_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "last_without", "first_with"),
+    ("capability", "last_without", "first_with"),
     [
         ("feature_versioning", "2.6", "2.7-IV0"),
         ("alter_partition", "2.7-IV1", "2.7-IV2"),
@@ -39,12 +39,12 @@ def test_a_level_that_cannot_be_led_is_refused(text: str) -> None:
         ("recovery", "3.1", "3.2"),
     ],
 )
-def test_each_ability_begins_with_its_step(what: str, last_without: str, first_with: str) -> None:
-    assert not getattr(ProtocolLevel.parse(last_without), what)
-    assert getattr(ProtocolLevel.parse(first_with), what)
+def test_each_capability_begins_at_its_level(capability: str, last_without: str, first_with: str) -> None:
+    assert not getattr(ProtocolLevel.parse(last_without), capability)
+    assert getattr(ProtocolLevel.parse(first_with), capability)
 
 
-def test_features_are_written_in_another_format_from_3_3_on() -> None:
+def test_feature_format_changes_at_3_3() -> None:
     formats = [ProtocolLevel.parse(text).feature_format for text in ("2.7", "3.2", "3.3-IV0", "3.9")]
 
     assert formats == [1, 1, 2, 2]

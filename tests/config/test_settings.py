@@ -1,4 +1,4 @@
-"""Where values of the configuration come from, and what is said of those that cannot be used."""
+"""Sources of configuration values, and rejections of invalid ones."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "kactl.toml"
 
 
-def test_everything_but_the_node_id_has_a_default(file: Path) -> None:
+def test_everything_except_node_id_has_a_default(file: Path) -> None:
     file.write_text("node-id = 1\n")
 
     config = load(file)
@@ -27,7 +27,7 @@ def test_everything_but_the_node_id_has_a_default(file: Path) -> None:
     assert config.api.address == Listen("127.0.0.1", 8080)
 
 
-def test_every_key_can_be_written(file: Path) -> None:
+def test_every_key_can_be_set(file: Path) -> None:
     file.write_text(
         """
         node-id = 7
@@ -83,7 +83,7 @@ def test_every_key_can_be_written(file: Path) -> None:
     assert config.participants.count == 0
 
 
-def test_the_environment_goes_before_the_file_and_the_command_line_before_both(file: Path) -> None:
+def test_command_line_overrides_environment_overrides_file(file: Path) -> None:
     file.write_text('node-id = 1\ncluster = "file"\n[store]\nmax-in-flight = 2\nbatch-partitions = 3\n')
     env = {"KACTL_CLUSTER": "env", "KACTL_STORE__MAX_IN_FLIGHT": "4", "KACTL_CONTROLLER__TAKEOVER": "true"}
 
@@ -95,11 +95,11 @@ def test_the_environment_goes_before_the_file_and_the_command_line_before_both(f
     assert config.controller.takeover
 
 
-def test_no_file_is_needed() -> None:
+def test_file_is_optional() -> None:
     assert load(None, {"KACTL_NODE_ID": "3"}) == Config(node_id=3)
 
 
-def test_variables_of_others_are_passed_over() -> None:
+def test_unrelated_variables_are_ignored() -> None:
     assert load(None, {"KACTL_NODE_ID": "3", "KACTL_SERVER": "x", "PATH": "/bin"}) == Config(node_id=3)
 
 
@@ -158,9 +158,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "env", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_used_is_named_with_where_it_stands(
-    file: Path, text: str | None, env: dict[str, str], said: str
+@pytest.mark.parametrize(("text", "env", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_value_is_rejected_with_its_location(
+    file: Path, text: str | None, env: dict[str, str], message: str
 ) -> None:
     if text is not None:
         file.write_bytes(text.encode("latin-1"))
@@ -168,25 +168,25 @@ def test_what_cannot_be_used_is_named_with_where_it_stands(
     with pytest.raises(BadConfig) as refused:
         load(file, env)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="cannot be read"):
         load(tmp_path)
 
 
-def test_a_section_has_no_value_of_its_own() -> None:
+def test_section_cannot_have_a_value() -> None:
     with pytest.raises(BadConfig, match="command line: store: is a section: name one of its keys, kind, path"):
         load(None, {}, {"node-id": 1, "store": "sqlite"})
 
 
 @given(st.integers(1, 10**6), st.sampled_from([("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)]))
-def test_a_duration_is_a_number_and_a_unit(number: int, unit: tuple[str, int]) -> None:
+def test_duration_is_a_number_and_a_unit(number: int, unit: tuple[str, int]) -> None:
     assert Duration.parse(f"{number}{unit[0]}") == number * unit[1]
 
 
 @given(st.text(max_size=8).filter(lambda text: not text[:1].isdecimal()))
-def test_other_text_is_not_a_duration(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         Duration.parse(text)

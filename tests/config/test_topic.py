@@ -1,4 +1,4 @@
-"""Overrides of topics: what brokers would fail over is found before it is stored."""
+"""Overrides of topics: values that would crash brokers are rejected before they are stored."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from kactl.config import topic as topic_config
         ("what.kafka.does.not.know", "banana"),
     ],
 )
-def test_what_brokers_can_use_is_taken(name: str, value: str) -> None:
+def test_valid_overrides_are_accepted(name: str, value: str) -> None:
     assert topic_config.wrong({name: value}) is None
 
 
@@ -40,5 +40,5 @@ def test_what_brokers_can_use_is_taken(name: str, value: str) -> None:
         ("min.cleanable.dirty.ratio", "half", "a number from 0 to 1"),
     ],
 )
-def test_what_they_would_fail_over_is_named_with_what_is_right(name: str, value: str, right: str) -> None:
+def test_invalid_override_is_rejected_with_the_valid_values(name: str, value: str, right: str) -> None:
     assert topic_config.wrong({"other": "x", name: value}) == (name, f"{value!r} is not valid; it must be {right}")

@@ -1,4 +1,4 @@
-"""Arguments of the public methods: text forms that are accepted, and refusals that name the value."""
+"""Arguments of the public methods: accepted text forms, and rejections that name the value."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Call, str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_unusable_argument_is_refused_by_name(name: str) -> None:
+async def test_invalid_argument_is_rejected_by_name(name: str) -> None:
     call, field, reason = REFUSED[name]
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
@@ -101,7 +101,7 @@ async def test_unusable_argument_is_refused_by_name(name: str) -> None:
         assert here.controller.history.seq == before
 
 
-def test_looking_refuses_what_names_no_partition() -> None:
+def test_queries_reject_invalid_partition_names() -> None:
     controller = kactl.Controller(0)
 
     with pytest.raises(BadRequest, match="'orders' is not a partition"):
@@ -112,7 +112,7 @@ def test_looking_refuses_what_names_no_partition() -> None:
         controller.events(kinds=["partitions"])
 
 
-def test_constructors_refuse_what_is_no_number() -> None:
+def test_constructors_reject_invalid_numbers() -> None:
     store, hub = kactl.MemoryStore(), kactl.MemoryHub()
 
     with pytest.raises(BadRequest, match="node_id: '1'"):
@@ -132,17 +132,17 @@ async def test_explain_names_leader_and_candidates() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
 
-        found = here.controller.explain("orders-0")
+        explanation = here.controller.explain("orders-0")
 
-        assert isinstance(found, kactl.Explanation)
-        assert found == here.controller.explain(kactl.TopicPartition("orders", 0))
-        assert (found.leader, [each.broker for each in found.candidates]) == (1, [1, 2])
-        assert "it is the preferred replica" in found.verdict
+        assert isinstance(explanation, kactl.Explanation)
+        assert explanation == here.controller.explain(kactl.TopicPartition("orders", 0))
+        assert (explanation.leader, [candidate.broker for candidate in explanation.candidates]) == (1, [1, 2])
+        assert "it is the preferred replica" in explanation.verdict
         with pytest.raises(NotFound, match="orders-9"):
             here.controller.explain("orders-9")
 
 
-async def test_explain_deletion_names_what_it_waits_for() -> None:
+async def test_explain_deletion_names_its_blockers() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
         assert here.controller.explain_deletion("orders") == kactl.DeletionExplanation("orders", "none", ())
@@ -151,9 +151,9 @@ async def test_explain_deletion_names_what_it_waits_for() -> None:
         await here.controller.delete_topic("orders", timeout_ms=0)
         await settle()
 
-        found = here.controller.explain_deletion("orders")
-        assert found.deletion == "halted"
-        assert "2" in found.waits_for[0]
+        explanation = here.controller.explain_deletion("orders")
+        assert explanation.deletion == "halted"
+        assert "2" in explanation.waits_for[0]
         with pytest.raises(NotFound, match="no topic clicks"):
             here.controller.explain_deletion("clicks")
 

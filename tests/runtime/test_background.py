@@ -1,4 +1,4 @@
-"""The exception that leaves an `async with` block of kactl: the block's own, unchanged."""
+"""Exceptions that leave an `async with` block of kactl: those of the block, unchanged."""
 
 import asyncio
 import contextlib
@@ -84,8 +84,8 @@ BLOCKS = {
 
 @pytest.fixture(params=BLOCKS)
 def block(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[Any]:
-    made: AbstractAsyncContextManager[Any] = BLOCKS[request.param](tmp_path)
-    return made
+    block: AbstractAsyncContextManager[Any] = BLOCKS[request.param](tmp_path)
+    return block
 
 
 def _fail(error: BaseException) -> NoReturn:
@@ -181,7 +181,7 @@ async def _break(error: BaseException) -> None:
 
 
 async def _tasks(*failures: BaseException, until: BaseException | None = None) -> None:
-    """A block whose background tasks fail; it raises `until` after them, or waits to be cancelled."""
+    """Block whose background tasks fail; it raises `until` after them, or waits to be cancelled."""
     async with Background("test task") as tasks:
         for failure in failures:
             tasks.start_soon(_break, failure)
@@ -194,7 +194,7 @@ async def _tasks(*failures: BaseException, until: BaseException | None = None) -
 
 
 async def _closing(failure: BaseException, *, block: BaseException | None) -> None:
-    """A block that raises `block`, and cannot be closed."""
+    """Block that raises `block`, and whose closing fails."""
     async with BlockStack("the store") as stack:
         stack.push_async_callback(_break, failure)
         if block is not None:

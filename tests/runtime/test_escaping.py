@@ -1,4 +1,4 @@
-"""Text from outside stays on one line, and orders no terminal about."""
+"""External text stays on one line and contains no terminal control sequences."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def test_printable_text_is_unchanged(text: str) -> None:
     assert harmless(text) == text
 
 
-def test_long_text_is_cut_and_states_how_much_is_missing() -> None:
+def test_long_text_is_truncated_with_the_missing_length() -> None:
     text = "x" * (TEXT_LENGTH_MAX + 7)
 
     assert escaped(text) == "x" * TEXT_LENGTH_MAX + "... (7 more characters)"

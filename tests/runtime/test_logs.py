@@ -1,4 +1,4 @@
-"""Log records: one line each, whatever their values contain, and no module of kactl without this protection."""
+"""Log records occupy one line, whatever their values contain, in every module of kactl."""
 
 import ast
 import io
@@ -22,7 +22,7 @@ FORGED = "done\r\n12:00:00.000 INFO    kactl.admin: forged\x1b[2J\x1b]0;owned\x0
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What a handler with the formatter of the server writes; the root logger is left alone."""
+    """Returns the output of a handler with the formatter of the server; the root logger is unchanged."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter("%(levelname)s %(name)s: %(message)s"))
@@ -61,7 +61,7 @@ def test_numbers_and_named_arguments_are_formatted_as_before(caplog: pytest.LogC
     assert caplog.messages == ["3 of ff in 0.5 s: None, True", "a\\u000ab: 2"]
 
 
-def test_argument_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+def test_argument_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     logger("kactl.tests").info("%s", "x" * 100_000)
@@ -79,7 +79,7 @@ def test_records_of_other_loggers_are_one_line_too(written: io.StringIO) -> None
     assert len(second) < LINE_LENGTH_MAX + 40
 
 
-def test_traceback_lines_cannot_be_taken_for_records(written: io.StringIO) -> None:
+def test_traceback_lines_cannot_be_confused_with_records(written: io.StringIO) -> None:
     try:
         raise ValueError(FORGED)
     except ValueError:
@@ -110,8 +110,8 @@ def test_long_traceback_keeps_its_end(written: io.StringIO) -> None:
 # -- the whole tree ----------------------------------------------------------------------------------------------------
 
 
-def test_every_module_takes_its_logger_from_one_place() -> None:
-    # The package itself needs a logger for the handler that drops records; the rest sets up those of libraries.
+def test_every_module_uses_the_protected_logger() -> None:
+    # The package needs a logger for its null handler; the others configure loggers of libraries.
     allowed = {"kactl/runtime/logs.py", "kactl/__init__.py", "kactl/cli/forensics.py", "kactl/cli/sql.py"}
 
     offenders = [
@@ -125,7 +125,7 @@ def test_every_module_takes_its_logger_from_one_place() -> None:
     assert offenders == []
 
 
-def test_every_message_is_a_constant_whose_values_are_arguments() -> None:
+def test_log_messages_are_constants_with_arguments() -> None:
     offenders = []
     calls = 0
     for path in SOURCES:

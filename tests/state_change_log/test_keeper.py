@@ -1,4 +1,4 @@
-"""What happened goes to files, and comes back from them as the same events, in JSON and in Kafka's words."""
+"""Events are written to files in JSON and in Kafka's format, and are read from both as the same events."""
 
 import io
 import logging
@@ -73,7 +73,7 @@ HAPPENED: st.SearchStrategy[AnyEvent] = st.one_of(
 
 
 def ring(events: list[AnyEvent]) -> list[AnyEvent]:
-    """The same, numbered and with their time, as the controller's history has them."""
+    """The same events with numbers and times, as in the controller's history."""
     history = History(SystemClock())
     for event in events:
         history.add(event)
@@ -81,17 +81,17 @@ def ring(events: list[AnyEvent]) -> list[AnyEvent]:
 
 
 def read_json(content: bytes) -> list[dict[str, Any]]:
-    found = list(
+    report = list(
         json_parser.events(
             io.BytesIO(content), "kactl", file_id=1, kind=Kind.KACTL, broker=CONTROLLER, start=0, end=None
         )
     )
-    rows: list[dict[str, Any]] = pa.Table.from_batches(found, WRITTEN).to_pylist()
+    rows: list[dict[str, Any]] = pa.Table.from_batches(report, WRITTEN).to_pylist()
     return rows
 
 
 @given(st.lists(HAPPENED, min_size=1, max_size=20))
-def test_both_forms_come_back_as_the_same_events(happened: list[AnyEvent]) -> None:
+def test_both_formats_are_read_as_the_same_events(happened: list[AnyEvent]) -> None:
     events = ring(happened)
 
     in_json = read_json(b"".join(as_json(events)))
@@ -102,30 +102,30 @@ def test_both_forms_come_back_as_the_same_events(happened: list[AnyEvent]) -> No
         assert own["ts"] == kafka["ts"]
         assert own["speaker"] == kafka["speaker"] == CONTROLLER
         if isinstance(event, PartitionEvent):
-            said = ["type", "topic", "partition", "from_state", "to_state", "controller_epoch", "reason"]
+            columns = ["type", "topic", "partition", "from_state", "to_state", "controller_epoch", "reason"]
             if event.to_state is PartitionState.ONLINE and not event.refused:
-                said += ["leader", "leader_epoch", "isr", "partition_epoch", "recovery"]
+                columns += ["leader", "leader_epoch", "isr", "partition_epoch", "recovery"]
         elif isinstance(event, ReplicaEvent):
-            said = ["type", "topic", "partition", "broker", "from_state", "to_state", "controller_epoch"]
+            columns = ["type", "topic", "partition", "broker", "from_state", "to_state", "controller_epoch"]
         elif isinstance(event, ControllerEvent):
-            said = ["type"] + (["controller", "controller_epoch"] if event.what == "elected" else [])
+            columns = ["type"] + (["controller", "controller_epoch"] if event.what == "elected" else [])
         elif isinstance(event, TopicEvent):
-            said = [] if event.what == "created" else ["type", "topic", "reason"]
+            columns = [] if event.what == "created" else ["type", "topic", "reason"]
         else:
             assert isinstance(event, BrokerEvent)
-            said = ["type", "brokers_added", "brokers_removed"] if event.what in ("started", "failed") else ["type"]
+            columns = ["type", "brokers_added", "brokers_removed"] if event.what in ("started", "failed") else ["type"]
             if event.what == "bounced":
-                said = ["type", "brokers_bounced"]
-                assert kafka["brokers"] == []  # our event does not say who lives; nobody else is to be taken for dead
-        assert {name: own[name] for name in said} == {name: kafka[name] for name in said}
+                columns = ["type", "brokers_bounced"]
+                assert kafka["brokers"] == []  # the event does not list live brokers, so others must not count as dead
+        assert {name: own[name] for name in columns} == {name: kafka[name] for name in columns}
 
 
 @pytest.mark.parametrize("what", ["modified", "directory-failed"])
-def test_what_kafka_has_no_line_for_is_left_out_of_its_form(what: str) -> None:
+def test_kafka_format_omits_events_without_a_kafka_line(what: str) -> None:
     assert as_kafka(CONTROLLER)(ring([BrokerEvent(what=what, broker=3, broker_epoch=1)])) == []
 
 
-async def test_what_happens_is_in_the_files_once_the_block_ends(tmp_path: Path) -> None:
+async def test_all_events_are_written_when_the_block_ends(tmp_path: Path) -> None:
     history = History(SystemClock())
     segments = Segments(tmp_path / "log", bytes_max=NEVER, count_max=3)
     history.add(BrokerEvent(what="started", broker=1, broker_epoch=2))
@@ -138,17 +138,17 @@ async def test_what_happens_is_in_the_files_once_the_block_ends(tmp_path: Path) 
     content = (tmp_path / "log" / NAME).read_bytes()
     assert [event["partition"] for event in read_json(content)[1:]] == list(range(1000))
     assert read_json(content)[0]["type"] == "broker-started"
-    found = probe.probe(str(tmp_path / "log" / NAME))
-    assert (found.kind, found.layout) == (Kind.KACTL, "kactl")
+    report = probe.probe(str(tmp_path / "log" / NAME))
+    assert (report.kind, report.layout) == (Kind.KACTL, "kactl")
 
 
-async def test_while_the_controller_is_busy_nothing_is_taken_from_it(tmp_path: Path) -> None:
+async def test_nothing_is_written_while_the_controller_is_busy(tmp_path: Path) -> None:
     history = History(SystemClock())
     rest = anyio.Event()
     asked = anyio.Event()
 
     class Patient(SystemClock):
-        """Waits until it is told that the controller rests."""
+        """Clock that waits until the controller is idle."""
 
         async def sleep_ms(self, delay_ms: float) -> None:
             asked.set()
@@ -165,7 +165,7 @@ async def test_while_the_controller_is_busy_nothing_is_taken_from_it(tmp_path: P
     assert read_json((tmp_path / NAME).read_bytes())[0]["topic"] == "t"
 
 
-async def test_events_that_the_ring_has_let_go_are_missed_visibly(tmp_path: Path) -> None:
+async def test_events_overwritten_in_the_ring_leave_a_reset(tmp_path: Path) -> None:
     history = History(SystemClock(), limit=5)
     for number in range(20):
         history.add(TopicEvent(what="created", topic=f"t{number}"))
@@ -176,7 +176,7 @@ async def test_events_that_the_ring_has_let_go_are_missed_visibly(tmp_path: Path
     assert [event["topic"] for event in read_json((tmp_path / NAME).read_bytes())] == [f"t{at}" for at in range(15, 20)]
 
 
-async def test_a_full_disk_is_told_of_once_and_does_not_end_anything(
+async def test_full_disk_is_logged_once_and_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History(SystemClock())
@@ -191,8 +191,8 @@ async def test_a_full_disk_is_told_of_once_and_does_not_end_anything(
             for number in range(500):
                 history.add(TopicEvent(what="created", topic=f"t{number}"))
 
-    (said,) = [record.message for record in caplog.records]
-    assert "the state-change log cannot be written ([Errno 28] No space left on device)" in said
+    (columns,) = [record.message for record in caplog.records]
+    assert "the state-change log cannot be written ([Errno 28] No space left on device)" in columns
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def test_files_have_a_bound_and_the_oldest_goes_first(tmp_path: Path) -> None:
+def test_number_of_files_is_limited_and_the_oldest_is_deleted(tmp_path: Path) -> None:
     segments = Segments(tmp_path, bytes_max=100, count_max=3)
 
     for number in range(50):
@@ -215,7 +215,7 @@ def test_files_have_a_bound_and_the_oldest_goes_first(tmp_path: Path) -> None:
     assert len(kept_lines) >= 6
 
 
-def test_one_file_is_enough(tmp_path: Path) -> None:
+def test_limit_of_one_file(tmp_path: Path) -> None:
     segments = Segments(tmp_path, bytes_max=100, count_max=1)
 
     for number in range(50):
@@ -226,7 +226,7 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat().st_size <= 150
 
 
-def test_a_new_process_goes_on_behind_a_line_that_was_broken_off(tmp_path: Path) -> None:
+def test_new_process_continues_after_an_incomplete_line(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"whole\nbroken o")
 
     segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
@@ -237,7 +237,7 @@ def test_a_new_process_goes_on_behind_a_line_that_was_broken_off(tmp_path: Path)
     assert (tmp_path / NAME).read_bytes() == b"whole\nbroken o\nnext\n"
 
 
-def test_after_a_failure_it_is_tried_again(tmp_path: Path) -> None:
+def test_writing_is_retried_after_a_failure(tmp_path: Path) -> None:
     segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
     segments.close()
 

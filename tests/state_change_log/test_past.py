@@ -1,4 +1,4 @@
-"""Earlier runs read back from the state-change log: what continues, within which bounds, and over which damage."""
+"""Reading earlier runs from the state-change log: continuation, limits and damaged lines."""
 
 import os
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def read(folder: Path, **bounds: int) -> Past:
     return read_back(folder, now_ms=NOW_MS, **bounds)
 
 
-def test_every_kind_of_event_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_every_kind_of_event_is_read_back_unchanged(tmp_path: Path) -> None:
     kinds: list[AnyEvent] = [
         ControllerEvent(what="elected", controller_id=5),
         BrokerEvent(what="failed", broker=2, broker_epoch=7),
@@ -85,7 +85,7 @@ def test_every_kind_of_event_is_read_back_as_it_was_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_log_without_events_is_an_empty_past(tmp_path: Path, exists: bool) -> None:
+def test_log_without_events_is_an_empty_past(tmp_path: Path, exists: bool) -> None:
     if exists:
         (tmp_path / NAME).touch()
 
@@ -110,46 +110,46 @@ def test_the_newest_events_are_read_within_their_count_and_bytes(tmp_path: Path)
     assert read(tmp_path, event_bytes_max=0).events == []
 
 
-def test_a_large_log_is_read_from_its_end_only(tmp_path: Path) -> None:
-    """A terabyte, sparse: reading all of it would take minutes."""
+def test_large_log_is_read_from_its_end_only(tmp_path: Path) -> None:
+    """The file is sparse, one terabyte: reading all of it would take minutes."""
     write(tmp_path, [elected(1, 1)])
     os.truncate(tmp_path / NAME, 1 << 40)
     with (tmp_path / NAME).open("ab") as file:
         file.write(b"\n" + b"".join(as_json([elected(2, 2), topic(3)])))
 
-    found = read(tmp_path)
+    past = read(tmp_path)
 
-    assert found.events == [elected(2, 2), topic(3)]
-    assert [term.epoch for term in found.terms] == [2]
+    assert past.events == [elected(2, 2), topic(3)]
+    assert [term.epoch for term in past.terms] == [2]
 
 
-def test_lines_that_cannot_be_read_are_skipped_and_leave_a_reset(tmp_path: Path) -> None:
+def test_unreadable_lines_are_skipped_and_leave_a_reset(tmp_path: Path) -> None:
     lines = as_json([topic(seq) for seq in range(1, 7)])
     lines[2] = b"\xff\x00 no line at all\n"
     lines[3] = lines[3][:40] + b"\n"
-    (tmp_path / NAME).write_bytes(b"".join(lines)[:-20])  # a crash cut the last one off
+    (tmp_path / NAME).write_bytes(b"".join(lines)[:-20])  # a crash truncated the last line
 
-    found = read(tmp_path)
+    past = read(tmp_path)
 
-    assert found.events == [topic(1), topic(2), Reset(seq=4, time_ms=5), topic(5)]
-    assert (found.skipped, found.orderly) == (3, False)
+    assert past.events == [topic(1), topic(2), Reset(seq=4, time_ms=5), topic(5)]
+    assert (past.skipped, past.orderly) == (3, False)
 
 
-def test_a_run_that_ended_in_order_leaves_no_reset(tmp_path: Path) -> None:
+def test_orderly_run_leaves_no_reset(tmp_path: Path) -> None:
     events = [elected(1, 1), resigned(2, 1), elected(50, 2), topic(51)]
     write(tmp_path, events)
 
     assert read(tmp_path).events == events
 
 
-def test_numbers_that_fall_are_of_an_older_run_and_skipped(tmp_path: Path) -> None:
-    """As after a step back of the wall clock, in logs of versions that counted by it alone."""
+def test_decreasing_numbers_are_skipped(tmp_path: Path) -> None:
+    """Earlier versions numbered events by the wall clock, which may have been set back."""
     write(tmp_path, [topic(900), topic(901), topic(5), topic(6)])
 
-    found = read(tmp_path)
+    past = read(tmp_path)
 
-    assert found.events == [topic(5), topic(6)]
-    assert found.skipped == 2
+    assert past.events == [topic(5), topic(6)]
+    assert past.skipped == 2
 
 
 def test_kafka_lines_are_skipped(tmp_path: Path) -> None:
@@ -158,20 +158,20 @@ def test_kafka_lines_are_skipped(tmp_path: Path) -> None:
     assert read(tmp_path) == Past([], [], True, 1)
 
 
-def test_terms_are_found_behind_many_other_events(tmp_path: Path) -> None:
+def test_terms_are_found_before_many_other_events(tmp_path: Path) -> None:
     write(tmp_path, [elected(1, 1), resigned(9, 1, "a later controller was elected"), elected(20, 4)])
     write(tmp_path, [topic(seq) for seq in range(21, 500)], bytes_max=2_000, count_max=100)
 
-    found = read(tmp_path, events_max=10)
+    past = read(tmp_path, events_max=10)
 
-    assert len(found.events) == 10
-    assert found.terms == [
+    assert len(past.events) == 10
+    assert past.terms == [
         Term(1, 5, 1, 9, "a later controller was elected", ours=True),
         Term(4, 5, 20, NOW_MS, ENDED_UNSEEN, ours=True),
     ]
 
 
-def test_a_term_whose_end_is_missing_ends_with_the_next(tmp_path: Path) -> None:
+def test_term_without_an_end_ends_with_the_next(tmp_path: Path) -> None:
     write(tmp_path, [elected(1, 1), elected(50, 2), resigned(60, 2)])
 
     assert [(term.epoch, term.ended_ms, term.cause) for term in read(tmp_path).terms] == [
@@ -180,7 +180,7 @@ def test_a_term_whose_end_is_missing_ends_with_the_next(tmp_path: Path) -> None:
     ]
 
 
-def test_terms_are_bounded(tmp_path: Path) -> None:
+def test_number_of_terms_is_limited(tmp_path: Path) -> None:
     write(tmp_path, [elected(seq, seq) for seq in range(1, 3 * TERMS_MAX)])
 
     terms = read(tmp_path).terms
@@ -190,7 +190,7 @@ def test_terms_are_bounded(tmp_path: Path) -> None:
     assert read(tmp_path, term_bytes_max=0).terms == []
 
 
-def test_a_topic_name_that_looks_like_an_election_is_none(tmp_path: Path) -> None:
+def test_topic_name_that_looks_like_an_election_is_not_one(tmp_path: Path) -> None:
     write(tmp_path, [stamped(RequestEvent(action="a", target='{"kind":"controller",', outcome="done"), 1)])
 
     assert read(tmp_path).terms == []
