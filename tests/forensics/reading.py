@@ -1,4 +1,4 @@
-"""Texts read as the pipeline reads files, without Spark."""
+"""Reads texts as the pipeline reads files, without Spark."""
 
 import io
 from typing import Any
@@ -16,7 +16,7 @@ from .golden import Golden
 
 
 def log_line(golden: Golden, *, ts: str = "2024-05-01 10:00:00,123") -> str:
-    """The line as log4j writes it, with what follows it."""
+    """Returns the line as log4j writes it, with its following lines."""
     line = f"[{ts}] {golden.level} {golden.message} ({golden.logger})\n"
     return line + (golden.continued + "\n" if golden.continued else "")
 
@@ -31,7 +31,7 @@ def events_of(
     start: int = 0,
     end: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The events of a text, in the order of the file; those of one split of it if `start` or `end` is given."""
+    """Returns the events of a text in order; those of one split if `start` or `end` is given."""
     file = io.BytesIO(text.encode() if isinstance(text, str) else text)
     file.seek(max(0, start - 1))
     parser = Parser(file_id=1, kind=kind, broker=broker, time_zone=zone.zone_of(tz))

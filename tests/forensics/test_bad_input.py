@@ -1,4 +1,4 @@
-"""What people have besides logs, and what has become of their logs: a word for each, and the rest goes on."""
+"""Bad input: files that are not logs, damaged logs, and unusual folders. Each is reported, and the rest is read."""
 
 import contextlib
 import gzip
@@ -31,7 +31,7 @@ from kactl.forensics.text.zone import zone_of
 from .reading import events_of
 
 NOBODY = 65534
-# As long as names of topics may be, and all that is allowed in one.
+# The maximum length of a topic name, with all allowed characters.
 LONG_NAME = ("a.b_c-0-" * 32)[:249]
 
 
@@ -50,7 +50,7 @@ TRACE = "\tat a.line.of(AStackTrace.scala:1)\n"
 # -- finding files -----------------------------------------------------------------------------------------------------
 
 
-def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+def test_links_are_followed_without_loops(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
     (tmp_path / "elsewhere" / "deep" / "server.log").write_text(GOOD)
@@ -78,7 +78,7 @@ def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
 
 @pytest.fixture
 def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Whoever may read everything gives that up for a while."""
+    """Drops the privileges of root within a block."""
 
     @contextlib.contextmanager
     def drop() -> Iterator[None]:
@@ -96,7 +96,7 @@ def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may look into, which those of pytest are not."""
+    """Returns a folder that every user may read, unlike those of pytest."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -104,7 +104,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_what_may_not_be_read_hides_nothing_else(
+def test_unreadable_files_do_not_hide_others(
     open_folder: Path, as_nobody: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     for name in ("a/1.log", "b/2.log", "c/3.log", "d/4.log"):
@@ -112,7 +112,7 @@ def test_what_may_not_be_read_hides_nothing_else(
         (open_folder / name).write_text(GOOD)
     (open_folder / "a" / "1.log").chmod(0)
     (open_folder / "b").chmod(0)
-    (open_folder / "c").chmod(0o444)  # its names may be read, and nothing else
+    (open_folder / "c").chmod(0o444)  # only its names may be read
 
     with as_nobody():
         found = list(find([str(open_folder)]))
@@ -124,7 +124,7 @@ def test_what_may_not_be_read_hides_nothing_else(
         (open_folder / folder).chmod(0o755)
 
 
-def test_where_nobody_may_write_is_said_before_anything_is_read(
+def test_unwritable_target_is_reported_before_reading(
     open_folder: Path, as_nobody: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     (open_folder / "shut").mkdir(mode=0o555)
@@ -140,14 +140,14 @@ def test_where_nobody_may_write_is_said_before_anything_is_read(
         check_target(Location(f"{open_folder}/new/out"))
 
 
-def test_a_file_of_two_names_that_are_no_links_to_each_other_is_one(tmp_path: Path) -> None:
+def test_hard_links_to_one_file_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text(GOOD)
     (tmp_path / "same.log").hardlink_to(tmp_path / "server.log")
 
     assert list(find([str(tmp_path)])) == [f"{tmp_path}/same.log"]
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     assert probe(str(tmp_path / "pipe")).error.startswith("cannot be read: it is a pipe, socket or device")
@@ -155,7 +155,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert list(find([str(tmp_path)])) == []
 
 
-def test_a_name_that_is_no_text_is_told_in_signs_that_are(tmp_path: Path) -> None:
+def test_undecodable_file_name_is_printed_escaped(tmp_path: Path) -> None:
     name = os.path.join(os.fsencode(tmp_path), b"caf\xe9.log")
     with open(name, "wb") as file:
         file.write(GOOD.encode())
@@ -168,14 +168,14 @@ def test_a_name_that_is_no_text_is_told_in_signs_that_are(tmp_path: Path) -> Non
     assert shown(found) == told.path
 
 
-def test_one_who_was_killed_over_his_last_file_keeps_nobody_out(tmp_path: Path) -> None:
+def test_killed_ingest_does_not_block_the_next_one(tmp_path: Path) -> None:
     for name in ("ingest.json.new", "jobs.json.new", ".ingest-1", ".jobs-1"):
         (tmp_path / name).write_text("")
 
     check_target(Location(str(tmp_path)))
 
 
-def test_tables_that_lie_among_the_logs_are_no_logs(tmp_path: Path) -> None:
+def test_tables_in_a_folder_of_logs_are_not_logs(tmp_path: Path) -> None:
     (tmp_path / "forensics").mkdir()
     (tmp_path / "forensics" / "ingest.json").write_text("{}")
     (tmp_path / "server.log").write_text(GOOD)
@@ -215,7 +215,7 @@ def zipped(content: bytes) -> bytes:
         ("lz4", b"\x04\x22\x4d\x18\0\0"),
     ],
 )
-def test_logs_that_are_packed_otherwise_are_not_passed_over(tmp_path: Path, program: str, content: bytes) -> None:
+def test_other_compressions_are_listed_as_unreadable(tmp_path: Path, program: str, content: bytes) -> None:
     (tmp_path / "logs.packed").write_bytes(content)
 
     found = probe(str(tmp_path / "logs.packed"))
@@ -228,7 +228,7 @@ def test_logs_that_are_packed_otherwise_are_not_passed_over(tmp_path: Path, prog
 
 
 def read(path: Path, change: Callable[[], object], *, split_bytes: int = 1 << 20) -> tuple[int, list[str]]:
-    """How many lines are read of a file that changes after it was looked at, and what is said of it."""
+    """Returns the number of lines read from a file that changes after it was probed, and its errors."""
     pieces = list(splits.cut([(0, probe(str(path)))], split_bytes))
     change()
     rows = [row for piece in pieces for batch in splits.events(piece, zone_of("UTC")) for row in batch.to_pylist()]
@@ -236,7 +236,7 @@ def read(path: Path, change: Callable[[], object], *, split_bytes: int = 1 << 20
 
 
 @pytest.mark.parametrize("split_bytes", [300, 1 << 20])
-def test_what_is_written_meanwhile_is_read_as_well(tmp_path: Path, split_bytes: int) -> None:
+def test_lines_appended_meanwhile_are_read(tmp_path: Path, split_bytes: int) -> None:
     log = tmp_path / "server.log"
     log.write_text(GOOD)
 
@@ -248,7 +248,7 @@ def test_what_is_written_meanwhile_is_read_as_well(tmp_path: Path, split_bytes: 
 
 
 @pytest.mark.parametrize("split_bytes", [300, 1 << 20])
-def test_what_became_shorter_was_replaced(tmp_path: Path, split_bytes: int) -> None:
+def test_shorter_file_counts_as_replaced(tmp_path: Path, split_bytes: int) -> None:
     log = tmp_path / "server.log"
     log.write_text(GOOD)
 
@@ -260,14 +260,14 @@ def test_what_became_shorter_was_replaced(tmp_path: Path, split_bytes: int) -> N
     ]
 
 
-def test_what_is_removed_meanwhile_is_said_once_for_each_piece(tmp_path: Path) -> None:
+def test_removed_file_is_reported_once_per_split(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text(GOOD)
 
     assert read(log, log.unlink) == (0, ["can no longer be read: No such file or directory"])
 
 
-# -- bytes that nobody meant -------------------------------------------------------------------------------------------
+# -- invalid contents -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_is_removed_meanwhile_is_said_once_for_each_piece(tmp_path: Path) -
     ],
     ids=range(6),
 )
-def test_numbers_that_are_none_break_nothing(text: str) -> None:
+def test_invalid_numbers_lose_no_other_line(text: str) -> None:
     rows = events_of(f"[2024-05-01 10:00:00,123] INFO {text} (state.change.logger)\n" + GOOD)
 
     assert len(rows) == 11
@@ -307,7 +307,7 @@ def test_numbers_that_are_none_break_nothing(text: str) -> None:
     ],
     ids=range(10),
 )
-def test_json_that_is_none_breaks_nothing(tmp_path: Path, text: str) -> None:
+def test_invalid_json_loses_no_line(tmp_path: Path, text: str) -> None:
     good = text if text.startswith("|") else ""
     usual = (
         '| offset: 8 CreateTime: 5 keySize: -1 payload: {"type":"TOPIC_RECORD","data":{"name":"b","topicId":"x"}}\n'
@@ -323,7 +323,7 @@ def test_json_that_is_none_breaks_nothing(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_bytes_that_are_spoilt_lose_no_line(tmp_path: Path, seed: int) -> None:
+def test_corrupt_bytes_lose_no_line(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     content = bytearray((GOOD + TRACE + handled(3)).encode() * 20)
     for _ in range(chance.choice([1, 20, 400])):
@@ -340,7 +340,7 @@ def test_bytes_that_are_spoilt_lose_no_line(tmp_path: Path, seed: int) -> None:
 
 
 def spoil(folder: Path) -> Path:
-    """A folder as it is after a bad night."""
+    """Returns a folder with damaged files of all kinds."""
     packed = gzip.compress((GOOD * 2000).encode(), compresslevel=0)
     for name, content in {
         "good.log": GOOD.encode(),
@@ -396,7 +396,7 @@ def told(spoilt: tuple[Ingested, Tables]) -> dict[str, FileReport]:
     return {each.path.rpartition("/")[2]: each for each in spoilt[0].files}
 
 
-def test_what_is_wrong_with_each_file_is_said(told: dict[str, FileReport]) -> None:
+def test_each_bad_file_has_its_error(told: dict[str, FileReport]) -> None:
     no_layout = "is no log whose layout is known: none of its first lines begins with a time and a level"
     assert {name: each.error for name, each in told.items() if each.error} == {
         "traces-only.log": no_layout,
@@ -414,12 +414,12 @@ def test_what_is_wrong_with_each_file_is_said(told: dict[str, FileReport]) -> No
     assert "cannot be unpacked further" in (told["spoilt.log.gz"].error or "")
 
 
-def test_what_can_be_read_is_read(told: dict[str, FileReport]) -> None:
+def test_readable_parts_of_bad_files_are_read(told: dict[str, FileReport]) -> None:
     whole = {name: (each.lines, each.events) for name, each in told.items() if each.is_log and not each.error}
     assert whole == {
         "good.log": (10, 10),
         "carriage-returns.log": (10, 10),
-        "zeros.log": (11, 11),  # what is behind the last newline is a line, and continues the one before it
+        "zeros.log": (11, 11),  # the text after the last newline is a line, joined to the previous one
         "latin-1.log": (11, 10),
         "utf-16.log": (10, 10),
         "long-line.log": (3, 2),
@@ -431,26 +431,26 @@ def test_what_can_be_read_is_read(told: dict[str, FileReport]) -> None:
     assert 5_000 < told["cut.log.gz"].events < 15_000
 
 
-def test_a_line_of_ten_megabytes_is_kept_by_its_beginning(spoilt: tuple[Ingested, Tables]) -> None:
+def test_line_of_ten_megabytes_is_truncated(spoilt: tuple[Ingested, Tables]) -> None:
     rows = spoilt[1].events.where("type = 'unparsed' and text like '%xxxx%'").select("text", "lines").collect()
 
     assert [(row["text"][:20], len(row["text"]), row["lines"]) for row in rows] == [("[Broker id=2] xxxxxx", 4096, 1)]
     assert LINE_LIMIT < 10_000_000
 
 
-def test_a_long_name_is_whole(spoilt: tuple[Ingested, Tables]) -> None:
+def test_long_topic_name_is_complete(spoilt: tuple[Ingested, Tables]) -> None:
     (row,) = spoilt[1].events.where("type = 'leads'").collect()
 
     assert (row["topic"], row["partition"], row["log_end"]) == (LONG_NAME, 7, 9)
 
 
-def test_clocks_that_jump_are_told_of(told: dict[str, FileReport]) -> None:
+def test_clock_jumps_are_warnings(told: dict[str, FileReport]) -> None:
     assert any(each.startswith("the clock went back 2 times") for each in told["jumps.log"].warnings)
     assert any("were set back during its period" in each for each in told["night.log"].warnings)
     assert told["jumps.log"].unparsed == 1
 
 
-def test_the_command_says_it_and_how_many(
+def test_command_reports_bad_files_and_their_number(
     spark: SparkSession, spoilt: tuple[Ingested, Tables], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
@@ -462,7 +462,7 @@ def test_the_command_says_it_and_how_many(
     assert done.exit_code == 1
     assert "5 files could not be read completely; the others are ingested" in done.stderr
     assert "archive.tgz: cannot be read: it is packed by tar; unpack it first" in done.stderr
-    assert "gc.log: is no log whose layout is known" in done.stderr  # named, so it is missed
+    assert "gc.log: is no log whose layout is known" in done.stderr  # given by name, so it counts as unreadable
     assert "Traceback" not in done.output
     assert "\x1b" not in done.output
     assert "not understood, for example: [Broker id=2] Something �[31mred� that nobody knows" in done.stderr
@@ -500,7 +500,7 @@ except OSError as error:
 """
 
 
-def test_a_disk_that_is_full_is_no_fault_of_the_log(tmp_path: Path) -> None:
+def test_full_disk_is_not_an_error_of_the_log(tmp_path: Path) -> None:
     chance = random.Random(1)
     log = tmp_path / "server.log"
     log.write_text("".join(line(f"{chance.random()}", level="WARN") for _ in range(20_000)))

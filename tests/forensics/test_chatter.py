@@ -1,4 +1,4 @@
-"""What Kafka's loggers also say and nobody asks for: it is known, and so it is not told as not understood."""
+"""Harmless lines of Kafka's loggers: known, and therefore not counted as unparsed."""
 
 import pytest
 
@@ -34,7 +34,7 @@ SAID = [
     "[Broker id=1] Started fetchers as part of become-follower for 2 partitions",
     "[Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(4NrZhavzS4SZ-yfUOACJhw)",
     "[Broker id=2] The topic partition a-0 was marked as RECOVERING. Marking the topic partition as RECOVERED.",
-    # Of real nodes of 4.0 to 4.3.
+    # From real nodes of 4.0 to 4.3.
     "[QuorumController id=3001] Updated the controlled shutdown offset for broker 3 to 188.",
     "[QuorumController id=3001] Ignoring no-op registration change for BrokerRegistration(id=2, epoch=7)",
     "[QuorumController id=3001] Verified that 3 broker(s) and 3 controller(s) supported changing "
@@ -82,7 +82,7 @@ SAID = [
 
 
 @pytest.mark.parametrize("message", SAID)
-def test_what_tells_nothing_is_known(message: str) -> None:
+def test_harmless_lines_are_known(message: str) -> None:
     text = f"[2024-05-01 10:00:00,123] INFO {message} (kafka.controller.KafkaController)\n"
 
     (event,) = events_of(text, kind=Kind.CONTROLLER)
@@ -90,7 +90,7 @@ def test_what_tells_nothing_is_known(message: str) -> None:
     assert (event["type"], event["lines"]) == ("harmless", 1)
 
 
-def test_what_is_not_known_is_no_chatter() -> None:
+def test_unknown_lines_are_not_harmless() -> None:
     assert not is_chatter(b"Resigning is what it never did before")
     assert not is_chatter(b"All is well")
     for record in ("PartitionRecord", "TopicRecord", "RemoveTopicRecord", "UnregisterBrokerRecord"):
@@ -98,7 +98,7 @@ def test_what_is_not_known_is_no_chatter() -> None:
     assert not is_chatter(b"handleBrokerFenced: changing what has another form")
 
 
-def test_known_and_harmless_lines_are_counted_apart_from_lines_of_other_loggers() -> None:
+def test_harmless_lines_are_counted_separately_from_other_lines() -> None:
     text = (
         "[2024-05-01 10:00:00,123] INFO [QuorumController id=1] No stale brokers found. "
         "(org.apache.kafka.controller.ReplicationControlManager)\n"

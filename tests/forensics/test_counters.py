@@ -1,4 +1,4 @@
-"""Events counted as they are written: the same as counting them one by one, whatever is null."""
+"""Counters of events, compared with counting line by line, with any column null."""
 
 import collections
 import datetime
@@ -35,7 +35,7 @@ EVENTS = st.lists(
 
 
 def counted(events: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The same by hand."""
+    """Returns the counters by counting line by line."""
     alike = collections.defaultdict(list)
     for each in events:
         hour = each["ts"] and each["ts"].replace(minute=0, second=0)
@@ -59,7 +59,7 @@ def counted(events: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any
 
 
 @given(EVENTS)
-def test_a_tally_is_what_counting_one_by_one_gives(events: list[dict[str, Any]]) -> None:
+def test_counters_equal_counting_line_by_line(events: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(events, SCHEMA)
 
     made = count_events(table, part="a", kind="server")

@@ -1,4 +1,4 @@
-"""A folder has one writer at a time."""
+"""Lock of a folder: one writer at a time."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.support import tree
 from .test_bad_input import GOOD
 
 
-def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
+def test_second_process_is_rejected_at_once(tmp_path: Path) -> None:
     place = Location(str(tmp_path))
 
     with (
@@ -28,7 +28,7 @@ def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     code = (
         "import os, sys\nfrom kactl.forensics.storage import lock_folder\n"
         "from kactl.forensics.storage import Location\n"
@@ -40,7 +40,7 @@ def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_lock_support_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(file: int, how: int) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -50,7 +50,7 @@ def test_a_folder_without_locks_is_written_all_the_same(tmp_path: Path, monkeypa
         pass
 
 
-def test_two_who_ingest_into_one_folder_do_not_take_each_others_work(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_ingests_into_one_folder_exclude_each_other(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text(GOOD)
     out = tmp_path / "out"
     (out / ".ingest-of-the-other").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every known line, of every version: it has one format and no other, and says what it says."""
+"""Formats of lines: each known line of each version matches exactly one, and has its golden event."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ EACH = pytest.mark.parametrize("golden", GOLDEN, ids=[f"{at}-{each.format}" for 
 
 
 @EACH
-def test_a_line_says_what_it_says(golden: Golden) -> None:
+def test_line_has_its_golden_event(golden: Golden) -> None:
     (event,) = events_of(log_line(golden))
 
     assert event["format"] == golden.format
@@ -44,7 +44,7 @@ def test_each_line_matches_exactly_one_format(golden: Golden) -> None:
     assert matching[0] in BY_HEAD.get(message.encode().split(b" ")[0], BY_HEAD[None])
 
 
-def test_lines_of_all_versions_are_understood_side_by_side_in_any_order() -> None:
+def test_lines_of_all_versions_are_parsed_in_any_order() -> None:
     text = "".join(log_line(golden) for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN))
 
     assert [each["format"] for each in events_of(text)] == [
@@ -52,12 +52,12 @@ def test_lines_of_all_versions_are_understood_side_by_side_in_any_order() -> Non
     ]
 
 
-def test_every_format_has_a_line_that_shows_it() -> None:
+def test_every_format_has_a_golden_line() -> None:
     assert {each.format for each in GOLDEN} == {each.id for each in FORMATS}
     assert max(Counter(each.id for each in FORMATS).values()) == 1
 
 
-def test_every_column_is_described_and_filled_by_some_line() -> None:
+def test_every_column_is_filled_by_a_golden_line() -> None:
     filled: set[str] = set()
     for golden in GOLDEN:
         (event,) = events_of(log_line(golden))
@@ -68,7 +68,7 @@ def test_every_column_is_described_and_filled_by_some_line() -> None:
     assert {each.name for each in COLUMNS} <= filled
 
 
-def test_every_type_of_event_comes_from_somewhere() -> None:
+def test_every_event_type_has_a_source() -> None:
     told = {each.type for each in FORMATS}
     elsewhere = {
         EventType.CLOCK_BACK,

@@ -1,4 +1,4 @@
-"""What people type, and unset variables type for them: said in a sentence, before Spark is started."""
+"""Invalid command lines, such as those of unset variables: rejected in one line, before Spark starts."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ from kactl.forensics.report.wording import Moments
 from kactl.forensics.storage import Location
 from tests.support import tree
 
-# As it is, and not as it is for the tests below.
+# The real function, which fixtures below replace.
 SESSION = forensics.session
 
 
@@ -54,27 +54,27 @@ def run(*words: object) -> Result:
     ],
     ids=" ".join,
 )
-def test_a_variable_that_nobody_set_names_no_place(words: list[str]) -> None:
+def test_unset_variable_in_a_path_is_rejected(words: list[str]) -> None:
     done = run(*words)
 
     assert done.exit_code == 2
     assert "the name is empty: write a name; if it is a variable, check that it is set" in done.stderr
 
 
-def test_an_empty_name_is_not_that_of_the_root() -> None:
+def test_empty_path_is_not_the_root() -> None:
     assert str(Location("")) == ""
     assert str(Location("//")) == "/"
-    assert list(find([""])) == [""]  # as it was named, and so not there
+    assert list(find([""])) == [""]  # unchanged, and therefore missing
 
 
-def test_a_folder_for_tables_has_a_name_that_is_text() -> None:
+def test_output_folder_name_must_be_text() -> None:
     done = run("report", "--dir", "caf\udce9")
 
     assert done.exit_code == 2
     assert "the name is not valid UTF-8: choose another name" in done.stderr
 
 
-def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_tables_are_not_reported_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: Location) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -85,13 +85,13 @@ def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypa
     assert "ingest.json cannot be read (Permission denied): change its permissions" in done.stderr
 
 
-def test_a_zone_that_is_empty_is_none() -> None:
+def test_empty_time_zone_is_rejected() -> None:
     done = run("ingest", "logs", "--tz", "")
 
     assert (done.exit_code, done.stderr.strip()[:32]) == (2, "error: --tz: there is no time zo")
 
 
-def test_a_sweep_over_nothing_is_no_answer() -> None:
+def test_sweep_without_scenarios_is_rejected() -> None:
     for text in ("", ","):
         done = run("whatif", "--sweep", text)
 
@@ -100,7 +100,7 @@ def test_a_sweep_over_nothing_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("size", ["", "nonsense", "2", "2x", "-1g", "0g", "1k", "400m", "1g -version"])
-def test_memory_that_java_would_not_start_with_is_refused(size: str) -> None:
+def test_invalid_memory_is_rejected(size: str) -> None:
     done = run("sql", "SELECT 1", "--memory", size)
 
     assert done.exit_code == 2
@@ -108,7 +108,7 @@ def test_memory_that_java_would_not_start_with_is_refused(size: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["", "nonsense", "local[0]", "local[x]", "spark://"])
-def test_a_master_that_is_none_is_refused(master: str) -> None:
+def test_invalid_master_is_rejected(master: str) -> None:
     done = run("sql", "SELECT 1", "--master", master)
 
     assert done.exit_code == 2
@@ -116,7 +116,7 @@ def test_a_master_that_is_none_is_refused(master: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["--memory", "512M"], ["--memory", "2gb", "--master", "local[2,3]"]], ids=" ".join)
-def test_what_spark_would_take_is_taken(words: list[str], tmp_path: Path) -> None:
+def test_valid_memory_and_master_are_accepted(words: list[str], tmp_path: Path) -> None:
     assert "contains no complete tables" in run("sql", "SELECT 1", "--dir", tmp_path, *words).stderr
 
 
@@ -124,17 +124,17 @@ def test_what_spark_would_take_is_taken(words: list[str], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31 23:59:59-12:00", "0001-01-01T00:00+12:00"])
-def test_a_time_beyond_all_calendars_is_none(text: str) -> None:
+def test_time_beyond_the_calendar_is_rejected(text: str) -> None:
     with pytest.raises(Failure, match=r"the year \d+ is out of range"):
         parsed_time(text, Moments("Europe/Berlin"), "--from")
 
 
-def test_a_time_that_no_clock_has_shown_is_told_of() -> None:
+def test_time_skipped_by_daylight_saving_is_rejected() -> None:
     with pytest.raises(Failure, match=r"--from: 2024-03-31 02:30 does not exist in Europe/Berlin: clocks were set"):
         parsed_time("2024-03-31 02:30", Moments("Europe/Berlin"), "--from")
 
 
-def test_a_stretch_within_the_hour_that_is_there_twice_is_both_hours() -> None:
+def test_interval_in_a_repeated_hour_covers_both_hours() -> None:
     begin, end = parsed_interval("2024-10-27 02:00", "2024-10-27 02:30", Moments("Europe/Berlin"))
 
     assert begin is not None
@@ -145,7 +145,7 @@ def test_a_stretch_within_the_hour_that_is_there_twice_is_both_hours() -> None:
 # -- where a report goes -----------------------------------------------------------------------------------------------
 
 
-def test_a_page_that_has_no_place_to_go_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_invalid_page_path_is_rejected(tmp_path: Path) -> None:
     on_a_folder, both = run("report", "--html", tmp_path), run("report", "--html", "a", "--markdown", "a")
 
     assert (on_a_folder.exit_code, both.exit_code) == (2, 2)
@@ -153,9 +153,7 @@ def test_a_page_that_has_no_place_to_go_is_refused_before_the_work(tmp_path: Pat
     assert "--html and --markdown: both are a" in both.stderr
 
 
-def test_a_page_that_cannot_be_written_whole_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_previous_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "report.html"
     page.write_text("the one before")
 
@@ -171,7 +169,7 @@ def test_a_page_that_cannot_be_written_whole_leaves_the_one_before(
     assert page.read_text() == "the one before"
 
 
-def test_a_page_goes_through_a_link_and_does_not_replace_it(tmp_path: Path) -> None:
+def test_page_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "page")
 
     assert _write(str(tmp_path / "link"), lambda *_: "\udce9", None, None) is None  # type: ignore[arg-type]
@@ -183,7 +181,7 @@ def test_a_page_goes_through_a_link_and_does_not_replace_it(tmp_path: Path) -> N
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_told_to_end_tidies_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminated_command_ends_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
 
     @contextlib.contextmanager
@@ -217,11 +215,11 @@ def test_who_is_told_to_end_tidies_up_before(monkeypatch: pytest.MonkeyPatch) ->
     ],
     ids=range(5),
 )  # fmt: skip
-def test_of_what_spark_says_one_line_is_told(said: str, told: str) -> None:
+def test_spark_errors_are_reported_in_one_line(said: str, told: str) -> None:
     assert forensics.reason(said) == told
 
 
-def test_a_folder_that_cannot_be_written_is_named_in_a_sentence() -> None:
+def test_unwritable_folder_is_named_in_the_error() -> None:
     with pytest.raises(Failure, match=r"out/\.jobs-1: Permission denied: check") as said, errors_translated():
         raise PermissionError(13, "Permission denied", "out/.jobs-1")
     with pytest.raises(BrokenPipeError), errors_translated():
@@ -241,14 +239,14 @@ def test_progress_stays_on_its_line(columns: int) -> None:
     assert line.endswith("3/40") == (columns >= 30)
 
 
-def test_progress_makes_room_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_line_is_erased_before_output(capsys: pytest.CaptureFixture[str]) -> None:
     forensics._on_progress("query", 0, 0)
     forensics._on_progress("", 0, 0)
 
     assert capsys.readouterr().err.replace("\x1b[K", "") == "\rquery ...\r"
 
 
-class Captured(PySparkException):  # as Spark's own are: what they say is asked of Java
+class Captured(PySparkException):  # like those of Spark, which query Java for their message
     def __str__(self) -> str:
         assert ALIVE, "Java has ended"
         return "[SOME_CLASS] It went wrong."
@@ -257,7 +255,7 @@ class Captured(PySparkException):  # as Spark's own are: what they say is asked 
 ALIVE: list[str] = []
 
 
-def test_what_spark_raised_is_asked_for_while_its_java_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_error_is_read_while_its_java_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def pretended(**_: object) -> Iterator[None]:
         ALIVE.append("Java")
@@ -274,14 +272,14 @@ def test_what_spark_raised_is_asked_for_while_its_java_lives(monkeypatch: pytest
     assert said.value.message == "Spark: [SOME_CLASS] It went wrong."
 
 
-def test_a_table_that_is_damaged_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_table_error_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.forensics.session.spark_session", lambda **_: contextlib.nullcontext())
 
     with pytest.raises(Failure, match=r"PATH_NOT_FOUND.* ingest the logs again"), SESSION("local[1]", "1g"):
         raise Py4JError("[PATH_NOT_FOUND] Path does not exist: file:/out/jobs/outages.")
 
 
-def test_a_java_that_was_killed_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_java_is_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.forensics.session.spark_session", lambda **_: contextlib.nullcontext())
 
     with pytest.raises(Failure, match="Java ended without an error message"), SESSION("local[1]", "1g"):
@@ -291,7 +289,7 @@ def test_a_java_that_was_killed_is_not_asked(monkeypatch: pytest.MonkeyPatch) ->
 # -- terminals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
+def test_tables_and_errors_escape_control_sequences() -> None:
     header, row = output.table(["a\x1bb"], [["c\x1b]0;d\x07"]])
     said = run("report", "--dir", "e\x1b[31m")
 
@@ -300,14 +298,14 @@ def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
     assert "error: e\N{REPLACEMENT CHARACTER}[31m: contains no complete tables" in said.stderr
 
 
-def test_markdown_gives_a_terminal_no_orders_either() -> None:
+def test_markdown_escapes_control_sequences() -> None:
     assert (
         plain("a\x1b]0;b\x07\u202e\nc") == "a\N{REPLACEMENT CHARACTER}\\]0;b" + 2 * "\N{REPLACEMENT CHARACTER}" + " c"
     )
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
-def test_a_terminal_that_does_not_know_a_sign_gets_its_number(encoding: str) -> None:
+def test_unencodable_characters_are_printed_escaped(encoding: str) -> None:
     code = "from kactl.cli import main\nmain._print_anything()\nprint('\\u2013\\udce9')"
     env = {**os.environ, "PYTHONIOENCODING": encoding}
 

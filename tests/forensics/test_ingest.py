@@ -1,4 +1,4 @@
-"""From a folder of logs to tables, on Spark: all of it, each line once, or a word of what is missing."""
+"""Ingest of a folder of logs into tables, on Spark: each line once, and a report on anything missing."""
 
 import contextlib
 import gzip
@@ -37,12 +37,12 @@ DUMP = (
 KACTL = json.dumps({"kind": "controller", **COMMON, "what": "elected", "controller_id": 7}, separators=(",", ":"))
 
 
-# A name like others, and neither a pattern nor half of a URI.
+# A valid folder name, not a pattern or the begin of a URI.
 OUT = "out [a]{b}*?%41#ö:c"
 
 
 def collect(folder: Path) -> Path:
-    """What a careful person has collected from three brokers, and what lay beside it."""
+    """Writes logs of three brokers, with other files beside them."""
     for name, content in {
         "broker-1/state-change.log": CONTROLLER.encode(),
         "broker-1/state-change.log.2024-05-01-10.gz": gzip.compress(CONTROLLER.encode()),
@@ -62,13 +62,13 @@ def collect(folder: Path) -> Path:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Logs that a test may change."""
+    """Returns logs that a test may change."""
     return collect(tmp_path / "logs")
 
 
 @pytest.fixture(scope="module")
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    """The same, ingested, for tests that only look."""
+    """Returns the tables of unchanged logs."""
     folder = tmp_path_factory.mktemp("ingested")
     return ingest(spark, [str(collect(folder / "logs"))], str(folder / OUT), time_zone="Europe/Berlin")
 
@@ -88,7 +88,7 @@ def told(done: Ingested, name: str) -> overview.FileReport:
     return found
 
 
-def test_all_that_the_logs_say_is_in_the_tables(tables: Tables, done: Ingested) -> None:
+def test_tables_contain_all_events_of_the_logs(tables: Tables, done: Ingested) -> None:
     events = tables.events.select(*SCHEMA.names)
     assert events.schema == spark_schema()
     lines = {row["path"]: row["lines"] for row in tables.files.collect()}
@@ -103,7 +103,7 @@ def test_all_that_the_logs_say_is_in_the_tables(tables: Tables, done: Ingested) 
     assert [tuple(row) for row in times.collect()] == [("2024-05-01 10:00:00.123", 1714550400123000)]
 
 
-def test_events_are_the_same_however_the_files_are_cut(spark: SparkSession, logs: Path, out: Path) -> None:
+def test_events_do_not_depend_on_splits(spark: SparkSession, logs: Path, out: Path) -> None:
     ingest(spark, [str(logs / "broker-1" / "state-change.log")], str(out), split_bytes=300)
 
     found = open_tables(spark, str(out)).events
@@ -114,7 +114,7 @@ def test_events_are_the_same_however_the_files_are_cut(spark: SparkSession, logs
     assert [_without_place(row) for row in rows] == [_without_place(row) for row in expected]
 
 
-def test_each_file_is_told_what_it_is_and_can_tell(done: Ingested) -> None:
+def test_file_reports_have_kind_version_and_coverage(done: Ingested) -> None:
     controller = told(done, "broker-1/state-change.log")
     assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5-3.9", 1)
     assert (controller.levels, controller.coverage, controller.controllers) == (("INFO", "ERROR"), 1.0, (1,))
@@ -132,13 +132,13 @@ def test_each_file_is_told_what_it_is_and_can_tell(done: Ingested) -> None:
     assert told(done, "kactl.jsonl").broker == 7
 
 
-def test_the_metadata_log_has_its_topics_named(tables: Tables) -> None:
+def test_metadata_log_events_have_topic_names(tables: Tables) -> None:
     (row,) = tables.events.where("kind = 'dump' and type = 'leadership'").collect()
 
     assert (row["topic"], row["partition"], row["leader"], row["isr"]) == ("orders", 3, 1, [1])
 
 
-def test_levels_are_counted_for_each_broker_and_hour(tables: Tables) -> None:
+def test_levels_are_counted_per_broker_and_hour(tables: Tables) -> None:
     levels = tables.levels
     assert set(levels.columns) == {each.name for each in LEVEL_COLUMNS}
     counted = {
@@ -148,7 +148,7 @@ def test_levels_are_counted_for_each_broker_and_hour(tables: Tables) -> None:
     assert counted[3, "server", 8, "INFO"] == 20
 
 
-def test_the_table_of_files_has_the_columns_that_are_told_of(tables: Tables) -> None:
+def test_table_of_files_has_the_declared_columns(tables: Tables) -> None:
     assert tables.files.columns == [each.name for each in FILE_COLUMNS]
     assert overview.FileReport.__struct_fields__ == tuple(each.name for each in FILE_COLUMNS)
 
@@ -156,7 +156,7 @@ def test_the_table_of_files_has_the_columns_that_are_told_of(tables: Tables) -> 
 # -- all or nothing ----------------------------------------------------------------------------------------------------
 
 
-def test_tables_are_replaced_as_one(spark: SparkSession, logs: Path, out: Path) -> None:
+def test_tables_are_replaced_together(spark: SparkSession, logs: Path, out: Path) -> None:
     ingest(spark, [str(logs / "broker-1")], str(out))
     (out / ".ingest-of-one-who-was-killed").mkdir()
 
@@ -167,7 +167,7 @@ def test_tables_are_replaced_as_one(spark: SparkSession, logs: Path, out: Path) 
     assert open_tables(spark, str(out)).files.count() == 2
 
 
-def test_how_far_it_is_is_told(spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY_S", 0.001)
     told: list[tuple[str, int, int]] = []
 
@@ -178,7 +178,7 @@ def test_how_far_it_is_is_told(spark: SparkSession, logs: Path, out: Path, monke
     assert all(done <= total for _, done, total in told)
 
 
-def test_what_fails_leaves_the_former_tables(
+def test_failed_ingest_keeps_the_previous_tables(
     spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     former = ingest(spark, [str(logs / "broker-2")], str(out))
@@ -195,7 +195,7 @@ def test_what_fails_leaves_the_former_tables(
 
 
 @pytest.mark.parametrize("spoil", ["manifest", "version", "text"])
-def test_what_is_not_whole_is_not_opened(spark: SparkSession, logs: Path, out: Path, spoil: str) -> None:
+def test_incomplete_tables_are_not_opened(spark: SparkSession, logs: Path, out: Path, spoil: str) -> None:
     ingest(spark, [str(logs / "broker-2")], str(out))
     manifest = out / "ingest.json"
     if spoil == "manifest":
@@ -209,7 +209,7 @@ def test_what_is_not_whole_is_not_opened(spark: SparkSession, logs: Path, out: P
         open_tables(spark, str(out))
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(spark: SparkSession, logs: Path) -> None:
+def test_folder_with_other_files_is_not_overwritten(spark: SparkSession, logs: Path) -> None:
     before = sorted(logs.rglob("*"))
 
     with pytest.raises(NotOurs, match=r"--out: .* contains broker-1, which kactl did not write"):
@@ -218,7 +218,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(spark: SparkSession, l
     assert sorted(logs.rglob("*")) == before
 
 
-def test_nothing_to_ingest_is_said_with_the_reasons(spark: SparkSession, tmp_path: Path, out: Path) -> None:
+def test_error_without_logs_has_the_reasons(spark: SparkSession, tmp_path: Path, out: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign.txt").write_text("hello\n")
 
@@ -232,7 +232,7 @@ def test_nothing_to_ingest_is_said_with_the_reasons(spark: SparkSession, tmp_pat
     assert not out.exists()
 
 
-def test_what_breaks_off_is_kept_up_to_there(spark: SparkSession, logs: Path, out: Path) -> None:
+def test_truncated_file_is_read_up_to_its_end(spark: SparkSession, logs: Path, out: Path) -> None:
     packed = gzip.compress((BROKER * 500).encode(), compresslevel=0)
     (logs / "broker-1" / "cut.gz").write_bytes(packed[: len(packed) // 2])
 
@@ -245,7 +245,7 @@ def test_what_breaks_off_is_kept_up_to_there(spark: SparkSession, logs: Path, ou
     assert told(done, "broker-1/state-change.log").error is None
 
 
-def test_many_files_are_looked_at_on_all_cores(
+def test_many_files_are_probed_on_all_cores(
     spark: SparkSession, logs: Path, out: Path, done: Ingested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingesting, "_LOOK_HERE", 0)
@@ -265,7 +265,7 @@ def test_files_are_found_once_and_in_order(logs: Path) -> None:
     assert found == sorted({*shown, "/nowhere"})
 
 
-def test_small_files_share_a_task_large_ones_have_their_own_and_the_largest_come_first() -> None:
+def test_small_files_share_tasks_and_largest_are_first() -> None:
     def piece(number: int, size: int) -> Split:
         return Split(
             file_id=number, path="x", kind=Kind.SERVER, layout="standard", encoding="utf-8", packed=False, broker=None,
@@ -282,7 +282,7 @@ def test_small_files_share_a_task_large_ones_have_their_own_and_the_largest_come
 
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command line, with the Spark that runs already."""
+    """Returns a runner of commands that uses the running Spark session."""
     monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
 
     def invoke(*words: object) -> Result:
@@ -291,7 +291,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     return invoke
 
 
-def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out: Path) -> None:
+def test_command_lists_files_and_warnings(run: Any, logs: Path, out: Path) -> None:
     done = run("ingest", logs, "--out", out)
 
     assert done.exit_code == 0, done.output
@@ -299,13 +299,13 @@ def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out:
     assert any("state-change.log.2024" in line and "3.5-3.9" in line for line in done.stdout.splitlines())
     assert "INFO only" in done.stderr
     assert "Times are read as UTC" in done.stderr
-    assert "not understood, for example: [Broker id=2] Something new under the sun" in done.stderr
+    assert "not parsed, for example: [Broker id=2] Something new under the sun" in done.stderr
     assert f"Written to {out}: 7 files" in done.stderr
     assert "Not shown: 2 other files, empty or not a log of Kafka; -v lists all files." in done.stderr
     assert "gc.log" not in done.output
 
 
-def test_the_command_says_all_of_it_in_json(run: Any, logs: Path, out: Path) -> None:
+def test_command_prints_the_manifest_as_json(run: Any, logs: Path, out: Path) -> None:
     done = run("ingest", logs, "--out", out, "-q", "-o", "json")
 
     said = json.loads(done.stdout)
@@ -315,13 +315,13 @@ def test_the_command_says_all_of_it_in_json(run: Any, logs: Path, out: Path) -> 
 
 
 @pytest.mark.parametrize("bad", ["cut", "foreign", "missing"])
-def test_what_is_missing_shows_in_the_exit_code(run: Any, logs: Path, out: Path, bad: str) -> None:
+def test_incomplete_input_sets_the_exit_code(run: Any, logs: Path, out: Path, bad: str) -> None:
     more: list[Path] = []
     if bad == "cut":
         packed = gzip.compress(BROKER.encode(), compresslevel=0)
         (logs / "broker-2" / "cut.gz").write_bytes(packed[: len(packed) // 2])
     elif bad == "foreign":
-        more.append(logs / "broker-2" / "kafkaServer-gc.log")  # named, and not only found beside logs
+        more.append(logs / "broker-2" / "kafkaServer-gc.log")  # given by name, not only beside logs
     else:
         more.append(Path("/nowhere.log"))
 
@@ -337,10 +337,10 @@ def test_what_is_missing_shows_in_the_exit_code(run: Any, logs: Path, out: Path,
     [
         (["--tz", "Europe/Berln"], 2, "no time zone 'Europe/Berln'"),
         (["--out", "{logs}"], 2, "which kactl did not write"),
-        (["-o", "kafka"], 2, "no output 'kafka'"),
+        (["-o", "kafka"], 2, "does not support the output format 'kafka'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_read(
+def test_invalid_options_are_rejected_before_reading(
     run: Any, logs: Path, words: list[str], code: int, said: str
 ) -> None:
     done = run("ingest", logs, *(word.format(logs=logs) for word in words))
@@ -349,7 +349,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert said in done.stderr
 
 
-def test_an_empty_folder_fails(run: Any, tmp_path: Path, out: Path) -> None:
+def test_empty_folder_fails(run: Any, tmp_path: Path, out: Path) -> None:
     (tmp_path / "nothing").mkdir()
 
     done = run("ingest", tmp_path / "nothing", "--out", out)

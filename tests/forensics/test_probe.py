@@ -1,4 +1,4 @@
-"""What a file is, whatever it is called; layouts, containers, encodings, and what is no log at all."""
+"""Probe of files: kind, layout, container, encoding and writer, and files that are not logs."""
 
 import gzip
 from pathlib import Path
@@ -32,7 +32,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("name", "line"), WRITTEN.items(), ids=WRITTEN)
-def test_layouts_are_told_apart_and_read(name: str, line: str) -> None:
+def test_layouts_are_recognised(name: str, line: str) -> None:
     layout = detect([line.encode()] * 3)
 
     assert layout == name.replace(",", " ").split(" ")[0]
@@ -42,7 +42,7 @@ def test_layouts_are_told_apart_and_read(name: str, line: str) -> None:
     assert second["offset"] == len(line) + 1
 
 
-def test_what_continues_a_line_has_its_container_taken_away() -> None:
+def test_continuation_lines_lose_the_container_prefix() -> None:
     failed = next(each for each in GOLDEN if each.format == "P4b")
     text = "".join(f"kafka-1 | {line}\n" for line in log_line(failed).splitlines())
 
@@ -55,7 +55,7 @@ def test_a_stack_trace_at_the_beginning_does_not_hide_the_layout() -> None:
     assert detect([b"\tat some.line.of(ATrace.scala:1)"] * 950 + [STANDARD.encode()] * 50) == "standard"
 
 
-def test_every_layout_has_a_line_that_shows_it() -> None:
+def test_every_layout_has_an_example() -> None:
     shown = {name.replace(",", " ").split(" ")[0] for name in WRITTEN}
 
     assert {each.split("/")[0] for each in LAYOUTS if "/" in each} == {
@@ -125,7 +125,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("content", "kind", "layout", "broker"), KINDS.values(), ids=KINDS)
-def test_what_a_file_is_stands_in_it(tmp_path: Path, content: str, kind: Kind, layout: str, broker: int | None) -> None:
+def test_kind_is_determined_by_the_content(
+    tmp_path: Path, content: str, kind: Kind, layout: str, broker: int | None
+) -> None:
     found = _file(tmp_path, content)
 
     assert (found.kind, found.layout, found.broker) == (kind, layout, broker)
@@ -134,7 +136,7 @@ def test_what_a_file_is_stands_in_it(tmp_path: Path, content: str, kind: Kind, l
 
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
-def test_packing_and_encoding_are_recognised(tmp_path: Path, pack: bool, encoding: str) -> None:
+def test_compression_and_encoding_are_recognised(tmp_path: Path, pack: bool, encoding: str) -> None:
     content = (f"[{TS}] INFO Grüße (kafka.log.LogManager)\n" * 5).encode(encoding)
 
     found = _file(tmp_path, gzip.compress(content) if pack else content)
@@ -154,11 +156,11 @@ def test_packing_and_encoding_are_recognised(tmp_path: Path, pack: bool, encodin
         ("broker-3/kafka-4/server.log", None),
     ],
 )
-def test_where_no_line_says_whose_it_is_the_path_may(tmp_path: Path, path: str, broker: int | None) -> None:
+def test_broker_is_taken_from_the_path_if_no_line_names_it(tmp_path: Path, path: str, broker: int | None) -> None:
     assert _file(tmp_path, OTHER * 5, path).broker == broker
 
 
-def test_what_brokers_print_of_their_configuration_says_whose_it_is(tmp_path: Path) -> None:
+def test_broker_is_taken_from_the_configuration_dump(tmp_path: Path) -> None:
     text = (
         OTHER + f"[{TS}] INFO KafkaConfig values:\n\tbroker.id = 5\n\tbroker.rack = null\n (kafka.server.KafkaConfig)\n"
     )
@@ -166,11 +168,11 @@ def test_what_brokers_print_of_their_configuration_says_whose_it_is(tmp_path: Pa
     assert _file(tmp_path, text, "kafka-4/server.log").broker == 5
 
 
-def test_several_brokers_in_one_file_are_nobody_in_particular(tmp_path: Path) -> None:
+def test_file_of_several_brokers_has_no_broker(tmp_path: Path) -> None:
     assert _file(tmp_path, f"{STANDARD}\n" + STANDARD.replace("id=2", "id=3") + "\n").broker is None
 
 
-def test_times_without_a_day_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_times_without_a_date_are_rejected(tmp_path: Path) -> None:
     found = _file(tmp_path, "15:50:12,985 INFO  [Controller id=1] Resigned (kafka.controller.KafkaController)\n" * 5)
 
     assert found.kind is Kind.FOREIGN
@@ -178,14 +180,14 @@ def test_times_without_a_day_are_refused_with_the_reason(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8b\x08\x00nonsense, and more of it"])
-def test_what_only_looks_like_gzip_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+def test_invalid_gzip_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     found = _file(tmp_path, content)
 
     assert found.kind is Kind.UNREADABLE
     assert "gzip" in found.error
 
 
-def test_what_is_not_there_cannot_be_read(tmp_path: Path) -> None:
+def test_missing_file_cannot_be_read(tmp_path: Path) -> None:
     found = probe(str(tmp_path / "nowhere.log"))
 
     assert found.kind is Kind.UNREADABLE

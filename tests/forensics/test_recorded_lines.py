@@ -1,4 +1,4 @@
-"""Logs that real brokers and controllers wrote, at INFO and at TRACE: no line of theirs is unknown."""
+"""Recorded logs of real brokers and controllers, at INFO and TRACE: no line is unknown."""
 
 import datetime
 from collections import Counter
@@ -14,7 +14,7 @@ RECORDED = sorted((Path(__file__).parent / "truth" / "recorded").glob("*.tar.gz"
 
 
 @pytest.mark.parametrize("packed", RECORDED, ids=[each.name.partition(".")[0] for each in RECORDED])
-def test_every_line_of_controllers_and_state_changes_is_known(packed: Path, tmp_path: Path) -> None:
+def test_recorded_lines_of_controllers_are_known(packed: Path, tmp_path: Path) -> None:
     logs = recorded.opened(packed, tmp_path).logs
     files = [str(each) for each in sorted(logs.rglob("*")) if each.is_file()]
     types, unknown = Counter[str](), []

@@ -1,4 +1,4 @@
-"""Files cut anywhere, packed, broken off, in another encoding: the same lines, each once, or why not."""
+"""Records of files that are split, compressed, truncated or encoded differently: each line once, or an error."""
 
 import gzip
 import io
@@ -25,7 +25,7 @@ STORY = "".join(
 LOST = "\tat a.line.of(AStackTrace.scala:1)\n\tat another(AStackTrace.scala:2)\n"
 
 
-def test_what_follows_a_line_without_a_time_is_part_of_it() -> None:
+def test_lines_without_a_time_are_joined_to_the_previous_one() -> None:
     failed = next(each for each in events_of(STORY) if each["format"] == "P4b")
 
     assert failed["lines"] == 4
@@ -34,7 +34,7 @@ def test_what_follows_a_line_without_a_time_is_part_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", [STORY, LOST + STORY, STORY + LOST, STORY.rstrip("\n")], ids=range(4))
-def test_two_splits_at_any_byte_tell_what_the_whole_file_tells(text: str) -> None:
+def test_two_splits_at_any_byte_equal_the_whole_file(text: str) -> None:
     whole = records_of(text)
 
     for cut in range(1, len(text) + 1):
@@ -42,7 +42,7 @@ def test_two_splits_at_any_byte_tell_what_the_whole_file_tells(text: str) -> Non
 
 
 @given(st.lists(st.integers(1, len(STORY) + 20), max_size=6).map(sorted))
-def test_any_number_of_splits_tell_what_the_whole_file_tells(cuts: list[int]) -> None:
+def test_any_number_of_splits_equal_the_whole_file(cuts: list[int]) -> None:
     bounds = [0, *dict.fromkeys(cuts), None]
 
     told = [
@@ -54,14 +54,14 @@ def test_any_number_of_splits_tell_what_the_whole_file_tells(cuts: list[int]) ->
     assert told == records_of(LOST + STORY)
 
 
-def test_what_records_are_told_of_become_the_same_events() -> None:
+def test_records_and_lines_become_the_same_events() -> None:
     middle = STORY.index("\n") + 1
 
     assert events_of(STORY, end=middle) + events_of(STORY, start=middle) == events_of(STORY)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 100, 1000])
-def test_it_does_not_matter_how_much_is_read_at_once(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_events_do_not_depend_on_the_read_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     whole = events_of(LOST + STORY)
 
     monkeypatch.setattr(source, "CHUNK", chunk)
@@ -69,14 +69,14 @@ def test_it_does_not_matter_how_much_is_read_at_once(monkeypatch: pytest.MonkeyP
     assert events_of(LOST + STORY) == whole
 
 
-def test_a_mark_of_byte_order_is_no_part_of_the_first_line() -> None:
+def test_byte_order_mark_is_removed() -> None:
     marked, plain = events_of("\ufeff" + STORY), events_of(STORY)
 
     assert [each["format"] for each in marked] == [each["format"] for each in plain]
     assert marked[0] == plain[0]
 
 
-def test_lines_that_continue_nothing_are_kept_as_not_understood() -> None:
+def test_leading_continuation_lines_are_unparsed() -> None:
     first, *rest = events_of(LOST + STORY)
 
     assert (first["type"], first["lines"], first["ts"]) == ("unparsed", 2, None)
@@ -84,7 +84,7 @@ def test_lines_that_continue_nothing_are_kept_as_not_understood() -> None:
     assert [each["type"] for each in rest] == [each["type"] for each in events_of(STORY)]
 
 
-def test_a_line_longer_than_the_limit_is_cut_and_the_next_one_is_whole() -> None:
+def test_long_line_is_truncated_and_the_next_is_complete() -> None:
     long = f"[2024-05-01 10:00:00,000] INFO [Controller id=1] New partition creation callback for {'t-0,' * 3_000_000}"
     text = f"{long} (kafka.controller.KafkaController)\n{STORY}"
 
@@ -96,7 +96,7 @@ def test_a_line_longer_than_the_limit_is_cut_and_the_next_one_is_whole() -> None
     assert rest[0]["offset"] == text.index(STORY)
 
 
-def test_what_is_cut_has_a_bound_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_line_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "CHUNK", 10)
     monkeypatch.setattr(source, "LINE_LIMIT", 30)
 
@@ -110,14 +110,14 @@ def test_what_is_cut_has_a_bound_in_memory(monkeypatch: pytest.MonkeyPatch) -> N
 # -- packed ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_packed_in_several_pieces_is_read_as_one() -> None:
+def test_gzip_of_several_members_is_read_as_one() -> None:
     packed = gzip.compress(b"one\ntwo") + gzip.compress(b"\nthree\n") + bytes(100)
 
     assert _all_lines(Unzipped(io.BytesIO(packed))) == ([b"one", b"two", b"three"], None)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_what_a_gzip_file_holds_before_it_ends_is_read(share: float) -> None:
+def test_truncated_gzip_is_read_up_to_its_end(share: float) -> None:
     text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
     packed = gzip.compress(text)
 
@@ -129,7 +129,7 @@ def test_what_a_gzip_file_holds_before_it_ends_is_read(share: float) -> None:
     assert found[:-1] == text.split(b"\n")[: len(found) - 1]
 
 
-def test_what_a_gzip_file_holds_before_it_is_spoilt_is_read() -> None:
+def test_corrupt_gzip_is_read_up_to_the_error() -> None:
     text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
     packed = bytearray(gzip.compress(text))
     packed[len(packed) // 2 : len(packed) // 2 + 50] = b"\xff" * 50
@@ -163,7 +163,7 @@ def test_text_in_either_encoding_is_kept(encoding: str, expected: str) -> None:
     assert event["text"] == f"[Controller id=1] Nobody knows {expected}"
 
 
-def test_zeros_that_a_crash_left_behind_are_passed_over() -> None:
+def test_zero_bytes_after_a_crash_are_skipped() -> None:
     first, second = STORY.encode().split(b"\n")[:2]
 
     events = events_of(first + b"\n" + bytes(500) + second + b"\n")
@@ -179,7 +179,7 @@ def test_lines_with_carriage_returns_are_read() -> None:
 
 
 def _all_lines(file: source.Readable) -> tuple[list[bytes], str | None]:
-    """All lines, and what was wrong in the end."""
+    """Returns all lines, and the error if there is one."""
     found: list[bytes] = []
     try:
         for _, some in lines(file, start=0, discard_first=False):
@@ -190,7 +190,7 @@ def _all_lines(file: source.Readable) -> tuple[list[bytes], str | None]:
 
 
 def records_of(text: str, *, start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
-    """Each record of a text, or of one split of it: offset, fields, lines, and what was joined to it."""
+    """Returns the records of a text, or of one split: offset, fields, lines, and joined lines."""
     file = io.BytesIO(text.encode())
     file.seek(max(0, start - 1))
     return [

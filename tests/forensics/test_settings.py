@@ -1,4 +1,4 @@
-"""Session timeouts in configuration dumps, and times in which a broker wrote nothing."""
+"""Session timeouts from configuration dumps, and silences of brokers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kactl.forensics.text import settings
 
 from .reading import events_of
 
-# As brokers print it: the first line has no logger, and the last one nothing else.
+# As printed by brokers: the first line of the dump has no logger, and its last line has only the logger.
 DUMP = """\
 [2024-05-01 10:00:00,000] INFO Cluster ID = abc (kafka.server.KafkaServer)
 [2024-05-01 10:00:00,100] INFO KafkaConfig values:\x20
@@ -40,7 +40,7 @@ def test_settings_are_read_from_a_configuration_dump() -> None:
     assert "group" not in row["text"]
 
 
-def test_settings_are_read_behind_the_name_of_a_container() -> None:
+def test_settings_are_read_behind_a_container_prefix() -> None:
     text = "".join(f"kafka-3  | {line}\n" for line in DUMP.splitlines())
 
     (row,) = configured(text, layout="container/standard")
@@ -55,7 +55,7 @@ def test_every_line_of_a_dump_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("start", range(0, len(DUMP), 37))
-def test_a_dump_is_read_once_wherever_its_file_is_cut(start: int) -> None:
+def test_dump_is_read_once_at_any_split(start: int) -> None:
     first = configured(DUMP, end=start) if start else []
 
     assert len(first + configured(DUMP, start=start)) == 1
@@ -67,7 +67,7 @@ def test_two_dumps_in_one_record_are_bounded() -> None:
     assert row["text"].count("broker.id") <= settings.COUNT_LIMIT
 
 
-def test_a_line_after_a_long_silence_tells_how_long_it_was() -> None:
+def test_line_after_a_silence_has_its_duration() -> None:
     text = (
         "[2024-05-01 10:00:00,000] INFO Loaded 3 logs (kafka.log.LogManager)\n"
         "[2024-05-01 10:00:02,000] INFO Loaded 4 logs (kafka.log.LogManager)\n"
@@ -80,7 +80,7 @@ def test_a_line_after_a_long_silence_tells_how_long_it_was() -> None:
 
 
 @pytest.mark.parametrize(("kind", "broker"), [(Kind.CONTROLLER, 3), (Kind.SERVER, None)])
-def test_silence_is_told_of_a_brokers_own_log_only(kind: Kind, broker: int | None) -> None:
+def test_silence_is_measured_in_a_brokers_own_log_only(kind: Kind, broker: int | None) -> None:
     text = (
         "[2024-05-01 10:00:00,000] INFO Loaded 3 logs (kafka.log.LogManager)\n"
         "[2024-05-01 10:01:00,000] INFO Loaded 5 logs (kafka.log.LogManager)\n"

@@ -1,4 +1,4 @@
-"""Files on this machine and behind a URI: the same promises."""
+"""Storage on this machine and behind a URI: one contract."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from kactl.forensics.storage import Location
 
 @pytest.fixture(params=["path", "uri"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """A folder by its path, and by a URI, as another machine's would be named."""
+    """Returns a folder by its path, and by a URI as for another machine."""
     return Location(str(tmp_path) if request.param == "path" else tmp_path.as_uri())
 
 
-def test_what_is_written_is_read(folder: Location) -> None:
+def test_written_files_are_read(folder: Location) -> None:
     (folder / "a").make()
     (folder / "a" / "b").write(b"one")
     with (folder / "a" / "c").create() as file:
@@ -39,7 +39,7 @@ def test_all_files_below_are_found(folder: Location) -> None:
     assert [str(each) for each in (folder / "c").files()] == [f"{folder}/c"]
 
 
-def test_what_is_moved_or_removed_is_gone(folder: Location) -> None:
+def test_moved_and_removed_files_are_gone(folder: Location) -> None:
     (folder / "a").make()
     (folder / "a" / "1").write(b"one")
 
@@ -54,14 +54,14 @@ def test_what_is_moved_or_removed_is_gone(folder: Location) -> None:
     assert (folder / "nowhere").names() == []
 
 
-def test_what_is_not_there_cannot_be_read(folder: Location) -> None:
+def test_missing_file_cannot_be_read(folder: Location) -> None:
     with pytest.raises(FileNotFoundError):
         (folder / "nowhere").open()
     with pytest.raises(FileNotFoundError):
         list((folder / "nowhere").files())
 
 
-def test_spark_is_told_of_local_files_that_they_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_paths_of_local_files_have_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     assert Location("logs/").uri == f"file://{tmp_path}/logs"

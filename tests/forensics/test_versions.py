@@ -1,4 +1,4 @@
-"""Which versions write what was seen."""
+"""Versions of Kafka, inferred from formats and levels."""
 
 import pytest
 
@@ -15,8 +15,8 @@ GUESSED = {
     "3.3-3.4": ["P2b-3.3@INFO"],
     "3.5-3.9": ["P2b-3.5@INFO", "S2@INFO"],
     "0.8-0.11": ["P0a@TRACE", "B0b@TRACE"],
-    "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is at INFO in any case
-    "2.6+": ["B4@INFO"],  # brokers write it with KRaft, too
+    "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is always at INFO
+    "2.6+": ["B4@INFO"],  # also written by brokers with KRaft
     "2.8-4.0": ["K7@INFO", "K3@INFO"],
     "4.1+": ["K7-4.1@INFO", "B4@INFO"],
     "mixed": ["P2b@INFO", "P2b-3.5@INFO"],  # a file over an upgrade
@@ -24,17 +24,17 @@ GUESSED = {
 
 
 @pytest.mark.parametrize(("expected", "seen"), GUESSED.items(), ids=GUESSED)
-def test_the_versions_that_write_all_of_it_are_guessed(expected: str, seen: list[str]) -> None:
+def test_version_range_is_that_of_all_formats(expected: str, seen: list[str]) -> None:
     assert guess(seen) == expected
     assert guess(reversed(seen)) == expected
 
 
 @pytest.mark.parametrize("seen", [[], ["PARTITION_RECORD@"], ["INFO"]])
-def test_what_tells_nothing_is_no_version(seen: list[str]) -> None:
+def test_no_formats_give_no_version(seen: list[str]) -> None:
     assert guess(seen) is None
 
 
-def test_every_format_has_versions_that_write_it() -> None:
+def test_every_format_has_versions() -> None:
     for each in FORMATS:
         assert FIRST <= each.since <= each.until <= LAST, each.id
         assert each.raised is None or each.since < each.raised <= each.until

@@ -1,4 +1,4 @@
-"""Times as logged, and what they are in UTC."""
+"""Conversion of logged times to UTC."""
 
 import datetime
 
@@ -35,7 +35,7 @@ def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> 
      "2024-05-01 24:00:00", "2024-05-01 10:60:00", "2024-05-01 10:00:61", "0000-01-01 00:00:00", "1969-12-31 23:59:59",
      "2200-01-01 00:00:00", "9999-99-99 99:99:99"],
 )  # fmt: skip
-def test_what_is_no_time_has_the_one_before_it(text: str) -> None:
+def test_invalid_time_is_replaced_by_the_previous_one(text: str) -> None:
     texts = ["2024-05-01 10:00:00,000", f"{text},000", "2024-05-01 10:00:01,000"]
 
     read, is_time = zone.logged([each.encode() for each in texts])
@@ -44,7 +44,7 @@ def test_what_is_no_time_has_the_one_before_it(text: str) -> None:
     assert read.tolist() == [micros(texts[0].replace(",", "."))] * 2 + [micros(texts[2].replace(",", "."))]
 
 
-def test_a_line_whose_time_is_none_is_not_understood() -> None:
+def test_line_with_an_invalid_time_is_unparsed() -> None:
     said = "[Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions"
     good = f"[2024-05-01 10:00:00,123] INFO {said} (state.change.logger)"
     text = f"{good}\n"
@@ -61,7 +61,7 @@ def test_a_line_whose_time_is_none_is_not_understood() -> None:
         ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC", "+02:00", "-05:30"]
     ),
 )
-def test_times_are_told_in_utc(moment: datetime.datetime, name: str) -> None:
+def test_times_are_converted_to_utc(moment: datetime.datetime, name: str) -> None:
     where = zone.zone_of(name)
     expected = moment.replace(tzinfo=where).astimezone(UTC).replace(tzinfo=None)
 
@@ -70,7 +70,7 @@ def test_times_are_told_in_utc(moment: datetime.datetime, name: str) -> None:
     assert told == micros(expected.isoformat())
 
 
-def test_an_hour_that_is_there_twice_is_told_apart_once_the_file_goes_back() -> None:
+def test_repeated_hour_is_resolved_when_the_clock_goes_back() -> None:
     texts = ["01:59:00", "02:10:00", "02:55:00", "02:05:00", "02:50:00", "03:10:00"]
     local = np.array([micros(f"2024-10-27 {text}") for text in texts])
 
@@ -81,7 +81,7 @@ def test_an_hour_that_is_there_twice_is_told_apart_once_the_file_goes_back() -> 
     assert (np.diff(told) > 0).all()
 
 
-def test_whether_clocks_were_set_back_meanwhile_is_known() -> None:
+def test_period_with_a_clock_change_is_ambiguous() -> None:
     berlin = zone.zone_of("Europe/Berlin")
 
     assert zone.is_ambiguous(micros("2024-10-26 20:00"), micros("2024-10-27 03:00"), berlin)
@@ -90,12 +90,12 @@ def test_whether_clocks_were_set_back_meanwhile_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["Europe/Berln", "", "+25:00x", "../../etc/passwd"])
-def test_a_zone_that_does_not_exist_is_refused(name: str) -> None:
+def test_unknown_zone_is_rejected(name: str) -> None:
     with pytest.raises(zone.UnknownZone, match=r"--tz: there is no time zone .*: write one as Europe/Berlin"):
         zone.zone_of(name)
 
 
-def test_an_event_has_its_time_as_logged_and_in_utc() -> None:
+def test_event_has_its_logged_and_utc_time() -> None:
     (event,) = events_of(
         "[2024-07-01 00:30:00,250] INFO [Controller id=1] Resigned (kafka.controller.X)\n", tz="Europe/Berlin"
     )
@@ -106,8 +106,8 @@ def test_an_event_has_its_time_as_logged_and_in_utc() -> None:
 
 
 @pytest.mark.parametrize("chunk", [source.CHUNK, 90, 40])
-def test_a_clock_that_is_set_back_is_told_of(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever in the file: also where what is read at once happens to end."""
+def test_backward_clock_is_an_event(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any position in the file, including the end of a read."""
     monkeypatch.setattr(source, "CHUNK", chunk)
     times = ["10:00:00,000", "10:00:05,000", "10:00:04,500", "09:59:00,000", "09:59:01,000"]
     text = "".join(f"[2024-05-01 {at}] INFO [Controller id=1] Resigned (kafka.controller.X)\n" for at in times)

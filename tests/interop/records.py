@@ -153,9 +153,7 @@ class Records:
         number = int(value.partition(b":")[0] or b"0") if value[:1].isdigit() else 0
         if value == record(self._seed, number):
             return number
-        self.wrong.append(
-            f"partition {message.partition()} has a foreign record at {message.offset()}: {value[:60]!r}"
-        )
+        self.wrong.append(f"partition {message.partition()} has a foreign record at {message.offset()}: {value[:60]!r}")
         return None
 
     def _log(self) -> Iterator[Message]:

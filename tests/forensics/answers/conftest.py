@@ -1,4 +1,4 @@
-"""One short incident, ingested and asked by every job once, for all that is asked of it here."""
+"""One short incident, ingested, and the results of every job on it."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ BROKER_1 = line(-48, LEADS.format(broker=1, epoch=0, offset=0, isr="1,2", before
 
 @pytest.fixture(scope="package")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Broker 1 leads, dies, and broker 2 follows it."""
+    """Writes logs in which broker 1 leads and fails, and broker 2 takes over."""
     logs = tmp_path_factory.mktemp("logs")
     for name, text in {
         "2/controller.log": CONTROLLER,
@@ -70,12 +70,12 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="package")
 def told() -> list[str]:
-    """The names of the jobs that run, as whoever waits for them is told, each time that something changes."""
+    """Returns the calls of the progress callback, with the names of the running jobs."""
     return []
 
 
 @pytest.fixture(scope="package")
 def results(spark: SparkSession, folder: Path, told: list[str]) -> Results:
-    """Made as the commands make them, in a folder in which somebody was killed at it before."""
+    """Runs the jobs in a folder with files of a killed run."""
     (folder / ".jobs-killed").mkdir()
     return job_results(spark, str(folder), lambda step, done, total: told.append(step))

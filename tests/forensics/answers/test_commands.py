@@ -1,4 +1,4 @@
-"""`kactl forensics report`, `timeline` and `sql`, from lines of logs to what is printed."""
+"""`kactl forensics report`, `timeline` and `sql`, from log lines to output."""
 
 import contextlib
 import csv
@@ -19,7 +19,7 @@ from kactl.forensics.jobs.catalog import Results
 
 @pytest.fixture
 def run(spark: SparkSession, folder: Path, results: Results, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command line, with the Spark that runs already, and results that are there."""
+    """Returns a runner of commands that uses the running Spark session and existing results."""
     monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
 
     def invoke(command: str, *words: object, where: Path = folder) -> Result:
@@ -28,7 +28,7 @@ def run(spark: SparkSession, folder: Path, results: Results, monkeypatch: pytest
     return invoke
 
 
-def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path, tmp_path: Path) -> None:
+def test_report_prints_a_summary_and_writes_pages(run: Any, folder: Path, tmp_path: Path) -> None:
     page, text = tmp_path / "report.html", tmp_path / "report.md"
 
     done = run("report", "--html", page, "--markdown", text)
@@ -50,7 +50,7 @@ def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path
     assert (folder / "jobs.json").exists()
 
 
-def test_a_report_is_a_document_for_programs(run: Any) -> None:
+def test_report_is_printed_as_json(run: Any) -> None:
     done = run("report", "-o", "json", "--topic", "or.+|no-such")
 
     document = json.loads(done.stdout)
@@ -60,7 +60,7 @@ def test_a_report_is_a_document_for_programs(run: Any) -> None:
     assert document["facts"]["forced"]["outages"] == 1
 
 
-def test_a_report_on_a_part_of_the_time(run: Any) -> None:
+def test_report_is_restricted_to_an_interval(run: Any) -> None:
     earlier = run("report", "-o", "json", "--to", "2024-05-01 09:59:30", "--tz", "UTC")
 
     assert json.loads(earlier.stdout)["facts"]["incidents_all"] == 0
@@ -97,7 +97,7 @@ def test_a_report_on_a_part_of_the_time(run: Any) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
 )
-def test_what_is_asked_wrongly_is_said_in_a_sentence(run: Any, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_rejected_in_one_line(run: Any, words: list[str], said: str) -> None:
     done = run(*words)
 
     assert done.exit_code == 2
@@ -106,7 +106,7 @@ def test_what_is_asked_wrongly_is_said_in_a_sentence(run: Any, words: list[str],
 
 
 @pytest.mark.parametrize("command", [["report"], ["timeline", "orders-0"], ["sql", "SELECT 1"]], ids=" ".join)
-def test_without_tables_the_remedy_is_named_before_spark_starts(
+def test_missing_tables_are_reported_before_spark_starts(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
@@ -117,7 +117,7 @@ def test_without_tables_the_remedy_is_named_before_spark_starts(
     assert "kactl forensics ingest LOGS" in done.stderr
 
 
-def test_a_partition_has_a_timeline(run: Any) -> None:
+def test_timeline_of_a_partition_is_printed(run: Any) -> None:
     done = run("timeline", "orders-0")
 
     assert done.exit_code == 0, done.output
@@ -127,7 +127,7 @@ def test_a_partition_has_a_timeline(run: Any) -> None:
     assert "Times are in UTC." in done.stderr
 
 
-def test_a_timeline_is_lines_of_json_for_programs(run: Any) -> None:
+def test_timeline_is_printed_as_json_lines(run: Any) -> None:
     done = run("timeline", "orders-0", "-o", "jsonl", "--from", "2024-05-01T10:00:11Z", "-n", 5)
 
     entries = [json.loads(each) for each in done.stdout.splitlines()]
@@ -135,7 +135,7 @@ def test_a_timeline_is_lines_of_json_for_programs(run: Any) -> None:
     assert all(each["at"] >= "2024-05-01T10:00:11" for each in entries)
 
 
-def test_a_topic_lists_its_partitions_and_an_unknown_name_its_neighbours(run: Any) -> None:
+def test_topic_lists_partitions_and_unknown_name_the_nearest(run: Any) -> None:
     topic, unknown = run("timeline", "orders"), run("timeline", "order-7")
 
     assert topic.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "2", "1"]
@@ -143,7 +143,7 @@ def test_a_topic_lists_its_partitions_and_an_unknown_name_its_neighbours(run: An
     assert "the nearest are orders" in unknown.stderr
 
 
-def test_tables_can_be_asked_in_sql(run: Any) -> None:
+def test_sql_prints_tables_csv_and_json_lines(run: Any) -> None:
     query = "SELECT type, count(*) AS n, max(ts) AS last FROM events WHERE topic = 'orders' GROUP BY type ORDER BY type"
 
     table, lines, sheet = (run("sql", query, "-o", form) for form in ("table", "jsonl", "csv"))
@@ -157,7 +157,7 @@ def test_tables_can_be_asked_in_sql(run: Any) -> None:
     assert list(csv.reader(io.StringIO(sheet.stdout)))[1] == ["leads", "2", "2024-05-01T10:00:11.500000Z"]
 
 
-def test_what_tells_of_the_tables_is_a_question(run: Any) -> None:
+def test_metadata_statements_are_accepted(run: Any) -> None:
     for query in (
         "SHOW TABLES",
         "/* which? */ DESCRIBE levels",
@@ -168,19 +168,19 @@ def test_what_tells_of_the_tables_is_a_question(run: Any) -> None:
         assert run("sql", query).exit_code == 0, query
 
 
-def test_an_object_has_all_columns_of_one_name(run: Any) -> None:
+def test_json_has_all_columns_with_equal_names(run: Any) -> None:
     done = run("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_2", "-o", "jsonl")
 
     assert json.loads(done.stdout) == {"a": 1, "a_2": 2, "a_2_2": 3}
 
 
-def test_what_jobs_found_can_be_asked_too(run: Any) -> None:
+def test_job_results_can_be_queried(run: Any) -> None:
     done = run("sql", "SELECT o.topic, l.topic FROM outages o JOIN leadership l USING (partition) LIMIT 1", "-o", "csv")
 
-    assert done.stdout.splitlines() == ["topic,topic", "orders,orders"]  # two columns of one name are both there
+    assert done.stdout.splitlines() == ["topic,topic", "orders,orders"]  # two columns of one name
 
 
-def test_rows_beyond_the_limit_are_not_shown_and_not_hidden(run: Any) -> None:
+def test_rows_beyond_the_limit_are_announced(run: Any) -> None:
     done, all_ = (run("sql", "SELECT id FROM range(10)", "-o", "jsonl", "--limit", limit) for limit in (3, 0))
 
     assert len(done.stdout.splitlines()) == 3
@@ -188,7 +188,7 @@ def test_rows_beyond_the_limit_are_not_shown_and_not_hidden(run: Any) -> None:
     assert len(all_.stdout.splitlines()) == 10
 
 
-def test_without_a_query_there_is_a_list_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_without_query_lists_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
 
     done, listed = (CliRunner().invoke(kactl, ["forensics", "sql", "-o", form]) for form in ("table", "jsonl"))
@@ -210,5 +210,5 @@ def test_without_a_query_there_is_a_list_of_tables(monkeypatch: pytest.MonkeyPat
         ("[SOMETHING_ELSE.OF_ITS_OWN] It went wrong.\n\nat x.y.Z", "It went wrong (SOMETHING_ELSE.OF_ITS_OWN)"),
     ],
 )
-def test_sparks_complaints_are_cut_to_what_one_needs(said: str, sentence: str) -> None:
+def test_spark_messages_are_shortened(said: str, sentence: str) -> None:
     assert reason(said, "SELECT a, FROM x") == sentence

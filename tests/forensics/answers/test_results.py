@@ -1,4 +1,4 @@
-"""What all jobs return of an ingest, and how it is kept for whoever asks later."""
+"""Results of all jobs on an ingest, and their storage."""
 
 import json
 import shutil
@@ -20,15 +20,15 @@ from kactl.forensics.tables import NotIngested
 from tests.forensics.jobs.tables import line, rows
 
 
-def test_all_of_them_are_run_and_told_of(results: Results, told: list[str]) -> None:
+def test_all_jobs_run_and_report_progress(results: Results, told: list[str]) -> None:
     assert {name for step in told for name in step.split(", ")} == {job.name for job in JOBS}
     assert set(results) == {*GIVEN, *(job.name for job in JOBS)}
     assert list(results.manifest.jobs) == [job.name for job in JOBS]
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_what_it_returned_has_its_columns_and_types(job: Job, results: Results, folder: Path) -> None:
-    """Not what it is read as, which says nothing of what the job made, but what Spark noted as it wrote it."""
+def test_results_have_the_declared_columns_and_types(job: Job, results: Results, folder: Path) -> None:
+    """Compares the types that Spark wrote, not those it reads, which the schema determines."""
     files = sorted((folder / "jobs" / job.name).glob("*.parquet"))
     noted = [
         StructType.fromJson(json.loads(pq.read_metadata(file).metadata[b"org.apache.spark.sql.parquet.row.metadata"]))
@@ -42,7 +42,7 @@ def test_what_it_returned_has_its_columns_and_types(job: Job, results: Results, 
         ]
 
 
-def test_what_they_return_can_be_asked(results: Results) -> None:
+def test_results_can_be_queried(results: Results) -> None:
     listed = rows(results["leadership"], "leader_epoch")
 
     assert [(row["leader"], row["leader_epoch"], row["how"], row["log_end"]) for row in listed] == [
@@ -52,33 +52,33 @@ def test_what_they_return_can_be_asked(results: Results) -> None:
     assert results["timed"].where("topic = 'orders' and life = 0").count() == 5
 
 
-def test_the_manifest_says_how_much_each_returned_and_of_what(results: Results) -> None:
+def test_manifest_has_rows_of_each_job_and_its_ingest(results: Results) -> None:
     assert results.manifest.jobs["leadership"].rows == 2
     assert results.manifest.jobs["skew"].rows == 2
     assert results.manifest.ingest == results.tables.manifest
 
 
-def test_they_are_kept_beside_the_tables_and_nothing_else_is(results: Results, folder: Path) -> None:
+def test_results_are_stored_beside_the_tables(results: Results, folder: Path) -> None:
     there = sorted(each.name for each in folder.iterdir())
 
     assert there == ["events", "files", "ingest.json", "jobs", "jobs.json", "levels"]
     assert sorted(each.name for each in (folder / "jobs").iterdir()) == sorted(job.name for job in JOBS)
 
 
-def test_they_can_be_opened_later(results: Results, spark: SparkSession, folder: Path) -> None:
+def test_stored_results_can_be_opened(results: Results, spark: SparkSession, folder: Path) -> None:
     opened = open_results(spark, str(folder))
 
     assert opened.manifest == results.manifest
     assert rows(opened["states"]) == rows(results["states"])
 
 
-def test_a_name_that_is_none_is_refused(results: Results) -> None:
+def test_unknown_job_is_rejected(results: Results) -> None:
     with pytest.raises(NoSuchJob, match="there is no job nonsense"):
         results["nonsense"]
 
 
 def edited(folder: Path, tmp_path: Path, **what: Any) -> str:
-    """A copy of the folder's manifests, the jobs' edited; nothing else is read of it."""
+    """Returns a copy of the folder's manifests, with that of the jobs edited."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("ingest.json", "jobs.json"):
@@ -101,9 +101,7 @@ def test_without_a_manifest_there_are_no_results(
         open_results(spark, copy)
 
 
-def test_a_manifest_that_is_none_is_refused(
-    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
-) -> None:
+def test_invalid_manifest_is_rejected(results: Results, spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     copy = edited(folder, tmp_path)
     (Path(copy) / "jobs.json").write_text("{")
 
@@ -111,21 +109,23 @@ def test_a_manifest_that_is_none_is_refused(
         open_results(spark, copy)
 
 
-def test_results_of_another_version_are_refused(
+def test_results_of_another_version_are_rejected(
     results: Results, spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(NoResults, match="wrote results of version 0"):
         open_results(spark, edited(folder, tmp_path, results_version=0))
 
 
-def test_results_of_other_logs_are_refused(results: Results, spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+def test_results_of_other_logs_are_rejected(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
     other = msgspec.structs.replace(results.manifest.ingest, time_ms=7)
 
     with pytest.raises(NoResults, match="ingested again"):
         open_results(spark, edited(folder, tmp_path, ingest=msgspec.to_builtins(other)))
 
 
-def test_one_that_was_not_run_says_what_to_run(
+def test_missing_result_error_names_the_command(
     results: Results, spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     opened = open_results(spark, edited(folder, tmp_path, jobs={}))
@@ -141,7 +141,7 @@ def test_one_that_was_not_run_says_what_to_run(
         ("jobs/leadership", ": make them with"),
     ],
 )
-def test_what_is_not_all_there_is_not_taken_for_all(
+def test_incomplete_results_are_not_accepted(
     results: Results, spark: SparkSession, folder: Path, tmp_path: Path, table: str, said: str
 ) -> None:
     copy = tmp_path / "copy"
@@ -154,7 +154,7 @@ def test_what_is_not_all_there_is_not_taken_for_all(
         open_results(spark, str(copy))
 
 
-def test_a_new_ingest_removes_what_was_made_of_the_old_one(
+def test_new_ingest_removes_previous_results(
     results: Results, spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -169,6 +169,6 @@ def test_a_new_ingest_removes_what_was_made_of_the_old_one(
         open_results(spark, str(out))
 
 
-def test_without_tables_there_is_nothing_to_run_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_jobs_without_tables_fail(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotIngested):
         run_jobs(spark, str(tmp_path))

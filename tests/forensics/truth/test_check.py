@@ -55,7 +55,7 @@ def loss(**other: Any) -> dict[str, Any]:
     return TP | right | other
 
 
-def test_right_answers_are_right() -> None:
+def test_correct_results_pass() -> None:
     clock = check.Clock(TRUTH, [SKEW])
     assert check.skew(TRUTH, [SKEW]) == []
     assert check.outages(TRUTH, [outage()], clock) == []

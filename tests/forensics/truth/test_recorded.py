@@ -1,4 +1,4 @@
-"""Recorded incidents of real brokers: what is made of their logs, held against what clients measured meanwhile.
+"""Recorded incidents of real brokers: results from their logs, compared with measurements of clients.
 
 Kafka 3.9.1 with ZooKeeper and Kafka 4.3.1 with KRaft, state-change.log at INFO and at TRACE; each lost a broker to a
 pause, a leader together with the controller, and all replicas of a partition. `tests/interop/test_hard_day.py` has real
@@ -23,7 +23,7 @@ RECORDED = sorted(Path(__file__).with_name("recorded").glob("*.tar.gz"))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
-    """What clients saw, and what was found of it."""
+    """Measurements of clients, and the results of jobs."""
 
     facts: Facts
     outages: list[dict[str, Any]]
@@ -43,7 +43,7 @@ def test_four_incidents_are_recorded() -> None:
     assert len(RECORDED) == 4
 
 
-def test_the_best_guess_is_near_the_clients_measurement(incident: Incident) -> None:
+def test_best_estimate_is_near_the_clients_measurement(incident: Incident) -> None:
     assert measured.headline(incident.facts, incident.outages) == []
 
 
@@ -51,11 +51,11 @@ def test_every_outage_is_found_within_its_bounds(incident: Incident) -> None:
     assert measured.bounds(incident.facts, incident.outages) == []
 
 
-def test_no_outage_ends_later_than_its_paused_leader_could_be_used(incident: Incident) -> None:
+def test_outages_end_when_a_paused_leader_is_available(incident: Incident) -> None:
     assert measured.too_late(incident.facts, incident.outages) == []
 
 
-def test_no_begin_is_called_observed_that_no_line_observes(incident: Incident) -> None:
+def test_inferred_begins_are_not_called_observed(incident: Incident) -> None:
     assert measured.claimed(incident.outages) == []
 
 

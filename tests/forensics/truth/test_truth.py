@@ -15,7 +15,7 @@ def analysis(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, requ
     return analyse(spark, KINDS[request.param], tmp_path_factory.mktemp(request.param))
 
 
-def test_every_line_is_read_and_understood(analysis: Analysis) -> None:
+def test_every_line_is_read_and_parsed(analysis: Analysis) -> None:
     assert analysis.done.manifest.lines == analysis.truth.lines
     assert analysis.done.manifest.unparsed == 0, [file.samples for file in analysis.done.files if file.samples]
 
@@ -24,7 +24,7 @@ def test_clock_offsets_match_the_truth(analysis: Analysis) -> None:
     assert check.skew(analysis.truth, analysis.rows("skew")) == []
 
 
-def test_every_outage_is_found_within_its_bounds_and_none_is_invented(analysis: Analysis) -> None:
+def test_every_outage_is_within_its_bounds_and_none_is_invented(analysis: Analysis) -> None:
     assert check.outages(analysis.truth, analysis.rows("outages"), analysis.clock) == []
 
 
