@@ -155,6 +155,7 @@ async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int
             yield expected.change, expected.fault(found, kept)
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_sigkill_and_nothing_is_there_by_halves(tmp_path: Path) -> None:
     last = deaths = 0
     async for change, fault in hunt(tmp_path / "kactl.db", mode="honest", rounds=ROUNDS):
