@@ -23,9 +23,9 @@ def jars_4() -> str:
     return require_jars_4()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def zookeeper(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A running server for the tests of one file; leave it running. Tests keep apart by `chroot`."""
+    """A running server, shared by the files of a folder; leave it running. Tests keep apart by `chroot`."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
