@@ -7,6 +7,7 @@ need a JSON content type, which a form cannot send.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -77,7 +78,7 @@ async def serve(
     """
     if capacity is None:
         capacity = _capacity(config)
-    service = Service(controller, config, participants, render_metrics, openapi.rendered(ROUTES), capacity)
+    service = Service(controller, config, participants, render_metrics, _openapi_document(), capacity)
     gate = Gate(capacity)
     runner = web.AppRunner(
         _application(service), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S
@@ -115,6 +116,12 @@ async def serve(
             await acceptor.stop()
     finally:
         await runner.cleanup()
+
+
+@functools.cache
+def _openapi_document() -> bytes:
+    """Returns the document, built once for all servers of the process."""
+    return openapi.rendered(ROUTES)
 
 
 def _capacity(config: Config) -> Capacity:
