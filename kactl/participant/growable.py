@@ -1,29 +1,23 @@
 """Columns that grow, for values that are stored by row number."""
 
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from kactl.model import NO_BROKER
+from kactl.state.columns import grown
 from kactl.state.rows import Ints, RowNumbers
-
-T = TypeVar("T", bound=np.generic)
 
 ROWS_MIN: Final = 16
 
 
-def grow(column: npt.NDArray[T], capacity: int, fill: object) -> npt.NDArray[T]:
+def grow(column: Any, capacity: int, fill: object) -> Any:
     """Returns `column`, [..., n]; if it is shorter than `capacity`, a longer copy with `fill` in the new rows.
 
     The copy is at least twice as long, so that adding rows one by one does not copy the column each time.
     """
     length = column.shape[-1]
-    if length >= capacity:
-        return column
-    longer = np.full((*column.shape[:-1], max(capacity, 2 * length, ROWS_MIN)), fill, column.dtype)
-    longer[..., :length] = column
-    return longer
+    return column if length >= capacity else grown(column, max(capacity, 2 * length, ROWS_MIN), fill)
 
 
 def put_lists(column: Ints, rows: RowNumbers, lists: Ints) -> Ints:
