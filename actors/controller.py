@@ -32,7 +32,7 @@ log = logger(__name__)
 STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
 # The pause before an abandoned event is handled again: its change may not be notified a second time.
-LOOK_AGAIN_MS: Final = 10_000
+RETRY_LATER_MS: Final = 10_000
 # Responses of brokers preempt a large event only after this time: its next chunk is not planned before they are
 # handled, though the store could be writing it meanwhile.
 BETWEEN_AFTER_MS: Final = 100
@@ -60,12 +60,12 @@ class ControllerLoop(Actor[Event], Preemption):
         self.clock = context.clock
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
-        self.turns = EventStats(context.clock)
+        self.event_stats = EventStats(context.clock)
         self._asked_ms = -HIGH_RATE_MS  # when the last event of high priority began
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
-        handlers = AllHandlers(context, unclean=unclean, retry_later=self._look_again)
+        handlers = AllHandlers(context, unclean=unclean, retry_later=self._retry_later)
         self.controllership = handlers.controllership
         self.failover = handlers.failover
         self.hosting = handlers.hosting
@@ -85,10 +85,10 @@ class ControllerLoop(Actor[Event], Preemption):
     async def receive(self, message: Event) -> Any:
         """Handle one event completely. After any error the controller is ready for the next event."""
         waited_ms = self.inbox.waited_ms
-        self.turns.begin(message, waited_ms)
+        self.event_stats.begin(message, waited_ms)
         self.telemetry.queued(waited_ms)
         before, self.state = self.state, message.state
-        if self.turns.depth == 1:
+        if self.event_stats.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
         if message.priority is Priority.HIGH:
             self._asked_ms = self.clock.monotonic_ms()
@@ -103,7 +103,7 @@ class ControllerLoop(Actor[Event], Preemption):
                 return await self._receive(message)
         finally:
             self.state = before
-            took_ms = self.turns.end()
+            took_ms = self.event_stats.end()
             if message.state.is_timed:
                 self.telemetry.processed(message.state.label, took_ms)
 
@@ -117,7 +117,7 @@ class ControllerLoop(Actor[Event], Preemption):
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
             self._failed(moved)
-            if self.turns.depth > 1:
+            if self.event_stats.depth > 1:
                 # The large event relies on the cluster: it ends first, and then this instance resigns.
                 self._over = moved
                 if message.asked:
@@ -128,7 +128,7 @@ class ControllerLoop(Actor[Event], Preemption):
                 raise self._not_controller(message) from moved
         except Exception as error:
             self._failed(error)
-            if isinstance(error, IllegalState) and self.turns.depth > 1:
+            if isinstance(error, IllegalState) and self.event_stats.depth > 1:
                 self._over = error
             elif isinstance(error, IllegalState) and self.is_active:
                 # The state in memory is unreliable; the next controller reads all of it anew.
@@ -138,15 +138,15 @@ class ControllerLoop(Actor[Event], Preemption):
             # A KactlError explains itself; other errors need the traceback.
             log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
             if message.retry_later:
-                self._look_again(message)
+                self._retry_later(message)
         finally:
             self.context.batch.clear()
             if self.cluster.has_retries:
-                self._look_again(WritesFailed())
+                self._retry_later(WritesFailed())
         return None
 
     def _failed(self, error: Exception) -> None:
-        self.turns.fail()
+        self.event_stats.fail()
         self.telemetry.failed(error)
 
     def _not_controller(self, asked: Event, *, nobody: bool = False) -> NotController:
@@ -187,7 +187,7 @@ class ControllerLoop(Actor[Event], Preemption):
     def _may_preempt(self) -> bool:
         """Returns False during a takeover and during a small event, and if the end of the controllership waits, which
         nothing may overtake."""
-        if self.turns.depth != 1 or not (self.is_active and self.controllership.ready):
+        if self.event_stats.depth != 1 or not (self.is_active and self.controllership.ready):
             return False
         return not any(entry.message.on_standby for entry in self.inbox.in_lane(Priority.EXCLUSIVE))
 
@@ -214,7 +214,7 @@ class ControllerLoop(Actor[Event], Preemption):
 
     # -- retries and the end ------------------------------------------------------------------------------------------
 
-    def _look_again(self, event: Event, *, pause_ms: float = LOOK_AGAIN_MS) -> None:
+    def _retry_later(self, event: Event, *, pause_ms: float = RETRY_LATER_MS) -> None:
         """Queue an abandoned event again after a pause; the read that it requests may also set the next watch."""
 
         async def later() -> None:
@@ -223,11 +223,11 @@ class ControllerLoop(Actor[Event], Preemption):
             try:
                 self.inbox.put_once(event)
             except KactlError as refused:
-                log.info("%s is not looked at again: %s", event.label, refused)
+                log.info("%s is not retried: %s", event.label, refused)
 
         # An event that fails repeatedly is scheduled only once at a time.
         if event not in self._later:
-            task = asyncio.get_running_loop().create_task(later(), name=f"look again: {event.label}")
+            task = asyncio.get_running_loop().create_task(later(), name=f"retry: {event.label}")
             self._later[event] = task
 
     async def run(self) -> None:
@@ -259,7 +259,7 @@ class ControllerLoop(Actor[Event], Preemption):
     def _preempt(self) -> None:
         """Drop all waiting events, and raise NotController for those that are requests."""
         drained = self.inbox.drain()
-        self.turns.preempted(entry.message for entry in drained)
+        self.event_stats.preempted(entry.message for entry in drained)
         for message, reply_to, _ in drained:
             if reply_to is not None and not reply_to.done():
                 reply_to.set_exception(self._not_controller(message))

@@ -72,7 +72,7 @@ class Queries:
 
     def queue(self, *, limit: int = 20) -> QueueView:
         """Returns the waiting events, the first `limit` by name, the event in progress, and durations by kind."""
-        return self.loop.turns.view(self.loop.inbox, limit=limit)
+        return self.loop.event_stats.view(self.loop.inbox, limit=limit)
 
     def brokers(self) -> list[Broker]:
         """Returns the registered brokers, by id."""

@@ -128,5 +128,5 @@ async def fill(store: MemoryStore | SqliteStore, shape: Shape, fence: Fence) -> 
     await store.create_topics(assignments)
     for write in shape.writes(assignments):
         committed = await store.commit(write, fence)
-        assert committed.kept.all()
+        assert committed.committed.all()
     return assignments

@@ -57,7 +57,7 @@ async def drift(store: Store, shape: Shape, fence: Fence, count: int) -> None:
     names = Names(assignments.topics, assignments.topic[which], assignments.partition[which])
     stored = await store.leaderships(names)
     write = Write(names, stored.leader, stored.leader_epoch, stored.isr, stored.recovering, stored.partition_epoch)
-    assert (await store.commit(write, fence)).kept.all()
+    assert (await store.commit(write, fence)).committed.all()
 
 
 class Clocked:

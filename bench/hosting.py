@@ -72,7 +72,7 @@ async def load(store: Store, shape: Shape, fence: Fence) -> None:
         }
         await asyncio.gather(*(store.create_topic(assignments.topics[at], held[at], {}) for at in numbers))
     for write in shape.writes(assignments):
-        assert (await store.commit(write, fence)).kept.all()
+        assert (await store.commit(write, fence)).committed.all()
 
 
 @contextlib.asynccontextmanager

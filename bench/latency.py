@@ -192,7 +192,7 @@ async def move_singles(store: Store, shape: Served, fence: Fence) -> None:
         stored.recovering,
         stored.partition_epoch,
     )
-    assert (await store.commit(write, fence)).kept.all()
+    assert (await store.commit(write, fence)).committed.all()
 
 
 async def idle(asker: Asker, controller: Controller, seconds: float) -> list[Election]:

@@ -75,7 +75,7 @@ async def next_write(store: Store, names: Names) -> Write:
 
 
 async def committed(store: Store, write: Write, fence: Fence) -> None:
-    assert (await store.commit(write, fence)).kept.all()
+    assert (await store.commit(write, fence)).committed.all()
 
 
 async def one_store(store: Store, at: str, shape: Shape, *, writes: int, runs: int, fence: Fence, found: Found) -> None:

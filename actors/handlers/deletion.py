@@ -267,7 +267,7 @@ class Deletion(Handlers):
     # -- blocking ------------------------------------------------------------------------------------------------------
 
     def _halt(self, topic: str, halt: DeletionBlocker) -> None:
-        if self.cluster.halt_deletion(topic, halt):
+        if self.cluster.block_deletion(topic, halt):
             remedy = halt.remedy(self.cluster.shutting_down - self.cluster.drained)
             log.info("the deletion of topic %s is blocked, %s: %s", topic, halt.text, remedy)
             event = TopicEvent(what="deletion halted", topic=topic, cause=halt.text, controller_epoch=self.epoch)

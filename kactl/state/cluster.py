@@ -238,7 +238,7 @@ class Cluster:
         self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
         self.deletion_started |= started
 
-    def halt_deletion(self, name: str, blocker: DeletionBlocker) -> bool:
+    def block_deletion(self, name: str, blocker: DeletionBlocker) -> bool:
         """Record why the deletion of a topic is blocked. A blocker with the same reason is replaced.
 
         Returns:

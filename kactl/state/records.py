@@ -129,8 +129,8 @@ class Leaderships:
 
     @property
     def found(self) -> Bools:
-        found: Bools = self.status == Found.FOUND
-        return found
+        is_found: Bools = self.status == Found.FOUND
+        return is_found
 
     def take(self, which: Bools) -> "Leaderships":
         return Leaderships(**{f.name: getattr(self, f.name)[..., which] for f in dataclasses.fields(self)})
@@ -246,9 +246,9 @@ class Committed:
     version: Ints
 
     @property
-    def kept(self) -> Bools:
-        kept: Bools = self.outcome == Outcome.COMMITTED
-        return kept
+    def committed(self) -> Bools:
+        committed: Bools = self.outcome == Outcome.COMMITTED
+        return committed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class MemoryStore(MemoryRequests):
         committed, entries, rows = memory.entries.plan_write(write, topic, state.controller_epoch)
         memory.put(entries, rows)
         memory.report_leaderships(write.names, committed)
-        return int(committed.version[0]) if committed.kept[0] else None
+        return int(committed.version[0]) if committed.committed[0] else None
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         state = await self._turn()

@@ -95,7 +95,7 @@ class MemoryState:
         """Report written partitions to the clients that watch single partitions."""
         watching = [watches for watches in self.watches if watches.leaderships]
         if watching:
-            written = names.take(committed.kept)
+            written = names.take(committed.committed)
             for watches in watching:
                 watches.fire_leaderships(written)
 

@@ -194,7 +194,7 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
         resign = w.controller.loop.controllership.resign
 
         def noted(cause: str) -> None:
-            states.append(w.controller.loop.turns.depth)
+            states.append(w.controller.loop.event_stats.depth)
             written.extend(middle.writes)
             resign(cause)
 
@@ -207,7 +207,7 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
         # The large one was the only event in hand by then, and had let go of what it knew of.
         assert states[0] == 1
         assert written[-1] == ["other-0"]
-        assert w.controller.loop.turns.depth == 0
+        assert w.controller.loop.event_stats.depth == 0
         # Whoever takes over next, we or somebody else, finds a cluster that is as it was stored.
         await w.wait(30_000)
         assert w.controller.is_active
@@ -263,13 +263,13 @@ async def test_nothing_overtakes_the_end_of_our_session() -> None:
             return await preferred_election(w)()
 
         handled: list[str] = []
-        begin = w.controller.loop.turns.begin
+        begin = w.controller.loop.event_stats.begin
 
         def begun(event: Event, waited_ms: float) -> None:
             handled.append(event.label)
             begin(event, waited_ms)
 
-        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
+        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
         middle = Middle(w, 1, expire_and_elect)
         await w.stop(1)
 
@@ -287,20 +287,20 @@ async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
             return await asyncio.gather(*(w.controller.elect(ElectionKind.PREFERRED, [OTHER]) for _ in range(many)))
 
         handled: list[str] = []
-        begin = w.controller.loop.turns.begin
+        begin = w.controller.loop.event_stats.begin
 
         def begun(event: Event, waited_ms: float) -> None:
             handled.append(event.label)
             begin(event, waited_ms)
 
-        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
-        end = w.controller.loop.turns.end
+        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
+        end = w.controller.loop.event_stats.end
 
         def ended() -> float:
             handled.append("end")
             return end()
 
-        w.controller.loop.turns.end = ended  # type: ignore[method-assign]
+        w.controller.loop.event_stats.end = ended  # type: ignore[method-assign]
         middle = Middle(w, 1, flood)
         await w.stop(1)
 
@@ -472,14 +472,14 @@ async def test_answers_wait_for_a_large_event_unless_it_goes_on_for_long() -> No
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         depths: list[int] = []
-        begin = w.controller.loop.turns.begin
+        begin = w.controller.loop.event_stats.begin
 
         def begun(event: Any, waited_ms: float) -> None:
             begin(event, waited_ms)
             if isinstance(event, UpdateMetadataAnswered):
-                depths.append(w.controller.loop.turns.depth)
+                depths.append(w.controller.loop.event_stats.depth)
 
-        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
+        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
         await w.stop(1)
         assert set(depths) == {1}
 

@@ -83,7 +83,7 @@ class Holder:
             np.zeros(len(partitions), np.bool_),
             np.where(stored.found, stored.partition_epoch, NO_VERSION).astype(np.int32),
         )
-        assert (await self.store.commit(write, self.fence)).kept.all()
+        assert (await self.store.commit(write, self.fence)).committed.all()
 
     def _replicas(self) -> Assignment:
         return Assignment(tuple(self.dice.sample((1, 2, 3), self.dice.randint(1, 3))))

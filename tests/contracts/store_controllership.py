@@ -160,7 +160,7 @@ class ControllershipContract:
 
             assert again.epoch == fence.epoch + 1
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
-            assert (await store.commit(new_write(ALL), again)).kept.all()
+            assert (await store.commit(new_write(ALL), again)).committed.all()
 
 
 class FencingContract:

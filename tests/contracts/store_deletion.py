@@ -62,7 +62,9 @@ class DeletionContract:
 
             assert await store.topics() == ["orders"]
             assert await stored_leadership(store, ORDERS_0) is not None
-            assert (await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)).kept.all()
+            assert (
+                await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+            ).committed.all()
 
     async def test_unmarking_removes_only_marks(self, stores: Stores) -> None:
         async with stores.open_client() as store:
@@ -109,7 +111,7 @@ class DeletionContract:
                 await store.create_topic(TopicRef(name), THREE_PARTITIONS, {"a": "b"})
                 await store.mark_deletion(name)
             begun = [TopicPartition(name, at) for name in (*names, "other") for at in range(3)]
-            assert (await store.commit(new_write(begun), fence)).kept.all()
+            assert (await store.commit(new_write(begun), fence)).committed.all()
 
             failed = await store.delete_topics({name: np.arange(3, dtype=np.int32) for name in names}, fence)
 
@@ -244,7 +246,7 @@ class DeletionContract:
             fence = await store.contest(1)
             many = [TopicPartition("orders", at) for at in range(1_234)]
             await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in many}, {})
-            assert (await store.commit(new_write(many, isr=(1, 2)), fence)).kept.all()
+            assert (await store.commit(new_write(many, isr=(1, 2)), fence)).committed.all()
 
             await delete_topic(store, "orders", fence)
 

@@ -114,7 +114,7 @@ class WatchedLeadershipContract:
                 await recorder.wait_for(Changed.LEADERSHIP, "orders-2")
 
             committed = await watching.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
-            assert committed.kept.all()
+            assert committed.committed.all()
             await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
             assert recorder.events == []
 

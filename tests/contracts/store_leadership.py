@@ -118,7 +118,7 @@ class LeadershipContract:
 
             assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.COMMITTED, Outcome.CONFLICT]
             assert committed.version.tolist() == [1, 0, NO_VERSION]
-            assert committed.kept.tolist() == [True, True, False]
+            assert committed.committed.tolist() == [True, True, False]
             assert await stored_leadership(store, ORDERS_0) == Leadership(2, 9, (2, 3), 1, fence.epoch)
             assert await stored_leadership(store, ORDERS_1) == Leadership(2, 9, (2, 3), 0, fence.epoch)
             assert await stored_leadership(store, ORDERS_2) == Leadership(1, 1, (1, 2, 3), 1, fence.epoch)
@@ -130,7 +130,7 @@ class LeadershipContract:
 
             committed = await store.commit(new_write([ORDERS_0, ghost], expected=[0, NO_VERSION]), fence)
 
-            assert committed.kept.tolist() == [True, False]
+            assert committed.committed.tolist() == [True, False]
             assert committed.version.tolist() == [1, NO_VERSION]
             assert await stored_leadership(store, ghost) is None
             assert await store.topics() == ["orders"]
@@ -244,8 +244,8 @@ class LeadershipContract:
             committed = await store.commit(change, fence)
 
             found = await store.leaderships(Names.of(names))
-            assert created.kept.all()
-            assert (committed.kept == ~stale).all()
+            assert created.committed.all()
+            assert (committed.committed == ~stale).all()
             assert (committed.version == np.where(stale, NO_VERSION, 1)).all()
             assert (found.leader == np.where(stale, 1, 2)).all()
             assert (found.leader_epoch == np.where(stale, numbers, numbers + 1)).all()

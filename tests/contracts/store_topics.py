@@ -143,7 +143,7 @@ class TopicContract:
 
             committed = await store.commit(new_write(grown, isr=(1,)), fence)
 
-            assert committed.kept.all()
+            assert committed.committed.all()
             assert (await store.leaderships(Names.of(ALL + grown))).found.all()
 
     async def test_configurations_are_replaced(self, stores: Stores) -> None:

@@ -102,7 +102,7 @@ def test_deletion_progress() -> None:
     cluster = seed(queued=frozenset({"t", "u"}), started=frozenset({"t"})).columns()
     cluster.queue_deletion(["gone"])
     halt = DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (3,), (0,))
-    cluster.halt_deletion("u", halt)
+    cluster.block_deletion("u", halt)
 
     assert deletion.waiting(cluster) == [
         deletion.Waiting("gone", False, 0, 0, ()),

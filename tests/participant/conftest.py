@@ -65,7 +65,7 @@ class Network:
             self.fence = await self.store.contest(100)
         row = new_write([ORDERS_0], leader=leader, isr=isr, leader_epoch=leader_epoch, expected=expected)
         committed = await self.store.commit(row, self.fence)
-        assert committed.kept.all()
+        assert committed.committed.all()
         version = int(committed.version[0])
         return StateRow(ORDERS_0, leader=leader, leader_epoch=leader_epoch, isr=isr, partition_epoch=version)
 

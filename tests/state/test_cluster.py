@@ -357,7 +357,7 @@ def doomed() -> Cluster:
         queued=frozenset({"t"}),
         started=frozenset({"t"}),
     ).columns()
-    cluster.halt_deletion("t", DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2,), (0,)))
+    cluster.block_deletion("t", DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2,), (0,)))
     cluster.deletion_unsure.add("t")
     cluster.reassigning |= {tp("t-0"), tp("u-0")}
     return cluster

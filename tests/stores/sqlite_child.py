@@ -70,7 +70,7 @@ async def commit_for_ever(path: str, mode: str) -> None:
                 say(f"kept {change}")
             for some in halves(rows) if mode == "halves" else [rows]:
                 committed = await store.commit(write_of(some, change, version[some]), fence)
-                assert committed.kept.all()
+                assert committed.committed.all()
                 version[some] = committed.version
             if mode != "early":
                 say(f"kept {change}")

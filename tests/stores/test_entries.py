@@ -116,7 +116,7 @@ def test_a_part_is_what_was_put() -> None:
         copy.put(table.part(begin, begin + 300))
 
     topic = topic_numbers(asked.names, KNOWN)
-    assert committed.kept.all()
+    assert committed.committed.all()
     assert (copy.read(topic, asked.names.partition).leader == np.arange(1000)).all()
     assert len(copy) == 1000
 

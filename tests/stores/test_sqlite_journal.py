@@ -78,7 +78,7 @@ async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
 
     committed = await store.commit(new_write(NAMES, expected=NO_VERSION), fence)
 
-    assert not committed.kept.any()
+    assert not committed.committed.any()
     assert row_counts(store.path) == before
 
 
@@ -192,7 +192,7 @@ async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: Sqli
 
     assert same_leaderships(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(held.one, "PRAGMA max_page_count = 1000000")
-    assert (await store.commit(new_write(NAMES, expected=0), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, expected=0), fence)).committed.all()
 
 
 async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(store: SqliteStore) -> None:
@@ -212,7 +212,7 @@ async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(sto
 
     assert same_leaderships(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(store._thread.database.connection.execute, "DROP TRIGGER refuse")
-    assert (await store.commit(new_write(NAMES, leader=3, expected=0), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, leader=3, expected=0), fence)).committed.all()
     async with SqliteStore(store.path) as other:
         assert (await other.leaderships(Names.of(NAMES))).leader.tolist() == [3] * 40
 
@@ -245,7 +245,7 @@ async def test_a_commit_of_unknown_outcome_can_be_read_back(store: SqliteStore) 
     held.connection = cast(Forgetful, held.connection).real
     assert caught.value.remedy is Remedy.READ_BACK
     assert (await store.leaderships(Names.of(NAMES))).partition_epoch.tolist() == [1] * 40
-    assert (await store.commit(new_write(NAMES, leader=3, expected=1), fence)).kept.all()
+    assert (await store.commit(new_write(NAMES, leader=3, expected=1), fence)).committed.all()
 
 
 async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:

@@ -62,7 +62,7 @@ async def commit_next(store: SqliteStore, fence: Fence, names: list[TopicPartiti
     """Raise the leader epoch of each partition."""
     found = await store.leaderships(Names.of(names))
     epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
-    assert (await store.commit(new_write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
+    assert (await store.commit(new_write(names, leader_epoch=epochs, expected=versions), fence)).committed.all()
 
 
 async def stored_epochs(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:

@@ -201,7 +201,7 @@ class Machines:
         if held is None:
             fence = Fence(self.cluster.fence.epoch, self.cluster.fence.version)
             kept = await store.commit(_write(partition, wanted), fence)
-            assert kept.kept.all(), f"{name} could not be seeded"
+            assert kept.committed.all(), f"{name} could not be seeded"
             held = msgspec.structs.replace(wanted, partition_epoch=0, controller_epoch=fence.epoch)
         if held == wanted:
             return

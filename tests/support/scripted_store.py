@@ -209,7 +209,7 @@ def with_version(number: int) -> Edit:
     """A commit's kept rows have this version now."""
 
     def edit(answer: Committed, *arguments: Any) -> Committed:
-        return Committed(answer.outcome, np.where(answer.kept, np.int32(number), answer.version))
+        return Committed(answer.outcome, np.where(answer.committed, np.int32(number), answer.version))
 
     return edit
 

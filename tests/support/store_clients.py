@@ -124,5 +124,5 @@ async def create_and_lead(store: Store, *, controller: int = 100) -> Fence:
     await store.create_topic(ORDERS, THREE_PARTITIONS, {})
     fence = await store.contest(controller)
     committed = await store.commit(new_write(ALL), fence)
-    assert committed.kept.all()
+    assert committed.committed.all()
     return fence

@@ -266,7 +266,7 @@ class SqliteStore:
         committed = await self._thread.run(
             self._thread.catalog.commit, write, None, controller_epoch=state.controller_epoch
         )
-        return int(committed.version[0]) if committed.kept[0] else None
+        return int(committed.version[0]) if committed.committed[0] else None
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         return await self._thread.run(self._thread.catalog.changes, since)

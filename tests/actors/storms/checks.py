@@ -81,7 +81,9 @@ def at_every_moment(storm: Storm, writes: Writes) -> None:
         if cluster.fence.epoch == epoch:
             _never_ahead(storm, controller)
         else:
-            busy = len(controller.loop.inbox) or controller.loop.turns.view(controller.loop.inbox, limit=0).current
+            busy = (
+                len(controller.loop.inbox) or controller.loop.event_stats.view(controller.loop.inbox, limit=0).current
+            )
             assert busy, f"{controller.node_id} believes that it is active, and nothing will tell it otherwise"
 
 

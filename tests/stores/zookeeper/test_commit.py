@@ -26,7 +26,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     """A hundred partitions with leaders, and the fence of their writes."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in HUNDRED}, {})
     fence = await store.contest(100)
-    assert (await store.commit(new_write(HUNDRED), fence)).kept.all()
+    assert (await store.commit(new_write(HUNDRED), fence)).committed.all()
     return fence
 
 
@@ -47,7 +47,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_hundred_rows_are_one_request(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
     committed = await store.commit(new_write(HUNDRED, expected=0), fence)
 
-    assert committed.kept.all()
+    assert committed.committed.all()
     assert trips == [1]
 
 
@@ -84,7 +84,7 @@ async def test_containers_that_exist_are_no_obstacle(store: ZooKeeperStore, tree
 
     committed = await store.commit(new_write([TopicPartition("orders", number) for number in range(198, 203)]), fence)
 
-    assert committed.kept.all()
+    assert committed.committed.all()
 
 
 @pytest.mark.parametrize("forbidden", [{5}, {0, 1, 2, 50, 99}, set(range(100))], ids=len)
@@ -215,7 +215,7 @@ async def test_commits_of_different_rows_may_go_on_at_the_same_time(connect: str
         async def commit(chunk: list[TopicPartition], leader: int, expected: int) -> None:
             refused = new_write(chunk, leader=leader, expected=[9 if at == 8 else expected for at in range(len(chunk))])
             committed = await narrow.commit(refused if expected == 0 else new_write(chunk, leader=leader), fence)
-            kept.append(int(np.count_nonzero(committed.kept)))
+            kept.append(int(np.count_nonzero(committed.committed)))
 
         for leader, expected in ((1, NO_VERSION), (2, 0)):
             async with anyio.create_task_group() as tasks:

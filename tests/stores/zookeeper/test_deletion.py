@@ -35,7 +35,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     """A topic with leaders, marked for deletion."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {"a": "b"})
     fence = await store.contest(100)
-    assert (await store.commit(new_write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).committed.all()
     await store.mark_deletion("orders")
     return fence
 

@@ -44,7 +44,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
     for topic in (*TOPICS, "stays"):
         await store.create_topic(TopicRef(topic), {at: Assignment((1, 2, 3)) for at in range(EACH)}, {"a": "b"})
     fence = await store.contest(100)
-    assert (await store.commit(new_write([*ROWS, TopicPartition("stays", 0)]), fence)).kept.all()
+    assert (await store.commit(new_write([*ROWS, TopicPartition("stays", 0)]), fence)).committed.all()
     for topic in TOPICS:
         await store.mark_deletion(topic)
     return fence

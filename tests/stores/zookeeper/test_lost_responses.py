@@ -40,7 +40,7 @@ async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeepe
 async def fence(store: ZooKeeperStore) -> Fence:
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
     fence = await store.contest(100)
-    assert (await store.commit(new_write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).committed.all()
     return fence
 
 
@@ -108,7 +108,7 @@ async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fen
         nth=2,
     )
 
-    assert committed.kept.all()
+    assert committed.committed.all()
     assert committed.version.tolist() == [0] * 40
 
 
@@ -131,7 +131,7 @@ async def test_another_writers_equal_content_without_a_loss_is_a_conflict(
     store: ZooKeeperStore, tree: Any, fence: Fence
 ) -> None:
     change = new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0)
-    assert (await store.commit(change, fence)).kept.all()
+    assert (await store.commit(change, fence)).committed.all()
 
     assert (await store.commit(change, fence)).outcome.tolist() == [Outcome.CONFLICT]
 

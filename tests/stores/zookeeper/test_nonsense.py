@@ -309,7 +309,7 @@ async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
     await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
     fence = await store.contest(100)
-    assert (await store.commit(new_write([ORDERS_0, ORDERS_1, TopicPartition("other", 0)]), fence)).kept.all()
+    assert (await store.commit(new_write([ORDERS_0, ORDERS_1, TopicPartition("other", 0)]), fence)).committed.all()
     await store.resign(fence)
     tree.create("/brokers/ids/8", b'{"version":1,"host":"h","port":9}')
     await store.notify_isr([ORDERS_0])
@@ -326,7 +326,7 @@ async def test_states_in_the_middle_of_many_cost_nothing_but_themselves(
     names = [TopicPartition("orders", at) for at in range(40)]
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in names}, {})
     fence = await store.contest(100)
-    assert (await store.commit(new_write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).kept.all()
+    assert (await store.commit(new_write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).committed.all()
     await store.resign(fence)
     path = "/brokers/topics/orders/partitions/{}/state".format
     bad = {

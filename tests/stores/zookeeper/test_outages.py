@@ -38,7 +38,7 @@ SHORT_MS = 6_000
 async def create_with_leaders(store: ZooKeeperStore) -> Fence:
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
     fence = await store.contest(100)
-    assert (await store.commit(new_write(ROWS), fence)).kept.all()
+    assert (await store.commit(new_write(ROWS), fence)).committed.all()
     return fence
 
 
@@ -70,7 +70,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
                 await anyio.to_thread.run_sync(fresh_zookeeper.start)
 
         found = await store.leaderships(Names.of(ROWS))
-        assert outcomes[0].kept.all()
+        assert outcomes[0].committed.all()
         assert (found.partition_epoch == 1).all()
         assert (found.leader == 2).all()
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
@@ -96,7 +96,7 @@ async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper:
                 fresh_zookeeper.resume()
 
         assert found[0].found.all()
-        assert (await store.commit(new_write(ROWS, expected=0), fence)).kept.all()
+        assert (await store.commit(new_write(ROWS, expected=0), fence)).committed.all()
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
@@ -129,7 +129,7 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
         assert again.epoch == fence.epoch + 1
         with pytest.raises(ControllerMoved):
             await store.commit(new_write(ROWS[:1], expected=0), fence)
-        assert (await store.commit(new_write(ROWS, expected=0), again)).kept.all()
+        assert (await store.commit(new_write(ROWS, expected=0), again)).committed.all()
 
 
 async def test_silent_connection_suspends_the_session(proxy: Proxy, chroot: str) -> None:

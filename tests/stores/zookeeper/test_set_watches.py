@@ -222,5 +222,5 @@ async def test_a_controller_hears_nothing_of_the_states_that_it_writes(store: Zo
 
     written = await store.commit(new_write([TopicPartition(name, 0) for name in NAMES]), fence)
 
-    assert written.kept.all()
+    assert written.committed.all()
     assert told == []
