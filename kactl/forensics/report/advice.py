@@ -159,7 +159,7 @@ def _controllers(facts: Facts) -> Iterator[Advice]:
     slow = max(facts.controllers, key=lambda term: term.failover_ms or 0, default=None)
     if slow is not None and (slow.failover_ms or 0) >= _FAILOVER_MS:
         yield _advice("slow-failover", f"controller {slow.controller} needed {duration(slow.failover_ms)} to take over")
-    overlaps = [term.overlap_ms for term in facts.controllers if term.overlap_ms]
+    overlaps = [term.overlap_ms for term in facts.controllers if term.overlap_ms and term.overlap_ms > 0]
     if overlaps:
         acted = f"{count(len(overlaps), 'controller')} still acted after another one had been elected"
         yield _advice("two-controllers", f"{acted}, for up to {duration(max(overlaps))}")

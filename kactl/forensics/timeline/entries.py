@@ -121,7 +121,6 @@ def _lines(
         & f.col("partition").isNull()
         & f.array_contains(f.transform(f.split("topic", ","), f.trim), topic)
     )
-    lines = timed.where(f.col("at").isNotNull())
     ids = [
         row["topic_id"]
         for row in timed.where((f.col("topic") == topic) & f.col("topic_id").isNotNull())
@@ -130,7 +129,8 @@ def _lines(
         .collect()
     ]
     by_id = f.col("topic").isNull() & f.col("topic_id").isin(ids) & (f.col("partition") == partition)
-    lines = lines.where(by_name | in_text | of_topic | by_id if ids else by_name | in_text | of_topic)
+    about = by_name | in_text | of_topic
+    lines = timed.where((about | by_id if ids else about) & f.col("at").isNotNull())
     if begin is not None:
         lines = lines.where(f.col("at") >= f.lit(begin))
     if end is not None:
