@@ -1,0 +1,78 @@
+"""Errors of a simulated run.
+
+A `SimFailure` is a result: the simulated program did something wrong. The other errors are faults of the test: the
+program left the simulation, or it is not deterministic.
+"""
+
+from typing import NamedTuple
+
+
+class SimFailure(Exception):
+    """The run ended with a violation. `signature` identifies the kind: equal signatures are the same failure."""
+
+    signature = "failure"
+
+
+class WaitingTask(NamedTuple):
+    """A task that waits, for a report.
+
+    Attributes:
+        node: name of its node; empty outside all nodes.
+        chain: the functions that await each other, from the outermost to the innermost, with file and line.
+        wait: representation of the object that the innermost function awaits.
+    """
+
+    node: str
+    name: str
+    chain: tuple[str, ...]
+    wait: str
+
+    def __str__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        return f"{self.name}{where} awaits {self.wait} in {' > '.join(self.chain)}"
+
+
+class _Stopped(SimFailure):
+    """Base of the failures that report the waiting tasks."""
+
+    def __init__(self, reason: str, waiting: tuple[WaitingTask, ...]) -> None:
+        tasks = "".join(f"\n  {task}" for task in waiting)
+        super().__init__(f"{reason}; {len(waiting)} tasks wait:{tasks}" if waiting else f"{reason}; no task waits")
+        self.waiting = waiting
+
+
+class Deadlock(_Stopped):
+    """No callback is ready and no timer is set: the program can never continue."""
+
+    signature = "deadlock"
+
+
+class Livelock(_Stopped):
+    """Very many steps ran without any progress of time."""
+
+    signature = "livelock"
+
+
+class StepLimit(_Stopped):
+    """The run is longer than any run should be."""
+
+    signature = "step-limit"
+
+
+class Sealed(BaseException):
+    """Code of a killed node called the event loop. Raised only during the clean-up of such code."""
+
+
+class CrossNode(Exception):
+    """Code of one node touched an object of another without passing through a store, a network or a file."""
+
+
+class RealWorld(RuntimeError):
+    """The simulated program tried to leave the simulation: a thread, a process, a socket or a signal."""
+
+    def __init__(self, call: str, remedy: str) -> None:
+        super().__init__(f"{call} is not simulated: {remedy}")
+
+
+class NonDeterministic(RuntimeError):
+    """The simulated program used a source of time or randomness that a seed does not determine."""

@@ -1,0 +1,421 @@
+"""Event loop in virtual time: a program of many nodes runs in one thread, and one seed determines the whole run.
+
+    ready callbacks ──▶ wave ──▶ run in the order of the schedule ──▶ nothing is ready ──▶ jump to the next timer
+
+Time passes only when nothing is ready, and then jumps exactly to the earliest timer. Nothing here waits, opens a socket
+or starts a thread: functions given to an executor run inline after a drawn delay.
+
+The loop is an `asyncio.BaseEventLoop` without a selector. It relies on some private parts of asyncio and anyio; a
+version in which they differ is rejected when the loop is created.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+import heapq
+import itertools
+import logging
+import math
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
+from .nodes import NODE, Node, on
+from .schedule import Schedule
+from .streams import Streams
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# Steps without any progress of time that are called a livelock.
+LIVELOCK_STEPS: Final = 100_000
+# Steps of a whole run. At some 10 us each, a run of this length takes minutes.
+STEPS_MAX: Final = 20_000_000
+# Delay of a function that runs in an executor.
+EXECUTOR_DELAY_MS: Final = (0.0, 5.0)
+
+_SOCKETS: Final = "pass a simulated network to the program"
+_PROCESSES: Final = "processes are nodes of the simulation"
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose hash is its sequence number, so that the order of sets of tasks does not depend on addresses."""
+
+    def __init__(self, coro: Any, *, loop: "SimLoop", **kwargs: Any) -> None:
+        node = NODE.get()
+        self.node_name = "" if node is None else node.name
+        self.number = next(loop.task_numbers)  # first: the constructor adds the task to sets
+        if kwargs.get("name") is None:
+            kwargs["name"] = f"task {self.number}"  # asyncio numbers the tasks of all loops of the process
+        super().__init__(coro, loop=loop, **kwargs)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Deterministic event loop in virtual time.
+
+    Args:
+        seed: determines the schedule and all delays.
+        schedule: order of task steps; drawn from the seed if it is omitted.
+
+    Attributes:
+        streams: named random streams of the seed, for the program's own use.
+        steps: number of callbacks that have run.
+        nodes: all nodes, the killed ones included, in the order of their creation.
+    """
+
+    def __init__(self, seed: int | str = 0, *, schedule: Schedule | None = None, steps_max: int = STEPS_MAX) -> None:
+        super().__init__()
+        self.streams = Streams(seed)
+        rng = self.streams["schedule"]
+        self.schedule = Schedule.drawn(rng) if schedule is None else schedule
+        self._choose = self.schedule.choice(rng)
+        self._grid_s = self.schedule.grid_ms / 1000
+        self._steps_max = steps_max
+        self._now_s = 0.0
+        self._queue: deque[asyncio.Handle] = deque()
+        # Handles ordered by time, then by creation. The flag marks a handle that a slow node has delayed already.
+        self._timers: list[tuple[float, int, asyncio.Handle, bool]] = []
+        self._numbers = itertools.count(1)
+        self.task_numbers = itertools.count(1)
+        self._held: dict[asyncio.Handle, int] = {}
+        # Handles that a slow node has delayed already, by their ids: timers with equal times are equal.
+        self._delayed: dict[int, asyncio.Handle] = {}
+        self._executors: dict[int, float] = {}
+        self._is_sealed = False
+        self._steps_at_jump = 0
+        self.steps = 0
+        self.nodes: list[Node] = []
+        self.set_task_factory(_new_task)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """The loop's own time, whatever the node of the caller; it starts at 0."""
+        return self._now_s
+
+    def time(self) -> float:
+        """Returns the monotonic clock of the current node, or the loop's own time outside all nodes."""
+        node = NODE.get()
+        return self._now_s if node is None else node.clock.of(self._now_s)
+
+    # -- scheduling ----------------------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        self._check()
+        handle = events.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        self._check()
+        handle = events.TimerHandle(when, callback, args, self, context)
+        node = NODE.get()
+        loop_s = when if node is None else node.clock.to_loop(when)
+        if self._grid_s:
+            loop_s = math.ceil(loop_s / self._grid_s - 1e-9) * self._grid_s if math.isfinite(loop_s) else loop_s
+        self._push(loop_s, handle, is_delayed=False)
+        return handle
+
+    def _push(self, loop_s: float, handle: asyncio.Handle, *, is_delayed: bool) -> None:
+        if loop_s != math.inf:  # a timer at infinity never fires
+            heapq.heappush(self._timers, (max(loop_s, self._now_s), next(self._numbers), handle, is_delayed))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers stay in the heap until their time."""
+
+    def _check(self) -> None:
+        if self._is_sealed:
+            raise Sealed
+        self._check_closed()  # type: ignore[attr-defined]
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        """Run one wave."""
+        if not self._queue and not self._stopping:  # type: ignore[attr-defined]
+            self._jump()
+        self._collect_due()
+        wave, self._queue = self._queue, deque()
+        for handle in self._ordered(wave):
+            if not handle.cancelled():
+                self._run_handle(handle)
+
+    def _jump(self) -> None:
+        """Advance time to the earliest timer.
+
+        Raises:
+            Deadlock: there is none.
+        """
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Deadlock("nothing is ready and no timer is set", self.waiting())
+        if self._timers[0][0] > self._now_s:
+            self._now_s = self._timers[0][0]
+            self._steps_at_jump = self.steps
+
+    def _collect_due(self) -> None:
+        while self._timers and self._timers[0][0] <= self._now_s:
+            _, _, handle, is_delayed = heapq.heappop(self._timers)
+            if handle.cancelled():
+                continue
+            if is_delayed:
+                self._delayed[id(handle)] = handle
+            self._queue.append(handle)
+
+    def _ordered(self, wave: deque[asyncio.Handle]) -> list[asyncio.Handle]:
+        """Returns the handles that run now: plain callbacks in their places, task steps as the schedule chooses."""
+        handles = []
+        for handle in wave:
+            if handle.cancelled():
+                self._delayed.pop(id(handle), None)
+                self._held.pop(handle, None)
+            elif self._is_runnable(handle):
+                handles.append(handle)
+        if self.schedule.strategy == "fifo":
+            return handles
+        places = [index for index, handle in enumerate(handles) if _task_of(handle) is not None]
+        if not places:
+            return handles
+        steps = [handles[place] for place in places]
+        chosen = self._choose(
+            [_task_of(step).number for step in steps],  # type: ignore[union-attr]
+            [self._held.get(step, 0) for step in steps],
+        )
+        ordered: list[asyncio.Handle | None] = list(handles)
+        for place in places:
+            ordered[place] = None
+        for place, index in zip(places, chosen, strict=False):
+            ordered[place] = steps[index]
+        for index in sorted(set(range(len(steps))) - set(chosen)):
+            self._held[steps[index]] = self._held.get(steps[index], 0) + 1
+            self._queue.append(steps[index])
+        for index in chosen:
+            self._held.pop(steps[index], None)
+        return [handle for handle in ordered if handle is not None]
+
+    def _is_runnable(self, handle: asyncio.Handle) -> bool:
+        """Returns whether a handle may run now; the node's state decides."""
+        node: Node | None = handle._context.get(NODE)  # type: ignore[attr-defined]
+        if node is None or (node.state == "running" and not node.slow_ms):
+            return True
+        if node.state == "killed":
+            return False
+        if node.state == "paused":
+            node.withheld.append(handle)
+            return False
+        if self._delayed.pop(id(handle), None) is not None or handle in self._held:
+            return True
+        # One handle after the other, as on one slow processor: the order of plain callbacks is kept.
+        node.busy_until_s = max(node.busy_until_s, self._now_s) + node.rng.uniform(0, node.slow_ms) / 1000
+        self._push(node.busy_until_s, handle, is_delayed=True)
+        return False
+
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        node: Node | None = handle._context.get(NODE)  # type: ignore[attr-defined]
+        if node is not None and node.state != "running":
+            # An earlier handle of the same wave has paused or killed the node.
+            if node.state == "paused":
+                node.withheld.append(handle)
+            return
+        self.steps += 1
+        if self.steps - self._steps_at_jump > LIVELOCK_STEPS:
+            raise Livelock(f"{LIVELOCK_STEPS} steps ran at {self._now_s:.6f} s", self.waiting())
+        if self.steps > self._steps_max:
+            raise StepLimit(f"{self._steps_max} steps ran in {self._now_s:.3f} s of virtual time", self.waiting())
+        handle._run()
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node:
+        """Create a node. Code runs on it in a block of `nodes.on`, or by `start`."""
+        node = Node(name, self.streams[f"node:{name}:{len(self.nodes)}"])
+        self.nodes.append(node)
+        return node
+
+    def start(self, node: Node, main: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Start the main task of a node."""
+        with on(node):
+            return self.create_task(main, name=f"{node.name} main")
+
+    def pause(self, node: Node) -> None:
+        """Suspend a node: none of its callbacks runs until `resume`; time goes on."""
+        if node.state == "running":
+            node.state = "paused"
+
+    def resume(self, node: Node) -> None:
+        """Continue a paused node. What became due meanwhile runs now, in the order in which it became due."""
+        if node.state == "paused":
+            node.state = "running"
+            withheld, node.withheld = node.withheld, []
+            self._queue.extend(withheld)
+
+    def slow(self, node: Node, delay_ms_max: float) -> None:
+        """Delay each callback of a node by up to that many ms; 0 restores its full speed."""
+        node.slow_ms = delay_ms_max
+
+    def kill(self, node: Node) -> None:
+        """End a node as `kill -9` does: none of its code runs again, no `finally` and no `except`."""
+        node.state = "killed"
+        node.withheld.clear()
+
+    def stop_node(self, node: Node) -> None:
+        """Cancel all tasks of a node, as a process does that received SIGTERM."""
+        for task in list(node.tasks):
+            task.cancel()
+
+    # -- the outside ---------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Run a function inline after a drawn delay. Functions of one executor run one after the other, in order.
+
+        Cancelling the returned future does not undo the function.
+        """
+        self._check()
+        future: asyncio.Future[T] = self.create_future()
+        is_serial = isinstance(executor, concurrent.futures.ThreadPoolExecutor) and executor._max_workers == 1
+        earliest_s = max(self._executors.get(id(executor), 0.0), self._now_s) if is_serial else self._now_s
+        at_s = earliest_s + self.streams["executor"].uniform(*EXECUTOR_DELAY_MS) / 1000
+        if is_serial:
+            self._executors[id(executor)] = at_s
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+        handle = events.Handle(run, (), self, None)
+        self._push(at_s, handle, is_delayed=False)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's
+        """Return at once: there are no threads."""
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*Ts], object], *args: *Ts) -> NoReturn:
+        raise RealWorld("add_signal_handler", "stop a node with SimLoop.stop_node")
+
+    def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> NoReturn:
+        raise RealWorld("add_reader", _SOCKETS)
+
+    def add_writer(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> NoReturn:
+        raise RealWorld("add_writer", _SOCKETS)
+
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("getaddrinfo", _SOCKETS)
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("create_connection", _SOCKETS)
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("create_server", _SOCKETS)
+
+    async def create_datagram_endpoint(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("create_datagram_endpoint", _SOCKETS)
+
+    async def connect_accepted_socket(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("connect_accepted_socket", _SOCKETS)
+
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("subprocess_exec", _PROCESSES)
+
+    async def subprocess_shell(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorld("subprocess_shell", _PROCESSES)
+
+    # -- reports -------------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> tuple[WaitingTask, ...]:
+        """Returns the tasks that wait, in the order of their creation."""
+        return tuple(map(_waiting, self.unfinished()))
+
+    def unfinished(self) -> list[SimTask]:
+        """Returns the tasks that have not ended, in the order of their creation."""
+        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
+        return sorted(tasks, key=lambda task: task.number)
+
+    # -- end -----------------------------------------------------------------------------------------------------------
+
+    def bury(self, *, everything: bool = False) -> None:
+        """Close the coroutines of killed nodes, with the loop sealed: their clean-up has no effect on the run.
+
+        Args:
+            everything: close all other coroutines, too; nothing runs afterwards.
+        """
+        of_killed = [task for node in self.nodes if node.state == "killed" for task in node.tasks]
+        self._is_sealed = True
+        logging_was = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            tasks: list[Any] = [*self.unfinished()] if everything else of_killed
+            for task in tasks:
+                task._log_destroy_pending = False
+                # A clean-up that schedules or awaits something meets the sealed loop.
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()
+        finally:
+            self._is_sealed = False
+            logging.disable(logging_was)
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimTask:
+    assert isinstance(loop, SimLoop)
+    task = SimTask(coro, loop=loop, **kwargs)
+    node = NODE.get()
+    if node is not None:
+        node.add(task)
+    return task
+
+
+def _task_of(handle: asyncio.Handle) -> SimTask | None:
+    """Returns the task of which the handle is a step; None for a plain callback."""
+    callback = handle._callback  # type: ignore[attr-defined]
+    owner = getattr(callback, "__self__", None)
+    # The first step has a callable without a name; `Task.cancel` is a plain callback.
+    is_step = isinstance(owner, SimTask) and getattr(callback, "__name__", _WAKEUP) == _WAKEUP
+    return owner if is_step else None
+
+
+_WAKEUP: Final = "task_wakeup"
+
+
+def _waiting(task: SimTask) -> WaitingTask:
+    chain: list[str] = []
+    awaited: Any = task.get_coro()
+    while (frame := getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)) is not None:
+        code = frame.f_code
+        chain.append(f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})")
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    future = task._fut_waiter  # type: ignore[attr-defined]
+    return WaitingTask(task.node_name, task.get_name(), tuple(chain), "nothing" if future is None else _plain(future))
+
+
+def _plain(future: Any) -> str:
+    """Returns a description without addresses."""
+    return f"task {future.get_name()!r}" if isinstance(future, asyncio.Task) else f"a {type(future).__name__}"

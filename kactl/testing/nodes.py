@@ -1,0 +1,92 @@
+"""Simulated processes. A node is paused, slowed down, stopped or killed as a whole.
+
+Tasks, timers and callbacks inherit the context variable `NODE`, so the loop knows the node of every handle without any
+help of the simulated program.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, Literal
+
+State = Literal["running", "paused", "killed"]
+
+
+class NodeClock:
+    """Clocks of one node. The loop's own time is exact; a node's monotonic clock runs at its own rate.
+
+    Attributes:
+        wall_offset_ms: difference between the node's wall clock and the true one; may jump at any moment.
+        rate: speed of the node's monotonic clock, from 0.9 to 1.1.
+    """
+
+    def __init__(self) -> None:
+        self.wall_offset_ms = 0.0
+        self.rate = 1.0
+        self._since_s = 0.0  # loop time of the last change of rate
+        self._then_s = 0.0  # node time at that moment
+
+    def set_rate(self, rate: float, now_s: float) -> None:
+        """Change the rate from now on; the clock itself does not jump.
+
+        Raises:
+            ValueError: it differs by more than a tenth from 1.
+        """
+        if not 0.9 <= rate <= 1.1:
+            raise ValueError(f"rate {rate} is outside 0.9 to 1.1: no real clock differs by more")
+        self._then_s, self._since_s, self.rate = self.of(now_s), now_s, rate
+
+    def of(self, loop_s: float) -> float:
+        """Returns the node's time at a time of the loop."""
+        return self._then_s + (loop_s - self._since_s) * self.rate
+
+    def to_loop(self, node_s: float) -> float:
+        """Returns the time of the loop at a time of the node."""
+        return self._since_s + (node_s - self._then_s) / self.rate
+
+
+class Node:
+    """A simulated process. `SimLoop` carries out what the methods of the loop set here.
+
+    Attributes:
+        name: unique within the run; names of incarnations after a restart may be equal.
+        tasks: tasks that were created on the node and have not ended, in the order of creation.
+        withheld: handles that became ready while the node was paused, in order.
+        slow_ms: each handle is delayed by up to this many ms; 0 for none.
+    """
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name = name
+        self.rng = rng
+        self.clock = NodeClock()
+        self.state: State = "running"
+        self.tasks: dict[asyncio.Task[object], None] = {}
+        self._prune_at = 64
+        self.withheld: list[asyncio.Handle] = []
+        self.slow_ms = 0.0
+        self.busy_until_s = 0.0
+
+    def add(self, task: "asyncio.Task[object]") -> None:
+        """Add a task that was created on the node. Tasks that have ended are removed from time to time."""
+        self.tasks[task] = None
+        if len(self.tasks) > self._prune_at:
+            self.tasks = {task: None for task in self.tasks if not task.done()}
+            self._prune_at = 2 * len(self.tasks) + 64
+
+    def __repr__(self) -> str:
+        return f"<node {self.name}, {self.state}>"
+
+
+NODE: Final[ContextVar[Node | None]] = ContextVar("NODE", default=None)
+
+
+@contextmanager
+def on(node: Node) -> Iterator[None]:
+    """Run the block as code of that node: tasks that it creates belong to the node."""
+    token = NODE.set(node)
+    try:
+        yield
+    finally:
+        NODE.reset(token)
