@@ -1,4 +1,4 @@
-"""The controllership: who contests, who wins, what a new controller does first, and how it ends."""
+"""Controllership: contest, election, first steps of a new controller, and resignation."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def calls(controller: Controller, *methods: str) -> list[str]:
-    """Note which methods of an instance's store are called, and what is handed to its channels."""
+    """Record which methods of an instance's store are called, and the requests given to its channels."""
     noted: list[str] = []
 
     def noting(name: str, real: Any) -> Any:
@@ -50,11 +50,11 @@ def calls(controller: Controller, *methods: str) -> list[str]:
     return noted
 
 
-# -- who is elected ----------------------------------------------------------------------------------------------------
+# -- elections of a controller -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(336, 337, 338)
-async def test_each_election_raises_the_epoch_which_outlives_everybody() -> None:
+async def test_each_election_increments_the_epoch_durably() -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as admin:
         for epoch in (1, 2):
@@ -69,7 +69,7 @@ async def test_each_election_raises_the_epoch_which_outlives_everybody() -> None
 
 
 @pytest.mark.scenario(365)
-async def test_where_somebody_holds_the_controllership_nobody_claims_it() -> None:
+async def test_held_controllership_is_not_contested() -> None:
     async with world(1) as w:
         other, _ = open_standby(w, 200)
         noted = calls(other, "contest")
@@ -82,8 +82,8 @@ async def test_where_somebody_holds_the_controllership_nobody_claims_it() -> Non
 
 
 @pytest.mark.scenario(366)
-async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody() -> None:
-    """Over ZooKeeper the store finds it out by itself; here it says nothing, and the election is held once more."""
+async def test_election_with_a_lost_response_leaves_an_active_controller() -> None:
+    """The ZooKeeper store resolves the outcome by itself. This store does not, and the election is repeated."""
     async with world(1) as w:
         other, _ = open_standby(w, 200)
         real: Any = other.store.contest
@@ -104,7 +104,7 @@ async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody(
 
 
 @pytest.mark.scenario(367)
-async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
+async def test_loser_of_an_election_stands_by_and_knows_the_controller() -> None:
     async with world(1) as w:
         other, told = open_standby(w, 200)
         real: Any = other.store.contest
@@ -124,7 +124,7 @@ async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
 
 
 @pytest.mark.scenario(368)
-async def test_a_takeover_that_fails_gives_up_and_leads_to_another_election() -> None:
+async def test_failed_takeover_leads_to_another_election() -> None:
     async with world(1) as w:
         other, _ = open_standby(w, 200)
         real = other.store.topics
@@ -146,11 +146,11 @@ async def test_a_takeover_that_fails_gives_up_and_leads_to_another_election() ->
             assert other.cluster.fence.epoch == 3
 
 
-# -- what a new controller does first ----------------------------------------------------------------------------------
+# -- takeover ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(369)
-async def test_a_takeover_goes_in_kafkas_order() -> None:
+async def test_takeover_follows_kafkas_order() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1]])
         await w.create("moving", [[1]])
@@ -186,7 +186,7 @@ async def test_a_takeover_goes_in_kafkas_order() -> None:
 
 
 @pytest.mark.scenario(349)
-async def test_a_leader_that_dies_with_the_controller_costs_two_epochs() -> None:
+async def test_leader_that_fails_with_the_controller_costs_two_epochs() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         other, _ = open_standby(w, 200)
@@ -199,7 +199,7 @@ async def test_a_leader_that_dies_with_the_controller_costs_two_epochs() -> None
 
 
 @pytest.mark.scenario(341)
-async def test_a_partition_whose_replicas_died_before_the_controller_keeps_its_isr_and_is_shown() -> None:
+async def test_partition_without_live_replicas_keeps_its_isr_at_takeover() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await w.stop(1)
@@ -215,7 +215,7 @@ async def test_a_partition_whose_replicas_died_before_the_controller_keeps_its_i
 
 
 @pytest.mark.scenario(342)
-async def test_the_last_broker_learns_that_it_is_alone_although_no_partition_changed() -> None:
+async def test_last_broker_receives_live_brokers_without_partition_changes() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await w.stop(1)
@@ -232,7 +232,7 @@ async def test_the_last_broker_learns_that_it_is_alone_although_no_partition_cha
 
 
 @pytest.mark.scenario(370)
-async def test_the_end_of_a_session_voids_what_waits_and_nothing_of_the_next_comes_before_it() -> None:
+async def test_session_end_drops_queued_events_before_new_ones() -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         await w.create("t", [[1]])
@@ -259,7 +259,7 @@ async def test_the_end_of_a_session_voids_what_waits_and_nothing_of_the_next_com
 
 
 @pytest.mark.scenario(371)
-async def test_the_end_of_a_session_harms_nobody_who_is_not_the_controller() -> None:
+async def test_session_end_of_a_standby_has_no_effect_on_others() -> None:
     async with world(1) as w:
         other, _ = open_standby(w, 200)
         async with other:
@@ -273,8 +273,9 @@ async def test_the_end_of_a_session_harms_nobody_who_is_not_the_controller() -> 
 
 
 @pytest.mark.scenario(372)
-async def test_a_new_session_contests_under_a_new_epoch() -> None:
-    """A controller that is a broker would register anew; kactl's is none, and its participants see to themselves."""
+async def test_new_session_contests_with_a_new_epoch() -> None:
+    """A controller that is a broker would register again. kactl's controller is not a broker, and its participants
+    register themselves."""
     async with world(1) as w:
         await w.create("t", [[1]])
         w.brokers.forget()
@@ -288,10 +289,10 @@ async def test_a_new_session_contests_under_a_new_epoch() -> None:
         assert sorted(await w.store.brokers()) == [1]
 
 
-# -- who was it --------------------------------------------------------------------------------------------------------
+# -- history of controllers --------------------------------------------------------------------------------------------
 
 
-async def test_every_instance_remembers_who_was_the_controller_and_why_no_longer() -> None:
+async def test_every_instance_records_past_controllers_and_reasons() -> None:
     async with world(1) as w:
         began_ms = w.clock.now_ms()
         other, _ = open_standby(w, 200)
@@ -309,7 +310,7 @@ async def test_every_instance_remembers_who_was_the_controller_and_why_no_longer
             ]
 
 
-async def test_what_waits_for_brokers_is_dropped_before_the_store_is_asked_who_is_the_controller() -> None:
+async def test_queued_requests_are_dropped_before_the_controller_is_read() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)
@@ -332,8 +333,8 @@ async def test_what_waits_for_brokers_is_dropped_before_the_store_is_asked_who_i
         assert w.controller.loop.active_id == 6
 
 
-async def test_nothing_is_sent_while_the_session_may_have_ended() -> None:
-    """Another may be the controller by then, and brokers would hear two."""
+async def test_nothing_is_sent_while_the_session_is_suspended() -> None:
+    """Another instance may be the controller, and brokers would receive requests of both."""
     async with world(1) as w:
         tell = w.controller.store._watches.fire  # type: ignore[attr-defined]
         w.brokers.forget()
@@ -348,7 +349,7 @@ async def test_nothing_is_sent_while_the_session_may_have_ended() -> None:
         assert "t-0" in w.brokers.told(1)
 
 
-async def test_after_the_end_of_the_session_nothing_is_sent_even_if_the_controller_is_busy() -> None:
+async def test_busy_controller_sends_nothing_after_its_session_end() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.silent.add(2)

@@ -1,4 +1,4 @@
-"""Features: what a controller finds stored when it begins, and what tools ask for later."""
+"""Features: stored features at startup, and later updates by tools."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ SUPPORTED = {"a": (1, 5)}
 
 
 class Store(MemoryStore):
-    """Notes what is asked first, and fails as it is told."""
+    """Records its first calls and fails as directed."""
 
     def __init__(self, other: MemoryStore) -> None:
         super().__init__(other.state, clock=other._clock)
@@ -65,7 +65,7 @@ async def register_broker(store: MemoryStore, id_: int, *features: tuple[str, in
 async def open_controller(
     stored: Features | None = None, *, damaged: bool = False, **options: Any
 ) -> AsyncIterator[World]:
-    """A controller that finds `stored`; brokers 1 and 2 are there, and support a up to 5 and up to 4."""
+    """Open a controller over `stored` features. Brokers 1 and 2 support feature a up to level 5 and 4."""
     clock = ManualClock()
     async with MemoryStore(clock=clock) as admin:
         fence = await admin.contest(99)
@@ -92,24 +92,24 @@ async def update_features(made: World, *updates: FeatureUpdate, dry_run: bool = 
     return answer
 
 
-# -- a controller begins -----------------------------------------------------------------------------------------------
+# -- startup -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(400)
-async def test_features_begin_enabled_and_empty() -> None:
+async def test_initial_features_are_enabled_and_empty() -> None:
     async with open_controller() as made:
         assert await made.store.features() == Features({}, enabled=True, version=0)
         assert made.controller.cluster.features == await made.store.features()
 
 
 @pytest.mark.scenario(401)
-async def test_features_that_were_disabled_begin_anew() -> None:
+async def test_disabled_features_are_reset() -> None:
     async with open_controller(Features({"a": 1}, enabled=False)) as made:
         assert await made.store.features() == Features({}, enabled=True, version=1)
 
 
 @pytest.mark.scenario(402)
-async def test_features_that_are_enabled_stay() -> None:
+async def test_enabled_features_are_kept() -> None:
     async with open_controller(Features({"a": 1})) as made:
         assert await made.store.features() == Features({"a": 1}, enabled=True, version=0)
         assert "write_features" not in made.controller.store.asked  # type: ignore[attr-defined]
@@ -121,19 +121,19 @@ async def test_features_that_are_enabled_stay() -> None:
     [(None, 0), (Features(enabled=False, format=1), 0), (Features({"a": 1}), 1)],
     ids=["absent", "disabled", "enabled"],
 )
-async def test_below_the_level_of_features_they_are_disabled(stored: Features | None, version: int) -> None:
+async def test_features_are_disabled_below_their_protocol_level(stored: Features | None, version: int) -> None:
     async with open_controller(stored, level=ProtocolLevel(2, 6)) as made:
         assert await made.store.features() == Features({}, enabled=False, format=1, version=version)
 
 
-async def test_features_come_before_anything_else_is_read() -> None:
+async def test_features_are_read_first() -> None:
     async with open_controller() as made:
         asked = made.controller.store.asked  # type: ignore[attr-defined]
 
         assert asked[:4] == ["features", "write_features", "log_dir_notifications", "brokers"]
 
 
-async def test_features_that_cannot_be_read_stay_and_the_cluster_is_led_without() -> None:
+async def test_unreadable_features_are_kept_and_the_controller_starts() -> None:
     async with open_controller(Features({"a": 1}), damaged=True, supported_features=SUPPORTED) as made:
         assert made.controller.cluster.features is None
         assert made.controller.snapshot().brokers == 2
@@ -143,10 +143,10 @@ async def test_features_that_cannot_be_read_stay_and_the_cluster_is_led_without(
             await update_features(made, FeatureUpdate("a", 2))
 
 
-# -- brokers that do not fit -------------------------------------------------------------------------------------------
+# -- incompatible brokers ----------------------------------------------------------------------------------------------
 
 
-async def test_a_broker_that_does_not_support_what_is_finalized_is_passed_over() -> None:
+async def test_broker_without_finalized_features_is_ignored() -> None:
     async with open_controller(Features({"a": 5})) as made:
         assert sorted(made.controller.cluster.brokers) == [1]
 
@@ -156,12 +156,14 @@ async def test_a_broker_that_does_not_support_what_is_finalized_is_passed_over()
         assert sorted(made.controller.cluster.brokers) == [1, 3]
 
         await made.sessions.pop(1).close()
-        made.sessions[1] = await register_broker(made.store, 1, ("a", 1, 4))  # it comes back, and is too old now
+        made.sessions[1] = await register_broker(
+            made.store, 1, ("a", 1, 4)
+        )  # an older version
         await settle()
         assert sorted(made.controller.cluster.brokers) == [3]
 
 
-async def test_where_nothing_is_finalized_every_broker_fits() -> None:
+async def test_every_broker_is_compatible_without_finalized_features() -> None:
     async with open_controller() as made:
         made.sessions[3] = await register_broker(made.store, 3)
         await settle()
@@ -172,7 +174,7 @@ async def test_where_nothing_is_finalized_every_broker_fits() -> None:
 # -- updates -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_level_that_all_support_is_finalized() -> None:
+async def test_level_supported_by_all_brokers_is_finalized() -> None:
     async with open_controller(supported_features=SUPPORTED) as made:
         results = await update_features(made, FeatureUpdate("a", 4), FeatureUpdate("stranger", 1))
 
@@ -185,8 +187,8 @@ async def test_a_level_that_all_support_is_finalized() -> None:
         assert await made.store.features() == Features({}, version=2)
 
 
-async def test_a_controller_that_supports_nothing_finalizes_nothing() -> None:
-    """The default, for brokers of Kafka over ZooKeeper, which stop when something is finalized."""
+async def test_controller_without_supported_features_finalizes_none() -> None:
+    """The default, for Kafka brokers with ZooKeeper, which stop when a feature is finalized."""
     async with open_controller() as made:
         (result,) = await update_features(made, FeatureUpdate("a", 4))
 
@@ -194,7 +196,7 @@ async def test_a_controller_that_supports_nothing_finalizes_nothing() -> None:
         assert await made.store.features() == Features({}, version=0)
 
 
-async def test_what_changes_nothing_is_not_written() -> None:
+async def test_update_without_a_change_is_not_written() -> None:
     async with open_controller(Features({"a": 1}), supported_features=SUPPORTED) as made:
         await update_features(made, FeatureUpdate("a", 1), FeatureUpdate("a", 5))
         await update_features(made, FeatureUpdate("a", 4), dry_run=True)
@@ -202,7 +204,7 @@ async def test_what_changes_nothing_is_not_written() -> None:
         assert await made.store.features() == Features({"a": 1}, version=0)
 
 
-async def test_updates_that_cannot_be_written_fail_and_those_that_were_refused_stay_so() -> None:
+async def test_failed_write_fails_only_the_accepted_updates() -> None:
     async with open_controller(supported_features=SUPPORTED) as made:
         made.controller.store.unwritten = StoreUnavailable("the connection broke")  # type: ignore[attr-defined]
 
@@ -212,7 +214,7 @@ async def test_updates_that_cannot_be_written_fail_and_those_that_were_refused_s
         assert made.controller.cluster.features == await made.store.features() == Features({}, version=0)
 
 
-async def test_updates_whose_writing_got_no_answer_are_read_back() -> None:
+async def test_updates_with_unknown_outcome_are_read_back() -> None:
     async with open_controller(supported_features=SUPPORTED) as made:
         made.controller.store.unanswered = StoreUnavailable("the connection broke")  # type: ignore[attr-defined]
 
@@ -222,13 +224,13 @@ async def test_updates_whose_writing_got_no_answer_are_read_back() -> None:
         assert made.controller.cluster.features == Features({"a": 4}, version=1)
 
 
-async def test_below_the_level_of_features_none_is_finalized() -> None:
+async def test_no_feature_is_finalized_below_the_protocol_level() -> None:
     async with open_controller(level=ProtocolLevel(2, 6), supported_features=SUPPORTED) as made:
         with pytest.raises(BadRequest, match=r"protocol level 2\.7"):
             await update_features(made, FeatureUpdate("a", 1))
 
 
-async def test_a_controller_that_finds_itself_fenced_finalizes_nothing() -> None:
+async def test_fenced_controller_finalizes_nothing() -> None:
     async with open_controller(supported_features=SUPPORTED) as made:
         found = made.controller.hub.controller(CONTROLLER)
         assert found is not None

@@ -1,4 +1,4 @@
-"""Memory and store after calls of all kinds in any order: the one follows the other."""
+"""Cluster state and store agree after any sequence of calls."""
 
 import random
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.anyio
 
 NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
 
-# Enough to meet every kind of trouble a few times, in about two seconds. 2,500 were told once and held.
+# Enough for a few failures of every kind, in about two seconds. 2,500 seeds passed once.
 _STORIES = 60
 _CALLS = 25  # in each
 _BROKERS = (1, 2, 3, 4, 5, 6)
 
 
 class _Story:
-    """Random calls, leaders that write behind our back, and a store that fails now and then; all from one seed."""
+    """Random calls, concurrent writes by leaders, and occasional store failures, all from one seed."""
 
     def __init__(self, seed: int, bench: Machines) -> None:
         self.random = random.Random(seed)
@@ -41,7 +41,7 @@ class _Story:
         await self.bench.move_replicas(self.names, ReplicaState.ONLINE)
 
     async def leader_writes(self) -> None:
-        """A leader shrinks its ISR, or lets in a replica, now and then one from outside the assignment."""
+        """A leader removes or adds an ISR member, at times one outside the assignment."""
         name = self.random.choice(self.names)
         stored = await self.bench.stored(name)
         if stored is None or stored.leader == -1:
@@ -53,7 +53,7 @@ class _Story:
         self.done.append(f"{name} is written {isr}")
 
     def trouble(self) -> None:
-        """One of the next calls of the store goes another way."""
+        """Script one of the next store calls to fail."""
         gone = StoreUnavailable("gone")
         steps: list[Step] = [
             after(self.leader_writes),
@@ -103,7 +103,7 @@ class _Story:
             self.trouble()
 
     async def check(self) -> None:
-        """Memory never runs ahead of the store, and where the versions are equal both say the same."""
+        """The cluster state is never newer than the store, and equal at equal versions."""
         for name in self.names:
             stored, known = await self.bench.stored(name), self.bench.leadership(name)
             if known is None:
@@ -116,7 +116,7 @@ class _Story:
                 ), f"{name} after {self.done}"
 
     async def settle(self) -> None:
-        """In peace, an election of everything leaves memory and store with one mind."""
+        """Without failures, an election of all partitions leaves equal cluster state and store."""
         self.bench.live(*_BROKERS)
         self.bench.store.forget_script()
         await self.bench.move(self.bench.cluster.table.in_state(ONLINE, OFFLINE), ONLINE, Election.UNCLEAN)
@@ -135,7 +135,7 @@ def _agree(stored: Leadership | None, known: Leadership | None) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(_STORIES))
-async def test_memory_follows_the_store_whatever_is_called(seed: int) -> None:
+async def test_cluster_state_agrees_with_the_store_after_any_calls(seed: int) -> None:
     async with open_machines(unclean_default=bool(seed % 2)) as bench:
         bench.whole_script = False
         story = _Story(seed, bench)

@@ -1,4 +1,4 @@
-"""Small events in the middle of a large one: when they come to their turn, what they find, and what they can end."""
+"""Pre-emption of a large event by small events: when they run, which state they see, and which events they end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,12 +38,13 @@ pytestmark = pytest.mark.anyio
 ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 COUNT: Final = 6
 OTHER: Final = TopicPartition("other", 0)
-# One partition led by 1 in the end of which people ask for something: by the time 1 fails it is led by 3.
+# At the boundary of one partition led by 1, an election is requested: by the time 1 fails it is led by 3.
 ASSIGNMENT: Final = [[1, 2, 3]] * COUNT
 
 
 async def create_and_prepare(w: World) -> None:
-    """Broker 1 leads a topic of which every chunk is one partition; the preferred leader of another is not its own."""
+    """Create a topic led by broker 1 with one partition per chunk, and another one whose leader is not the preferred
+    replica."""
     await w.create("other", [[2, 3]])
     await w.stop(2)
     await w.start(2)
@@ -54,7 +55,7 @@ async def create_and_prepare(w: World) -> None:
 
 
 class Middle:
-    """Lets something happen whenever a chunk is at the store; notes what is known by then."""
+    """Runs an action whenever a chunk is being committed, and records the cluster state at that time."""
 
     def __init__(self, w: World, at: int, then: Callable[[], Awaitable[Any]]) -> None:
         self.w, self.at, self.then = w, at, then
@@ -76,7 +77,7 @@ def preferred_election(w: World) -> Callable[[], Awaitable[Any]]:
 
 
 @pytest.mark.parametrize("at", range(1, COUNT))
-async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> None:
+async def test_single_election_does_not_wait_for_a_whole_failure(at: int) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         middle = Middle(w, at, preferred_election(w))
@@ -86,7 +87,7 @@ async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> N
         assert middle.asked is not None
         (result,) = await middle.asked
         assert (result.outcome, result.leader) == ("ok", 2)
-        # What was on its way, and then it; the rest of the failure comes behind.
+        # First the chunk in flight, then the election; the rest of the failure follows.
         assert at <= middle.writes.index(["other-0"]) <= at + 1
         assert len(middle.writes) == COUNT + 1
         assert [w.known(f"t-{each}").leader for each in range(COUNT)] == [2] * COUNT
@@ -94,11 +95,11 @@ async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> N
         await w.check()
 
 
-async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
+async def test_partition_elected_meanwhile_is_not_elected_again() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         last = TopicPartition("t", COUNT - 1)
-        # It asks for a leader of one that the failure has not come to yet.
+        # It requests a leader for a partition that the failure has not reached yet.
         middle = Middle(w, 1, lambda: w.controller.elect(ElectionKind.UNCLEAN, [last]))
 
         await w.stop(1)
@@ -106,7 +107,7 @@ async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
         assert middle.asked is not None
         (result,) = await middle.asked
         assert (result.outcome, result.leader) == ("ok", 2)
-        # One election like all others: 1 is out of the ISR by it, and nothing is left to be written.
+        # One normal election: it removes 1 from the ISR, so that no write is left to do.
         assert middle.writes.count([str(last)]) == 1
         epochs = {w.known(f"t-{each}").leader_epoch for each in range(COUNT)}
         assert epochs == {1}
@@ -114,7 +115,7 @@ async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
         await w.check()
 
 
-async def test_who_was_elected_before_a_failure_came_to_it_does_not_go_offline() -> None:
+async def test_partition_elected_before_the_failure_stays_online() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         last, asked = TopicPartition("t", COUNT - 1), []
@@ -138,7 +139,7 @@ async def test_who_was_elected_before_a_failure_came_to_it_does_not_go_offline()
         await w.check()
 
 
-async def test_a_leader_that_proposes_an_isr_is_answered_in_the_middle_and_its_word_holds() -> None:
+async def test_isr_proposal_is_answered_and_kept_during_a_failure() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         name, topic = TopicPartition("other", 0), w.controller.cluster.table.topic("other")
@@ -158,11 +159,11 @@ async def test_a_leader_that_proposes_an_isr_is_answered_in_the_middle_and_its_w
         await w.check()
 
 
-async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_decided() -> None:
+async def test_brokers_receive_partition_changes_in_commit_order() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         first = TopicPartition("t", 0)
-        # Elected by the failure, and elected again before that is over.
+        # Elected by the failure, and again before the failure is complete.
         Middle(w, 2, lambda: w.controller.elect(ElectionKind.PREFERRED, [first]))
         await w.stop(1)
 
@@ -176,7 +177,7 @@ async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_de
 
 @pytest.mark.parametrize("at", range(1, COUNT))
 @pytest.mark.parametrize("error", [ControllerMoved(ours=1, theirs=2), IllegalState("it cannot be")])
-async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: int, error: KactlError) -> None:
+async def test_error_of_a_small_event_ends_the_large_one_before_resigning(at: int, error: KactlError) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         middle = Middle(w, at, preferred_election(w))
@@ -204,11 +205,11 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
         assert middle.asked is not None
         with pytest.raises((NotController, IllegalState)):
             await middle.asked
-        # The large one was the only event in hand by then, and had let go of what it knew of.
+        # The large event was the only current event by then, and had released its rows.
         assert states[0] == 1
         assert written[-1] == ["other-0"]
         assert w.controller.loop.event_stats.depth == 0
-        # Whoever takes over next, we or somebody else, finds a cluster that is as it was stored.
+        # The next controller, this or another instance, finds the cluster as it is stored.
         await w.wait(30_000)
         assert w.controller.is_active
         assert sorted(w.controller.cluster.brokers) == [2, 3]
@@ -218,7 +219,7 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
 
 @pytest.mark.parametrize("at", range(1, 2 * COUNT))
 @pytest.mark.parametrize("what", ["moved", "expired", "failed", "bug"])
-async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at: int, what: str) -> None:
+async def test_cluster_recovers_from_a_failure_at_any_chunk_boundary(at: int, what: str) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         store, real, writes = w.controller.store, w.controller.store.commit, []
@@ -254,7 +255,7 @@ async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at
         await w.check()
 
 
-async def test_nothing_overtakes_the_end_of_our_session() -> None:
+async def test_session_end_is_not_overtaken() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
 
@@ -278,7 +279,7 @@ async def test_nothing_overtakes_the_end_of_our_session() -> None:
         assert handled.index("SessionLost") < handled.index("ElectionRequested")
 
 
-async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
+async def test_small_events_do_not_starve_the_large_one() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         many = 5 * COUNT
@@ -306,7 +307,7 @@ async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
 
         assert middle.asked is not None
         assert len(await middle.asked) == many
-        # While time stands still one of them is let in at each boundary, and the large one ends among them.
+        # While the clock stands still one of them runs at each boundary, and the large event ends among them.
         depth, inside = 0, 0
         for label in handled:
             depth += -1 if label == "end" else 1
@@ -314,7 +315,7 @@ async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
         assert 0 < inside < many
 
 
-async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None:
+async def test_both_current_events_are_visible_and_timed_separately() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         seen: list[Any] = []
@@ -344,7 +345,7 @@ async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None
         assert w.controller.loop.state is ControllerState.IDLE
 
 
-async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
+async def test_parity_mode_has_no_preemption_and_one_flush() -> None:
     async with world(1, 2, 3, chunk_partitions=1, parity=True) as w:
         await create_and_prepare(w)
         middle = Middle(w, 1, preferred_election(w))
@@ -352,11 +353,11 @@ async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
 
         assert middle.writes[:2] == [[f"t-{each}" for each in range(COUNT)], ["other-0"]]
         led = [r.states for r in w.brokers.of(3, LeaderAndIsr) if "t-0" in leaders_in(r.states)]  # type: ignore[union-attr]
-        # Of the election, and of the replicas that went offline.
+        # For the election, and for the replicas that went offline.
         assert [len(states) for states in led] == [COUNT, COUNT]
 
 
-async def test_brokers_are_told_in_portions() -> None:
+async def test_requests_are_sent_in_portions() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         await w.stop(1)
@@ -365,7 +366,7 @@ async def test_brokers_are_told_in_portions() -> None:
         assert sizes[:2] == [PORTION_CHUNKS, COUNT - PORTION_CHUNKS]
 
 
-async def test_a_broker_that_comes_is_told_of_all_partitions_in_parts() -> None:
+async def test_new_broker_receives_all_partitions_in_parts() -> None:
     async with world(1, 2, chunk_partitions=1) as w:
         count = 2 * METADATA_CHUNKS + 1
         await w.create("t", [[1, 2]] * count)
@@ -383,10 +384,10 @@ def _kinds(w: World, broker: int) -> list[str]:
 
 @pytest.mark.parametrize("at", ["brokers", "metadata", "told"])
 @pytest.mark.parametrize("bounced", [False, True])
-async def test_a_registration_first_gets_metadata_and_then_all_that_it_hosts(at: str, bounced: bool) -> None:
+async def test_registered_broker_gets_metadata_before_its_partitions(at: str, bounced: bool) -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
-        # Partitions for which an election is asked at each boundary of the event that handles the registration.
+        # Partitions whose election is requested at each boundary of the registration event.
         names = [TopicPartition("t", each) for each in range(COUNT)]
         asked: list[asyncio.Future[Any]] = []
 
@@ -430,7 +431,7 @@ async def test_a_registration_first_gets_metadata_and_then_all_that_it_hosts(at:
         await w.check()
 
 
-async def test_a_takeover_sends_each_broker_all_that_it_hosts_in_one_request() -> None:
+async def test_takeover_sends_each_broker_one_request_with_all_partitions() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await w.create("t", [[1, 2, 3]] * (2 * PORTION_CHUNKS + 1))
         w.brokers.forget()
@@ -452,7 +453,7 @@ def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
     return LeaderAndIsrAnswered(1, 1, LeaderAndIsrResponse(error, partitions))
 
 
-def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
+def test_only_small_events_without_list_changes_preempt() -> None:
     few = tuple(TopicPartition("t", each) for each in range(BRIEF_PARTITIONS_MAX))
 
     assert ElectionRequested(ElectionKind.PREFERRED, few).priority is Priority.HIGH
@@ -463,12 +464,13 @@ def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
     assert BrokersChanged().priority is Priority.EXCLUSIVE
     assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).priority is Priority.LOW
     assert _answer(0, 0).priority is Priority.LOW
-    # A failed directory makes replicas offline, which is large; and a broker that knows a later controller ends us.
+    # A failed directory takes replicas offline, which is a large event. A stale controller epoch ends the
+    # controllership.
     assert _answer(0, ErrorCode.KAFKA_STORAGE_ERROR).priority is Priority.EXCLUSIVE
     assert _answer(error=ErrorCode.STALE_CONTROLLER_EPOCH).priority is Priority.EXCLUSIVE
 
 
-async def test_answers_wait_for_a_large_event_unless_it_goes_on_for_long() -> None:
+async def test_responses_wait_for_a_large_event_up_to_a_limit() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         depths: list[int] = []

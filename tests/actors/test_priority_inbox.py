@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Ticks:
-    """A clock that the test sets."""
+    """Clock set by the test."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -94,6 +94,6 @@ async def test_equal_message_is_queued_once_until_it_is_taken() -> None:
 
     inbox.put_once("0a")
     assert await inbox.take() == ("0a", None)
-    # Whatever it refers to may have been read already when it was taken: the next one counts.
+    # The data it refers to may have been read when it was taken: the next one is queued.
     inbox.put_once("0a")
     assert len(inbox) == 1

@@ -1,4 +1,4 @@
-"""Brokers ask for producer ids."""
+"""Producer id blocks requested by brokers."""
 
 import pytest
 
@@ -30,7 +30,7 @@ async def next_block(made: World, broker: int = 1) -> tuple[int, int, int]:
 
 
 @pytest.mark.scenario(404)
-async def test_blocks_are_given_away_one_behind_the_other() -> None:
+async def test_blocks_are_consecutive() -> None:
     async with world(1, 2) as made:
         assert (await made.store.producer_ids())[0] is None
 
@@ -40,12 +40,12 @@ async def test_blocks_are_given_away_one_behind_the_other() -> None:
         assert (await made.store.producer_ids())[0] == ProducerIdBlock(2, 1000, 1000)
 
 
-async def test_the_next_controller_goes_on_behind_the_last_block() -> None:
+async def test_next_controller_continues_after_the_last_block() -> None:
     async with world(1) as made:
         await next_block(made)
         other, _ = open_standby(made, 7)
         async with other:
-            await made.store.contest(98, take_over=True)  # somebody comes and goes
+            await made.store.contest(98, take_over=True)  # another controller in between
             await made.store.resign(await made.store.contest(98, take_over=True))
             await settle()
             active = other if other.is_active else made.controller
@@ -62,7 +62,7 @@ def epoch_of_active(controller: Controller) -> int:
 
 
 @pytest.mark.scenario(405)
-async def test_who_is_not_known_under_that_epoch_gets_none_and_a_standby_gives_none() -> None:
+async def test_stale_broker_epoch_and_standby_get_no_block() -> None:
     async with world(1) as made:
         epoch = epoch_of(made, 1)
         with pytest.raises(BrokerNotRegistered) as unknown:
@@ -85,7 +85,7 @@ async def test_who_is_not_known_under_that_epoch_gets_none_and_a_standby_gives_n
 
 
 class Contended(MemoryStore):
-    """Somebody else takes the block before us, so many times."""
+    """Another instance takes the block first, a given number of times."""
 
     faster = 0
 
@@ -102,14 +102,14 @@ def contended(store: MemoryStore) -> MemoryStore:
 
 
 @pytest.mark.scenario(406)
-async def test_who_finds_a_block_taken_takes_the_next() -> None:
+async def test_taken_block_is_skipped() -> None:
     async with led_partition(make_store=contended) as made:
         made.controller.store.faster = 1  # type: ignore[attr-defined]
 
         assert await next_block(made) == (1, 1000, 1000)
 
 
-async def test_a_store_that_always_refuses_is_given_up() -> None:
+async def test_repeated_conflicts_fail_the_request() -> None:
     async with led_partition(make_store=contended) as made:
         made.controller.store.faster = TRIES_MAX  # type: ignore[attr-defined]
 
@@ -119,7 +119,7 @@ async def test_a_store_that_always_refuses_is_given_up() -> None:
 
 
 @pytest.mark.scenario(407)
-async def test_ids_end_below_the_highest_number() -> None:
+async def test_ids_are_limited_to_the_highest_number() -> None:
     async with world(1) as made:
         _, version = await made.store.producer_ids()
         last_but_one = ProducerIdBlock(50, 2**63 - 1 - 1999, 1000)

@@ -1,6 +1,6 @@
-"""Reassignments that the store fails, whose topics grow, go, or come again meanwhile: nothing of them is left behind.
+"""Reassignments under store failures and topics that are expanded, deleted or recreated meanwhile: no state remains.
 
-Each of these ended badly once in a storm; see `test_storms_whole`.
+Each of these histories failed once in a storm; see `test_storms_whole`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,14 +34,14 @@ S = ReplicaState
 
 
 async def vanish(w: World, topic: str) -> None:
-    """Somebody takes a topic out of the store by hand."""
+    """Remove a topic from the store by hand."""
     w.store.state.delete_topic(topic)
     await settle()
 
 
 @pytest.mark.parametrize("how", ["deleted", "vanished"])
-async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store(how: str) -> None:
-    """Or nothing could ever be asked for there again. Kafka leaves it until the controller moves."""
+async def test_stored_request_of_a_deleted_topic_is_removed(how: str) -> None:
+    """Otherwise no request could be written again. Kafka leaves it until the controller moves."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         w.brokers.silent = {2}
@@ -52,7 +52,7 @@ async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store
             await vanish(w, "t")
         else:
             await w.delete("t")
-            # A broker that holds a replica starts: the deletion does not wait for the reassignment any more.
+            # A broker with a replica starts: the deletion no longer waits for the reassignment.
             w.brokers.silent = set()
             await w.start(1)
             await w.wait(1_000)
@@ -61,13 +61,14 @@ async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store
         assert await requested_reassignment(w) is None
 
 
-async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> None:
-    """Nothing is moved there any more, so that nobody would lift a halt for it. In Kafka, a broker that starts."""
+async def test_started_deletion_does_not_wait_for_a_reassignment() -> None:
+    """Topics in deletion are not reassigned, so that no completion would remove the blocker. In Kafka a broker
+    startup does."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
         await w.delete("t")
-        # The epoch is raised once more, and then the deletion begins; on broker 1 it does not come far.
+        # The epoch is incremented once more, and then the deletion begins; on broker 1 it does not complete.
         script_once(w, "commit", really, fails(GONE))
         w.brokers.silent = {2}
         await w.start(2)
@@ -83,8 +84,8 @@ async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> N
         assert w.store.state.deletions == set()
 
 
-async def test_new_replicas_exist_although_their_epoch_could_not_be_written() -> None:
-    """They could be deleted otherwise by nobody, and become members of the ISR that are in no state."""
+async def test_new_replicas_exist_after_a_failed_epoch_write() -> None:
+    """Otherwise they could never be deleted, and would join the ISR without a replica state."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         script_once(w, "commit", fails(GONE))
@@ -97,7 +98,7 @@ async def test_new_replicas_exist_although_their_epoch_could_not_be_written() ->
         assert await ongoing(w) == {}
 
 
-async def test_a_topic_whose_new_replicas_were_told_nothing_is_deleted() -> None:
+async def test_topic_with_uninformed_new_replicas_is_deleted() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         script_once(w, "commit", fails(GONE))
@@ -110,8 +111,8 @@ async def test_a_topic_whose_new_replicas_were_told_nothing_is_deleted() -> None
 
 
 @pytest.mark.parametrize("drained", [False, True])
-async def test_a_target_in_the_first_isr_completes_the_reassignment(drained: bool) -> None:
-    """No later change of the ISR comes; in Kafka such a reassignment waits for the next controller."""
+async def test_first_isr_with_the_target_completes_the_reassignment(drained: bool) -> None:
+    """No later ISR change follows; in Kafka such a reassignment waits for the next controller."""
     async with world(1, 2) as w:
         if drained:
             await w.controller.ask(ControlledShutdownRequested(2, NO_EPOCH))
@@ -135,12 +136,12 @@ async def test_a_target_in_the_first_isr_completes_the_reassignment(drained: boo
 
 
 @pytest.mark.parametrize("target", [None, [3]])
-async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(target: list[int] | None) -> None:
+async def test_last_in_sync_replica_is_not_stopped_without_a_leader(target: list[int] | None) -> None:
     """The partition could never have a leader again. Kafka stops it."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2, 3]})
-        # 2 is being added, and is the only one in sync when its broker fails.
+        # 2 is being added, and is the only in-sync replica when its broker fails.
         await w.write_isr("t-0", 1, 2)
         await w.stop(1)
         await w.stop(2)
@@ -154,8 +155,8 @@ async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(
         assert w.known("t-0").leader == 2
 
 
-async def test_a_first_leader_that_a_reassignment_read_is_taken_over() -> None:
-    """It was written, and nobody could say so; by the time it is tried again, its leadership is known."""
+async def test_first_leader_read_by_a_reassignment_is_adopted() -> None:
+    """The response to its commit was lost. It is known by the time the commit is retried."""
     async with world(1, 2) as w:
         script_once(w, "commit", fails_after(GONE))
         script_once(w, "leaderships", fails(GONE))
@@ -171,8 +172,8 @@ async def test_a_first_leader_that_a_reassignment_read_is_taken_over() -> None:
         await w.check()
 
 
-async def test_replicas_in_sync_stay_if_the_target_leaves_the_isr_before_they_are_stopped() -> None:
-    """The ISR is looked at again when an end that the store failed is tried again."""
+async def test_in_sync_replicas_stay_if_the_target_left_the_isr() -> None:
+    """The ISR is checked again when a failed completion is retried."""
     async with world(1, 3) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [3]})
@@ -194,8 +195,8 @@ async def test_replicas_in_sync_stay_if_the_target_leaves_the_isr_before_they_ar
         await w.check()
 
 
-async def test_a_drained_leader_that_stays_learns_of_its_new_replicas() -> None:
-    """It is elected for nothing; Kafka's goes on with the replicas of before."""
+async def test_drained_leader_receives_its_new_replicas() -> None:
+    """It is not electable. In Kafka it continues with the previous replicas."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1, 1)
@@ -209,7 +210,7 @@ async def test_a_drained_leader_that_stays_learns_of_its_new_replicas() -> None:
         assert w.brokers.told(1)["t-0"][:3] == (1, epoch + 1, (1,))
 
 
-async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() -> None:
+async def test_topic_created_during_a_reassignment_completes_it() -> None:
     async with world(1, 2) as w:
         ref = TopicRef("t", bytes(15) + b"1")
         await w.store.create_topic(ref, {0: Assignment((1, 2), adding=(1,), removing=(2,))}, {})
@@ -220,11 +221,11 @@ async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() ->
         assert replica_states(w.known("t-0")) == {1: S.ONLINE}
 
 
-async def test_the_end_is_not_stored_before_everybody_has_left() -> None:
-    """Kafka stores it, and the replica that could not leave the ISR is in it, and runs, for ever."""
+async def test_completion_is_stored_after_all_old_replicas_left_the_isr() -> None:
+    """Kafka stores it, and the replica that could not leave stays in the ISR and runs forever."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        script_once(w, "commit", really, fails(GONE))  # a new epoch for the leader; the other one leaves
+        script_once(w, "commit", really, fails(GONE))  # a new epoch for the leader; the other replica leaves
 
         await reassign(w, {"t-0": [1]})
 
@@ -241,11 +242,11 @@ async def test_the_end_is_not_stored_before_everybody_has_left() -> None:
         assert tp("t-0") not in w.controller.cluster.reassigning
 
 
-async def test_a_partition_that_was_added_meanwhile_is_kept() -> None:
-    """The entry is written whole. Kafka writes what it knows, and with that the new partition is gone."""
+async def test_partition_added_meanwhile_is_kept() -> None:
+    """The assignment is written as a whole. Kafka writes the partitions it knows, which drops the new one."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        script_once(w, "assignments", *[fails(GONE)] * 4)  # it is not heard of at first
+        script_once(w, "assignments", *[fails(GONE)] * 4)  # its notification is delayed
         await w.grow("t", [2])
         await w.wait(2_000)
         assert w.controller.partition("t-1") is None
@@ -258,8 +259,8 @@ async def test_a_partition_that_was_added_meanwhile_is_kept() -> None:
         assert await w.stored("t-1") == (2, 0, (2,))
 
 
-async def test_a_target_that_was_stored_without_our_knowing_is_put_back() -> None:
-    """Whoever asked was told that it failed. Kafka leaves it in the store, and the next controller begins with it."""
+async def test_target_stored_with_a_lost_response_is_reverted() -> None:
+    """The caller received an error. Kafka leaves the target in the store, and the next controller starts with it."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         script_once(w, "write_assignment", fails_after(GONE))
@@ -273,7 +274,7 @@ async def test_a_target_that_was_stored_without_our_knowing_is_put_back() -> Non
         await w.check()
 
 
-async def test_putting_back_is_tried_until_it_succeeds() -> None:
+async def test_revert_is_retried_until_it_succeeds() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         script_once(w, "write_assignment", fails_after(GONE), fails(GONE), really)
@@ -286,7 +287,7 @@ async def test_putting_back_is_tried_until_it_succeeds() -> None:
         assert await stored_assignment(w, "t-0") == Assignment((1,))
 
 
-async def test_a_topic_that_came_again_is_not_written_over() -> None:
+async def test_recreated_topic_is_not_overwritten() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         new = TopicRef("t", b"n" * 16)
@@ -306,10 +307,10 @@ async def test_a_topic_that_came_again_is_not_written_over() -> None:
 
 
 @pytest.mark.parametrize("target", [(1,), None])
-async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_next(
+async def test_next_controller_stops_replicas_left_by_a_failed_one(
     target: tuple[int, ...] | None,
 ) -> None:
-    """In Kafka it stays in the ISR, and on its broker, until something else raises the leader epoch."""
+    """In Kafka it stays in the ISR and on its broker until another event increments the leader epoch."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": (1, 2, 3)})
@@ -338,8 +339,9 @@ async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_ne
             assert not second.cluster.reassigning
 
 
-async def test_a_replica_that_joins_the_isr_while_it_is_stopped_leaves_it_again() -> None:
-    """Below protocol level 2.7 the leader writes the ISR itself; the controller has not read that when it stops 4."""
+async def test_replica_that_joins_the_isr_while_stopped_leaves_it() -> None:
+    """Below protocol level 2.7 the leader writes the ISR itself; the controller has not read that write when it
+    stops 4."""
     async with world(1, 2, 3, 4, level=ProtocolLevel(2, 6)) as w:
         await w.create("t", [[1, 2]])
         await reassign(w, {"t-0": [4]})
@@ -359,8 +361,8 @@ async def test_a_replica_that_joins_the_isr_while_it_is_stopped_leaves_it_again(
         await w.check()
 
 
-async def test_in_sync_replicas_are_not_stopped_while_no_assigned_replica_is_in_sync() -> None:
-    """Somebody edits the assignment in the store; the next controller finds an ISR with none of the new replicas."""
+async def test_unassigned_in_sync_replicas_stay_until_an_assigned_one_is() -> None:
+    """An operator edits the stored assignment; the next controller finds an ISR without any of the new replicas."""
     async with world(3, 4, level=ProtocolLevel(2, 6)) as w:
         await w.create("t", [[4]])
         (ref,) = (await w.store.assignments(["t"])).topics

@@ -1,4 +1,4 @@
-"""How far a reassignment is and what it waits for; and how participants of one process carry one through."""
+"""Progress of a reassignment and its blockers, and a reassignment by in-process participants."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def only_progress(w: World) -> Progress:
     return found
 
 
-async def test_what_a_reassignment_waits_for() -> None:
+async def test_progress_names_the_cause_of_the_wait() -> None:
     async with world(1, 2, 3, 4) as w:
         await w.create("t", [[1, 2]])
         await reassign(w, {"t-0": [4, 3]})
@@ -47,7 +47,7 @@ async def test_what_a_reassignment_waits_for() -> None:
         assert only_progress(w).reason == "broker 3 cannot serve: start it, or choose another target"
 
 
-async def test_a_directory_that_failed_keeps_a_replica_from_coming_into_sync() -> None:
+async def test_failed_directory_blocks_a_replica() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         w.brokers.failed_dirs = {2: {"t-0"}}
@@ -57,7 +57,7 @@ async def test_a_directory_that_failed_keeps_a_replica_from_coming_into_sync() -
         assert (only_progress(w).waits_for, only_progress(w).dead) == ((2,), (2,))
 
 
-async def test_without_a_leader_nobody_comes_into_sync() -> None:
+async def test_missing_leader_blocks_all_replicas() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
@@ -67,7 +67,7 @@ async def test_without_a_leader_nobody_comes_into_sync() -> None:
         assert only_progress(w).reason == ("it has no leader to add broker 2 to the ISR: start a broker of the ISR")
 
 
-async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
+async def test_partition_without_leadership_has_no_records_to_copy() -> None:
     async with world(1) as w:
         await w.create("t", [[2]])
         await reassign(w, {"t-0": [1, 2]})
@@ -77,7 +77,7 @@ async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
         )
 
 
-async def test_an_end_that_was_not_stored() -> None:
+async def test_completion_that_was_not_stored() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
@@ -90,7 +90,7 @@ async def test_an_end_that_was_not_stored() -> None:
         assert progress(w.controller.cluster) == []
 
 
-async def test_only_those_that_are_asked_for_and_run() -> None:
+async def test_progress_is_limited_to_requested_and_running_partitions() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1], [1], [1]])
         await reassign(w, {"t-2": [2], "t-0": [2]})
@@ -104,7 +104,7 @@ async def test_only_those_that_are_asked_for_and_run() -> None:
 
 
 class RecordingListener(Listener):
-    """Writes down what its broker was told, in one list for all of them."""
+    """Records its broker's role changes in one list for all brokers."""
 
     def __init__(self, broker: int, told: list[str]) -> None:
         self._broker, self._told = broker, told
@@ -120,7 +120,7 @@ class RecordingListener(Listener):
 
 
 @pytest.mark.parametrize("level", [LATEST, ProtocolLevel(2, 6)], ids=str)
-async def test_participants_carry_a_reassignment_through(level: ProtocolLevel) -> None:
+async def test_participants_complete_a_reassignment(level: ProtocolLevel) -> None:
     clock, hub, told = ManualClock(), MemoryHub(), list[str]()
     copied: set[int] = {1, 2}
 
@@ -171,6 +171,6 @@ async def test_participants_carry_a_reassignment_through(level: ProtocolLevel) -
                     f"{broker} stops orders-0",
                     f"{broker} deletes orders-0",
                 ]
-            # What was not moved is served as before.
+            # Partitions that were not moved are served as before.
             assert brokers[2].hosted(tp("orders-1")) is not None
             assert all(brokers[broker].leader(name) == 3 for broker in (1, 2, 3, 4))

@@ -1,4 +1,4 @@
-"""What may be asked for, what each partition is answered, and what becomes of the request that waits in the store."""
+"""Reassignment requests: validation, the result of each partition, and the request stored by older tools."""
 
 import pytest
 
@@ -28,11 +28,11 @@ NOTHING_RUNS = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(219)
-async def test_there_is_nothing_to_cancel() -> None:
+async def test_cancel_without_a_reassignment_is_an_error() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -51,7 +51,7 @@ async def test_there_is_nothing_to_cancel() -> None:
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_targets_that_cannot_be(target: list[int], why: str, dry_run: bool) -> None:
+async def test_invalid_targets_are_rejected(target: list[int], why: str, dry_run: bool) -> None:
     async with world(1, 2, 3, 8) as w:
         await w.create("t", [[1, 2]])
         w.controller.cluster.mark_shutting_down(8)
@@ -65,7 +65,7 @@ async def test_targets_that_cannot_be(target: list[int], why: str, dry_run: bool
 
 
 @pytest.mark.scenario(221)
-async def test_a_dead_replica_may_stay() -> None:
+async def test_dead_replica_may_stay_in_the_target() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         await w.stop(2)
@@ -76,7 +76,7 @@ async def test_a_dead_replica_may_stay() -> None:
 
 
 @pytest.mark.scenario(222)
-async def test_partitions_that_do_not_exist() -> None:
+async def test_unknown_partitions_are_rejected() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -85,7 +85,7 @@ async def test_partitions_that_do_not_exist() -> None:
 
 
 @pytest.mark.scenario(223)
-async def test_a_topic_that_waits_for_its_deletion_is_not_moved() -> None:
+async def test_topic_queued_for_deletion_is_not_reassigned() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await w.stop(1)
@@ -100,7 +100,7 @@ async def test_a_topic_that_waits_for_its_deletion_is_not_moved() -> None:
 
 
 @pytest.mark.scenario(224)
-async def test_who_is_not_the_controller_says_so() -> None:
+async def test_inactive_controller_rejects_reassignments() -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200)
         async with second:
@@ -113,7 +113,7 @@ async def test_who_is_not_the_controller_says_so() -> None:
 
 @pytest.mark.scenario(225, 226)
 @pytest.mark.parametrize("target", [[3, 2], [3, 2, 1]])
-async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
+async def test_partition_without_a_first_leader_is_reassigned(target: list[int]) -> None:
     async with world(1) as w:
         await w.create("t", [[2, 3]])
         assert w.known("t-0").state is PartitionState.NEW
@@ -123,7 +123,7 @@ async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
         assert (failed.error, failed.message) == (FAILED, "no leadership information is stored for it")
         expected = tp("t-0"), Assignment((2, 3)).reassign_to(tuple(target))
         assert await stored_assignment(w, "t-0") == w.known("t-0").assignment == expected[1]
-        # As soon as one of its brokers starts it has a leader, and goes on.
+        # Once one of its brokers starts it gets a leader, and the reassignment continues.
         await w.start(2)
         await w.start(3)
         assert w.known("t-0").leader in (1, 2)
@@ -135,7 +135,7 @@ async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
 
 
 @pytest.mark.scenario(240)
-async def test_which_reassignments_run() -> None:
+async def test_running_reassignments_are_listed() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1], [1]])
         await w.create("u", [[1]])
@@ -147,7 +147,7 @@ async def test_which_reassignments_run() -> None:
         assert await w.controller.reassignments([tp("u-0"), tp("x-0"), tp("t-0")]) == moving
 
 
-async def test_what_would_be_is_said_and_not_done() -> None:
+async def test_dry_run_of_a_reassignment_changes_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await write_reassignment(w, {"u-0": [1]})
@@ -161,8 +161,8 @@ async def test_what_would_be_is_said_and_not_done() -> None:
         assert (await ongoing(w), w.brokers.sent) == ({}, [])
 
 
-async def test_who_is_followed_as_controller_answers_that_he_is_none() -> None:
-    """In Kafka the caller is never answered."""
+async def test_deposed_controller_returns_not_controller() -> None:
+    """In Kafka the caller never receives a response."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -179,7 +179,7 @@ async def test_who_is_followed_as_controller_answers_that_he_is_none() -> None:
         assert not w.controller.is_active
 
 
-async def test_a_topic_that_vanished_before_it_was_stored_is_not_made_again() -> None:
+async def test_vanished_topic_is_not_recreated_by_a_reassignment() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -194,11 +194,11 @@ async def test_a_topic_that_vanished_before_it_was_stored_is_not_made_again() ->
         assert replicas(w.known("t-0")) == ((1,), (), ())
 
 
-# -- the request that waits in the store -------------------------------------------------------------------------------
+# -- the request in the store ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(227)
-async def test_what_is_asked_for_now_takes_the_place_of_what_was_left() -> None:
+async def test_direct_request_replaces_the_stored_one() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await w.create("u", [[1]])
@@ -213,13 +213,13 @@ async def test_what_is_asked_for_now_takes_the_place_of_what_was_left() -> None:
         script_once(w, "write_assignment", after(note))
         assert await reassign(w, {"t-0": [3]}) == [0]
 
-        # It was taken out before anything was done.
+        # It was removed before any other step.
         assert seen == [({"u-0": (3,)}, Assignment((2, 1), adding=(2,), removing=(1,)))]
         assert await requested_reassignment(w) == {"u-0": (3,)}
 
 
 @pytest.mark.scenario(228)
-async def test_the_last_one_takes_the_request_with_it() -> None:
+async def test_last_completed_partition_deletes_the_stored_request() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await w.create("u", [[1]])
@@ -237,13 +237,13 @@ async def test_the_last_one_takes_the_request_with_it() -> None:
 
         assert await requested_reassignment(w) is None
         assert ReassignmentStored() in put
-        # Whoever leaves another one is heard.
+        # The next stored request is noticed.
         await write_reassignment(w, {"u-0": [2]})
         assert (await ongoing(w)).keys() == {"t-0", "u-0"}
 
 
 @pytest.mark.scenario(229)
-async def test_what_cannot_be_is_taken_out_and_the_rest_stays(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_partitions_are_removed_from_the_stored_request(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -256,11 +256,11 @@ async def test_what_cannot_be_is_taken_out_and_the_rest_stays(caplog: pytest.Log
 
 
 @pytest.mark.scenario(230)
-async def test_what_ended_elsewhere_than_was_asked_for_stays_in_the_request() -> None:
+async def test_partition_with_another_result_stays_in_the_stored_request() -> None:
     async with world(1, 4, 5) as w:
         await w.create("t", [[1], [1]])
         await write_reassignment(w, {"t-0": [4, 5], "t-1": [4, 5]})
-        # Somebody asks for another order; what he asked for is no longer in the request, and is left there again.
+        # A caller requests another order; its own target is no longer in the request, and is written there again.
         await reassign(w, {"t-0": [5, 4]})
         w.store.state.reassignment_request = {tp("t-0"): (4, 5), tp("t-1"): (4, 5)}
 
@@ -273,15 +273,15 @@ async def test_what_ended_elsewhere_than_was_asked_for_stays_in_the_request() ->
 
 
 @pytest.mark.scenario(231)
-async def test_a_request_that_cannot_be_read_is_left_alone() -> None:
-    """The store says what is the matter, and that nothing is asked for."""
+async def test_unreadable_stored_request_is_kept() -> None:
+    """The store logs the cause and returns no request."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
         w.store.state.reassignment_request = {}
         w.controller.loop.inbox.put_once(ReassignmentStored())
         await settle()
-        # Nor does the end of another reassignment take it away.
+        # The completion of another reassignment does not delete it either.
         await reassign(w, {"t-0": [2]})
         await w.write_isr("t-0", 1, 2)
 
@@ -291,10 +291,10 @@ async def test_a_request_that_cannot_be_read_is_left_alone() -> None:
 
 @pytest.mark.scenario(232)
 @pytest.mark.parametrize("target", [(), (2, 2), (2, -1)])
-async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_stored_target_is_removed(target: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        # What leads Kafka astray, which does not look at the target: without replicas, none of them is missing.
+        # Kafka does not validate this target: without replicas, none of them is missing.
         astray = Assignment((1,)).reassign_to(())
         assert (astray.target, set(astray.target) <= {1}) == ((), True)
 
@@ -308,14 +308,14 @@ async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], cap
 
 
 async def in_store(w: World) -> None:
-    """t-0 moves as an older tool asked, t-1 as somebody else did."""
+    """t-0 is reassigned by a stored request, t-1 by a direct one."""
     await w.create("t", [[1], [1]])
     await write_reassignment(w, {"t-0": [2]})
     await reassign(w, {"t-1": [2]})
 
 
 @pytest.mark.scenario(235)
-async def test_the_next_controller_takes_each_up_once() -> None:
+async def test_next_controller_resumes_each_reassignment_once() -> None:
     async with world(1, 2) as w:
         await in_store(w)
         assert (await w.stored("t-0"), await w.stored("t-1")) == ((1, 1, (1,)), (1, 1, (1,)))
@@ -330,7 +330,7 @@ async def test_the_next_controller_takes_each_up_once() -> None:
         assert await stored_assignment(w, "t-0") == Assignment((2,))
 
 
-async def test_a_request_that_is_read_again_begins_nothing_anew() -> None:
+async def test_stored_request_read_again_has_no_effect() -> None:
     async with world(1, 2) as w:
         await in_store(w)
         before = await w.stored("t-0")
@@ -341,7 +341,7 @@ async def test_a_request_that_is_read_again_begins_nothing_anew() -> None:
         assert await w.stored("t-0") == before
 
 
-async def test_a_request_is_heard_although_the_store_failed() -> None:
+async def test_stored_request_is_read_after_a_store_failure() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         script_once(w, "reassignment_request", *[fails(StoreUnavailable("gone"))] * 4)

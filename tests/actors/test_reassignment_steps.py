@@ -1,4 +1,4 @@
-"""The steps of a reassignment: what is stored, what the controller knows, and who is told what, in which order."""
+"""Steps of a reassignment: stored values, cluster state, and the order of requests to brokers."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ REFUSED = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def sent_leaders(flush: Flush) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
-    """What the LeaderAndIsr of one flush say of t-0: leader, leader epoch, ISR, is new."""
+    """Returns leader, leader epoch, ISR and "is new" of t-0 from the LeaderAndIsr requests of one flush."""
     return {
         broker: (said["t-0"].leader, said["t-0"].leader_epoch, tuple(sorted(said["t-0"].isr)), said["t-0"].is_new)
         for broker, said in flush.lead.items()
@@ -48,14 +48,14 @@ def stopped(flush: Flush) -> dict[int, SentStop]:
 
 
 @pytest.mark.scenario(209)
-async def test_what_is_stored_and_known_at_each_step() -> None:
+async def test_stored_and_known_state_at_each_step() -> None:
     async with world(1, 2, 3, 4, 5, 6) as w:
         await w.create("t", [[1, 2, 3]])
         assert await w.stored("t-0") == (1, 0, (1, 2, 3))
         seen: list[object] = []
 
         async def note(*_: object) -> None:
-            """What is stored just before the next write, and what the controller knows then."""
+            """The stored state just before the next write, and the cluster state at that time."""
             seen.append(
                 (replicas_of(await stored_assignment(w, "t-0")), replicas(w.known("t-0")), await w.stored("t-0"))
             )
@@ -98,7 +98,7 @@ def replicas_of(held: Assignment) -> tuple[tuple[int, ...], tuple[int, ...], tup
 
 
 @pytest.mark.scenario(210, 211)
-async def test_who_is_told_what_in_which_order() -> None:
+async def test_requests_of_each_step_in_order() -> None:
     async with world(1, 2, 3, 4, 5, 6) as w:
         await w.create("t", [[1, 2, 3]])
         sent = flushes(w)
@@ -126,7 +126,7 @@ async def test_who_is_told_what_in_which_order() -> None:
         await w.write_isr("t-0", 1, 2, 3, 4, 5, 6)
 
         heard, elected, stop, delete, everybody_knows = sent
-        # The leader's write is passed on, as ever; that the new replicas are online needs no words.
+        # The leader's ISR change is forwarded as usual; the new replicas' state needs no request.
         assert heard.kinds == ["UpdateMetadata"]
         assert heard.metadata.keys() == everybody
         assert sent_leaders(elected) == dict.fromkeys((4, 5, 6), (4, 2, (1, 2, 3, 4, 5, 6), False))
@@ -142,7 +142,7 @@ async def test_who_is_told_what_in_which_order() -> None:
 
 
 @pytest.mark.scenario(212)
-async def test_an_old_replica_that_is_not_in_sync_costs_no_epoch() -> None:
+async def test_out_of_sync_old_replica_costs_no_epoch() -> None:
     async with world(1, 2, 3, 4, 5, 6) as w:
         await w.create("t", [[1, 2, 3]])
         await w.write_isr("t-0", 1)
@@ -154,11 +154,11 @@ async def test_an_old_replica_that_is_not_in_sync_costs_no_epoch() -> None:
         assert await stored_assignment(w, "t-0") == Assignment((4, 5, 6))
 
 
-# -- what is complete at once ------------------------------------------------------------------------------------------
+# -- immediate completion ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(213)
-async def test_fewer_replicas() -> None:
+async def test_removing_replicas_completes_immediately() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2, 3]])
         sent = flushes(w)
@@ -175,7 +175,7 @@ async def test_fewer_replicas() -> None:
 
 
 @pytest.mark.scenario(214)
-async def test_another_order() -> None:
+async def test_reordering_replicas_completes_immediately() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2, 3]])
 
@@ -187,11 +187,11 @@ async def test_another_order() -> None:
         await w.check()
 
 
-# -- another target, or none -------------------------------------------------------------------------------------------
+# -- changed and cancelled targets -------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(215)
-async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+async def test_new_target_replaces_the_earlier_one(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2, 3, 4, 5, 6, 7, 8) as w:
         await w.create("t", [[1, 2, 3]])
         await reassign(w, {"t-0": [4, 5, 6]})
@@ -205,7 +205,7 @@ async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.L
         assert stopped(stop) == dict.fromkeys((5, 6), SentStop(1, False))
         assert stopped(delete) == dict.fromkeys((5, 6), SentStop(1, True))
         assert sent_leaders(copy) == {broker: (1, 2, (1, 2, 3), broker in (4, 7, 8)) for broker in (1, 2, 3, 4, 7, 8)}
-        # 4 is NEW already, and is not made once more.
+        # 4 is NEW already and is not created again.
         assert [list(sent_leaders(seven)), list(sent_leaders(eight))] == [[7], [8]]
         assert "1 replicas cannot become NEW: ILLEGAL_MOVE; the first: t-0 on broker 4" in caplog.text
         assert replica_states(w.known("t-0")) == {
@@ -216,7 +216,7 @@ async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.L
 
 
 @pytest.mark.scenario(216)
-async def test_a_reassignment_is_cancelled() -> None:
+async def test_reassignment_is_cancelled() -> None:
     async with world(1, 2, 3, 4, 5, 6) as w:
         await w.create("t", [[1, 2, 3]])
         await reassign(w, {"t-0": [4, 5, 6]})
@@ -234,7 +234,7 @@ async def test_a_reassignment_is_cancelled() -> None:
 
 
 @pytest.mark.scenario(217)
-async def test_a_cancelled_overlap_does_not_bring_the_old_order_back() -> None:
+async def test_cancelled_overlap_keeps_the_current_order() -> None:
     async with world(1, 2, 3, 4) as w:
         await w.create("t", [[1, 2, 3]])
         await reassign(w, {"t-0": [3, 4, 2]})
@@ -246,7 +246,7 @@ async def test_a_cancelled_overlap_does_not_bring_the_old_order_back() -> None:
 
 
 async def led_by_a_new_replica(w: World, *isr: int) -> None:
-    """t-0 moves from [1, 2] to [3, 4], and 3 leads meanwhile."""
+    """t-0 is reassigned from [1, 2] to [3, 4], and 3 leads meanwhile."""
     await w.create("t", [[1, 2]])
     await reassign(w, {"t-0": [3, 4]})
     await w.write_isr("t-0", 1, 2, 3)
@@ -259,7 +259,7 @@ async def led_by_a_new_replica(w: World, *isr: int) -> None:
 
 @pytest.mark.scenario(218)
 async def test_leadership_moves_before_the_leader_is_stopped() -> None:
-    """Kafka stops 3 first, which leaves nobody to lead until the election behind it; see the next test."""
+    """Kafka stops 3 first, which leaves no leader until the election that follows; see the next test."""
     async with world(1, 2, 3, 4) as w:
         await led_by_a_new_replica(w, 1, 2, 3)
         _, epoch, _ = await w.stored("t-0")
@@ -268,7 +268,7 @@ async def test_leadership_moves_before_the_leader_is_stopped() -> None:
         assert await reassign(w, {"t-0": None}) == [0]
 
         hand_over, stop, delete, leads_on, _ = sent
-        # Who led hears that it follows before it is stopped; never is nobody said to lead.
+        # The old leader becomes a follower before it is stopped; no request contains a missing leader.
         assert sent_leaders(hand_over) == dict.fromkeys((1, 2, 3, 4), (1, epoch + 1, (1, 2, 3), False))
         assert sent_leaders(stop) == dict.fromkeys((1, 2), (1, epoch + 2, (1, 2), False))
         assert stopped(stop) == dict.fromkeys((3, 4), SentStop(epoch + 1, False)) | {4: SentStop(epoch + 2, False)}
@@ -283,8 +283,8 @@ async def test_leadership_moves_before_the_leader_is_stopped() -> None:
 
 
 @pytest.mark.scenario(218)
-async def test_stopping_the_leader_first_would_leave_none() -> None:
-    """What Kafka does, with the same machines: the replica goes first, and takes the leadership with it."""
+async def test_stopping_the_leader_first_would_leave_no_leader() -> None:
+    """Kafka's order, with the same machines: stopping the replica removes the leader."""
     async with open_machines() as bench:
         bench.live(1, 2, 3, 4)
         await bench.put("t-0", [1, 2], stored=led(3, 3, [1, 2, 3], 4), replica_state=dict.fromkeys((1, 2, 3), S.ONLINE))
@@ -296,8 +296,8 @@ async def test_stopping_the_leader_first_would_leave_none() -> None:
         assert (stored.leader, stored.leader_epoch, sorted(stored.isr)) == (NO_LEADER, 4, [1, 2])
 
 
-async def test_nothing_is_cancelled_that_would_leave_nobody_to_lead() -> None:
-    """Kafka stops 3, the only replica that has everything, and deletes its log."""
+async def test_cancel_that_would_leave_no_leader_is_rejected() -> None:
+    """Kafka stops 3, the only complete replica, and deletes its log."""
     async with world(1, 2, 3, 4) as w:
         await led_by_a_new_replica(w, 3)
         before = (await stored_assignment(w, "t-0"), await w.stored("t-0"), w.known("t-0"))
@@ -311,7 +311,7 @@ async def test_nothing_is_cancelled_that_would_leave_nobody_to_lead() -> None:
         assert would_be == refused
         assert (await stored_assignment(w, "t-0"), await w.stored("t-0"), w.known("t-0")) == before
         assert w.brokers.sent == []
-        # Another target that leaves the leader out is refused as well; one that keeps it is not.
+        # Another target without the leader is rejected as well; one with it is accepted.
         assert await reassign(w, {"t-0": [1, 4]}) == [REFUSED]
         assert await reassign(w, {"t-0": [4, 3]}) == [0]
         await w.write_isr("t-0", 1, 3)
@@ -321,7 +321,7 @@ async def test_nothing_is_cancelled_that_would_leave_nobody_to_lead() -> None:
         await w.check()
 
 
-async def test_who_stays_and_is_in_sync_but_dead_cannot_take_the_leadership() -> None:
+async def test_dead_in_sync_replica_cannot_take_the_leadership() -> None:
     async with world(1, 2, 3, 4) as w:
         await led_by_a_new_replica(w, 1, 3)
         w.controller.cluster.mark_shutting_down(1)
@@ -332,11 +332,11 @@ async def test_who_stays_and_is_in_sync_but_dead_cannot_take_the_leadership() ->
         assert await reassign(w, {"t-0": None}) == [0]
 
 
-async def test_a_leader_of_the_new_target_is_preferred_over_one_that_goes() -> None:
+async def test_leader_is_chosen_from_the_new_target() -> None:
     async with world(1, 2, 3, 4, 5) as w:
         await led_by_a_new_replica(w, 1, 2, 3)
 
-        # 1 is the first that stays; 2 is one of the target, and will not have to hand over again.
+        # 1 is the first that stays; 2 is in the target and will not have to hand over again.
         assert await reassign(w, {"t-0": [5, 2]}) == [0]
 
         leader, _, isr = await w.stored("t-0")
@@ -344,8 +344,8 @@ async def test_a_leader_of_the_new_target_is_preferred_over_one_that_goes() -> N
         assert await stored_assignment(w, "t-0") == Assignment((5, 2, 1), adding=(5,), removing=(1,))
 
 
-async def test_the_isr_that_decides_is_the_stored_one() -> None:
-    """A leader took 1 into the ISR, and the controller has not heard of it."""
+async def test_stored_isr_decides() -> None:
+    """A leader added 1 to the ISR, and the controller has not read it."""
     async with world(1, 2, 3, 4) as w:
         await led_by_a_new_replica(w, 3)
         name, state = await w._stored("t-0")
@@ -358,11 +358,11 @@ async def test_the_isr_that_decides_is_the_stored_one() -> None:
         assert (leader, isr) == (1, (1,))
 
 
-# -- taken up again ----------------------------------------------------------------------------------------------------
+# -- resumed reassignments ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(233)
-async def test_a_broker_that_the_target_does_not_name_changes_nothing() -> None:
+async def test_broker_outside_the_target_has_no_effect() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
@@ -370,7 +370,7 @@ async def test_a_broker_that_the_target_does_not_name_changes_nothing() -> None:
 
         await w.start(3)
         assert await w.stored("t-0") == before
-        # Nor one that is on its way out.
+        # A replica that is being removed has no effect either.
         await w.stop(1)
         _, epoch, _ = await w.stored("t-0")
         await w.start(1)
@@ -378,7 +378,7 @@ async def test_a_broker_that_the_target_does_not_name_changes_nothing() -> None:
 
 
 @pytest.mark.scenario(234)
-async def test_a_new_replica_that_restarts_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_restarted_new_replica_receives_its_request_again(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2, 3]})
@@ -397,13 +397,13 @@ async def test_a_new_replica_that_restarts_is_told_again(caplog: pytest.LogCaptu
         assert "1 replicas cannot become NEW: ILLEGAL_MOVE; the first: t-0 on broker 2" in caplog.text
 
 
-async def test_one_that_cannot_go_on_does_not_keep_the_others_from_it() -> None:
-    """In Kafka the first that fails ends the event: the others are not taken up, and the broker is not watched."""
+async def test_failed_reassignment_does_not_block_others() -> None:
+    """In Kafka the first failure ends the event: the others are not resumed, and the broker is not watched."""
     async with world(1, 2) as w:
         await w.create("t", [[1], [1], [1]])
         await w.stop(2)
         await write_reassignment(w, {f"t-{number}": [2] for number in range(3)})
-        # A later controller wrote the first of them.
+        # A later controller wrote the first one.
         name, state = await w._stored("t-0")
         later = msgspec.structs.replace(state, controller_epoch=99)
         assert await w.store.write_isr(name, later, expected=state.partition_epoch)
@@ -415,7 +415,7 @@ async def test_one_that_cannot_go_on_does_not_keep_the_others_from_it() -> None:
 
 
 @pytest.mark.scenario(236)
-async def test_what_a_later_controller_wrote_is_left_alone() -> None:
+async def test_leadership_of_a_later_controller_is_not_overwritten() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1], [1]])
         name, state = await w._stored("t-0")
@@ -434,8 +434,8 @@ async def test_what_a_later_controller_wrote_is_left_alone() -> None:
 
 
 @pytest.mark.scenario(237)
-async def test_the_epoch_is_raised_from_what_is_stored_in_the_end() -> None:
-    """Kafka reads before it writes, three times in all; here only what was refused is read, twice."""
+async def test_epoch_is_incremented_from_the_stored_one() -> None:
+    """Kafka reads before each write, three times in all. Here only rejected rows are read, twice."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -461,8 +461,8 @@ async def test_the_epoch_is_raised_from_what_is_stored_in_the_end() -> None:
         await w.check()
 
 
-async def test_one_that_became_complete_meanwhile_is_completed() -> None:
-    """Its leader was faster than the write of the new epoch, and the notice of it comes later."""
+async def test_reassignment_completed_meanwhile_is_finished() -> None:
+    """Its leader wrote before the new epoch was committed, and the notification arrives later."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
 
@@ -480,7 +480,7 @@ async def test_one_that_became_complete_meanwhile_is_completed() -> None:
         await w.check()
 
 
-async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> None:
+async def test_isr_proposal_completes_it_after_the_response() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]] * 5)
         await reassign(w, {f"t-{number}": [2] for number in range(4)})
@@ -503,14 +503,14 @@ async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> N
         for number in range(3):
             assert await w.stored(f"t-{number}") == (2, 3, (2,))
             assert await stored_assignment(w, f"t-{number}") == Assignment((2,))
-        # One write for all that were complete, not one for each.
+        # One write for all completed partitions, not one for each.
         assert stored == 1
         assert await ongoing(w) == {"t-3": Assignment((2, 1), adding=(2,), removing=(1,))}
         await w.check()
 
 
-async def test_a_topic_is_deleted_when_its_reassignment_is_complete() -> None:
-    """Kafka begins to delete at once."""
+async def test_topic_is_deleted_after_its_reassignment() -> None:
+    """Kafka starts the deletion immediately."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1], [1]])
         await reassign(w, {"t-0": [2]})
@@ -527,8 +527,8 @@ async def test_a_topic_is_deleted_when_its_reassignment_is_complete() -> None:
         assert cluster.deletion_started == {"t"}
 
 
-async def test_what_is_being_deleted_is_not_moved_any_more() -> None:
-    """A broker that starts lets the deletion begin. When the next one starts, Kafka makes new replicas all the same."""
+async def test_topic_in_deletion_gets_no_new_replicas() -> None:
+    """A broker startup starts the deletion. At the next startup Kafka creates new replicas nevertheless."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
@@ -549,14 +549,14 @@ async def test_what_is_being_deleted_is_not_moved_any_more() -> None:
         assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
 
 
-# -- who leads in the end ----------------------------------------------------------------------------------------------
+# -- final leader ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(238)
-async def test_a_leader_of_the_target_that_is_not_online_is_followed_by_another() -> None:
+async def test_offline_leader_of_the_target_is_replaced() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2, 3]])
-        # It is about to stop, and so may not lead on.
+        # It is shutting down and may not continue to lead.
         w.controller.cluster.mark_shutting_down(1)
 
         assert await reassign(w, {"t-0": [1, 2]}) == [0]
@@ -566,7 +566,7 @@ async def test_a_leader_of_the_target_that_is_not_online_is_followed_by_another(
 
 
 @pytest.mark.scenario(239)
-async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_same(
+async def test_reassignment_completes_with_the_target_offline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world(1, 2, 3) as w:
@@ -578,7 +578,7 @@ async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_sam
         assert await reassign(w, {"t-0": [1, 2]}) == [0]
 
         assert "1 partitions cannot become ONLINE; the first: t-0: NO_ELIGIBLE_LEADER" in caplog.text
-        # The leader leads on under a new epoch, and is not elected again; 3 is stopped, and the end is stored.
+        # The leader continues under a new epoch without an election; 3 is stopped, and the completion is stored.
         assert await w.stored("t-0") == (1, 2, (1, 2))
         assert [stopped(flush) for flush in sent if flush.stop] == [{3: SentStop(1, False)}, {3: SentStop(2, True)}]
         assert await stored_assignment(w, "t-0") == Assignment((1, 2))
@@ -590,13 +590,13 @@ async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_sam
 
 
 @pytest.mark.parametrize("step", ["the target", "the epoch", "the end", "the request"])
-async def test_what_the_store_did_not_keep_is_done_again(step: str) -> None:
+async def test_rejected_commits_are_retried(step: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         if step == "the target":
             script_once(w, "write_assignment", fails(StoreUnavailable("gone")))
             assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-            # Nothing has begun that anybody would have to end.
+            # No step has begun that would need to be reverted.
             assert (await ongoing(w), await stored_assignment(w, "t-0")) == ({}, Assignment((1,)))
             assert await reassign(w, {"t-0": [2]}) == [0]
         elif step == "the epoch":
@@ -623,8 +623,8 @@ async def test_what_the_store_did_not_keep_is_done_again(step: str) -> None:
         await w.check()
 
 
-async def test_many_partitions_move_in_a_few_writes() -> None:
-    """A topic's entry is stored once before all of its partitions move, and once behind them."""
+async def test_many_partitions_are_reassigned_with_few_writes() -> None:
+    """A topic's assignment is stored once before all of its partitions are reassigned, and once after."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]] * 40 + [[1, 2]] * 10)
         written = []
@@ -639,7 +639,7 @@ async def test_many_partitions_move_in_a_few_writes() -> None:
         errors = await reassign(w, {f"t-{number}": [3] if number % 2 else [2, 1] for number in range(50)})
 
         assert errors == [0] * 50
-        # Those to [2, 1] that had both were complete at once.
+        # Those to [2, 1] that had both were complete immediately.
         assert len(written) == 2
         for number in range(50):
             held = await stored_assignment(w, f"t-{number}")

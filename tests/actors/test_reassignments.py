@@ -1,4 +1,4 @@
-"""Reassignments as stories, from the request to the last replica; most are asked for in the older way, by the store."""
+"""Reassignment scenarios from the request to the last replica, mostly through the stored request of older tools."""
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def times_spent(reader: InMemoryMetricReader, state: str) -> int:
-    """How many events were handled in a state of the controller."""
+    """Returns how many events were handled in a controller state."""
     data = reader.get_metrics_data()
     assert data is not None
     points = [
@@ -43,7 +43,7 @@ def times_spent(reader: InMemoryMetricReader, state: str) -> int:
 
 
 async def moved_to(w: World, name: str, *target: int) -> None:
-    """A reassignment has come to its end, and nothing is left of it."""
+    """Assert that a reassignment is complete and has left no state."""
     assert await stored_assignment(w, name) == Assignment(target)
     assert replicas(w.known(name)) == (target, (), ())
     assert await ongoing(w) == {}
@@ -52,7 +52,7 @@ async def moved_to(w: World, name: str, *target: int) -> None:
 
 
 @pytest.mark.scenario(198)
-async def test_a_single_replica_moves_to_another_broker() -> None:
+async def test_single_replica_moves_to_another_broker() -> None:
     reader = InMemoryMetricReader()
     async with world(1, 2, meter_provider=MeterProvider([reader])) as w:
         await w.create("t", [[1]])
@@ -71,10 +71,10 @@ async def test_a_single_replica_moves_to_another_broker() -> None:
 
 
 @pytest.mark.scenario(199)
-async def test_a_broker_with_a_failed_directory_can_take_a_new_replica() -> None:
+async def test_broker_with_a_failed_directory_accepts_a_new_replica() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        # It makes a replica only where it is told that it is a new one, which may go to a directory that serves.
+        # It creates a replica only if the request marks it as new, and may use an online directory.
         w.brokers.lost_a_dir.add(2)
 
         await write_reassignment(w, {"t-0": [2]})
@@ -90,7 +90,7 @@ async def test_a_broker_with_a_failed_directory_can_take_a_new_replica() -> None
 
 
 @pytest.mark.scenario(200, 201)
-async def test_a_target_that_is_down_is_waited_for() -> None:
+async def test_offline_target_delays_the_reassignment() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await w.stop(2)
@@ -111,7 +111,7 @@ async def test_a_target_that_is_down_is_waited_for() -> None:
 
 
 @pytest.mark.scenario(202)
-async def test_a_partition_may_be_moved_to_where_it_is() -> None:
+async def test_reassignment_to_the_current_replicas_succeeds() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         for _ in range(2):
@@ -131,7 +131,7 @@ async def test_a_partition_may_be_moved_to_where_it_is() -> None:
 
 
 @pytest.mark.scenario(203)
-async def test_a_topic_keeps_its_id_under_a_controller_that_gives_none() -> None:
+async def test_topic_id_is_kept_by_a_controller_without_ids() -> None:
     ref = TopicRef("t", bytes(range(16)))
     async with world(1, 2, level=ProtocolLevel(2, 7, 2)) as w:
         await w.store.create_topic(ref, {0: Assignment((1,)), 1: Assignment((2,))}, {})
@@ -143,12 +143,12 @@ async def test_a_topic_keeps_its_id_under_a_controller_that_gives_none() -> None
 
         await moved_to(w, "t-0", 2)
         assert (await w.store.assignments(["t"])).topics == (ref,)
-        # The topic's other partition stands in the same entry, and stays what it was.
+        # The topic's other partition is in the same assignment and stays unchanged.
         assert await stored_assignment(w, "t-1") == Assignment((2,))
 
 
 @pytest.mark.scenario(204, 205)
-async def test_leaders_return_while_a_reassignment_is_stuck() -> None:
+async def test_balancing_runs_during_a_stuck_reassignment() -> None:
     async with world(1, 2, 3, auto_balance=True, balance_interval_ms=1_000) as w:
         await w.create("t", [[2, 1]])
         await w.create("r", [[1]])
@@ -171,7 +171,7 @@ async def test_leaders_return_while_a_reassignment_is_stuck() -> None:
 
 
 @pytest.mark.scenario(206, 207)
-async def test_a_leader_returns_within_a_reassignment_that_is_stuck() -> None:
+async def test_partition_in_a_stuck_reassignment_is_balanced() -> None:
     async with world(1, 2, 3, auto_balance=True, balance_interval_ms=1_000) as w:
         await w.create("t", [[1, 2]])
         await w.stop(3)
@@ -192,10 +192,10 @@ async def test_a_leader_returns_within_a_reassignment_that_is_stuck() -> None:
 
 
 @pytest.mark.scenario(208)
-async def test_who_was_followed_as_controller_reassigns_nothing() -> None:
+async def test_deposed_controller_reassigns_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        # Of all that changes we hear of the request alone.
+        # Of all changes, only the request is notified.
         watches = w.controller.store._watches  # type: ignore[attr-defined]
         watches._armed = {armed for armed in watches._armed if armed.what is Changed.REASSIGNMENT_REQUEST}
         await w.store.contest(200, take_over=True)
@@ -210,8 +210,8 @@ async def test_who_was_followed_as_controller_reassigns_nothing() -> None:
         assert w.brokers.sent == []
 
 
-async def test_the_order_of_the_target_is_the_order_of_the_replicas() -> None:
-    """Also of one that was a replica before: its old place is no longer its own."""
+async def test_replicas_have_the_order_of_the_target() -> None:
+    """Also for a previous replica: its old position does not matter."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2, 3]])
 
@@ -222,15 +222,15 @@ async def test_the_order_of_the_target_is_the_order_of_the_replicas() -> None:
         await w.write_isr("t-0", 1, 2, 3)
 
         await moved_to(w, "t-0", 3, 2, 1)
-        # 3 is preferred now, and does not lead.
+        # 3 is preferred now and does not lead.
         assert w.controller.snapshot().preferred_imbalance == 1
         told = w.brokers.of(1, LeaderAndIsr)[-1]
         assert isinstance(told, LeaderAndIsr)
         assert [each for each in told.states.replicas[:, 0].tolist() if each >= 0] == [3, 2, 1]
 
 
-async def test_leaders_that_write_their_isr_themselves_are_watched() -> None:
-    """Below protocol level 2.7 nobody but the store says that an ISR has grown."""
+async def test_isr_written_by_leaders_is_watched() -> None:
+    """Below protocol level 2.7 only the store notifies of a grown ISR."""
     async with world(1, 2, 3, level=ProtocolLevel(2, 6)) as w:
         await w.create("t", [[1], [1]])
         await reassign(w, {"t-0": [2]})
@@ -250,7 +250,7 @@ async def test_leaders_that_write_their_isr_themselves_are_watched() -> None:
         assert w.controller.store._watches.leaderships == frozenset()  # type: ignore[attr-defined]
 
 
-async def test_the_next_controller_goes_on() -> None:
+async def test_next_controller_continues_the_reassignment() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2], [1, 2], [1, 2]])
         await reassign(w, {"t-0": [3, 2], "t-1": [2, 3]})
@@ -258,7 +258,7 @@ async def test_the_next_controller_goes_on() -> None:
         second, _ = open_standby(w, CONTROLLER + 1)
         async with second:
             await settle()
-            # The ISR of one grows while nobody listens.
+            # One ISR grows while no controller watches.
             await w.store.contest(7, take_over=True)
             await w.write_isr("t-1", 1, 2, 3)
             await w.store.resign(Fence(epoch=2, version=2))

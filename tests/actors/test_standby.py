@@ -1,4 +1,4 @@
-"""An instance that stands by keeps a copy of the cluster; taking over with it is no different, only faster."""
+"""Standby copy of the cluster: a takeover with it has the same result as one without, only faster."""
 
 import random
 from collections.abc import Callable
@@ -24,7 +24,7 @@ INTERVAL_MS = 1000
 
 
 class Reads:
-    """Notes what an instance reads from its store."""
+    """Records the reads of an instance from its store."""
 
     def __init__(self, controller: Controller) -> None:
         self.topics: list[str] = []
@@ -46,7 +46,7 @@ class Reads:
 
 
 async def warm(here: World, other: Controller) -> None:
-    """Let an instance that stands by read everything."""
+    """Let a standby read everything."""
     while True:
         before = other.loop.standby.copied
         await here.clock.advance(INTERVAL_MS)
@@ -54,7 +54,7 @@ async def warm(here: World, other: Controller) -> None:
             return
 
 
-async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
+async def test_warm_takeover_reads_only_later_changes() -> None:
     async with world(1, 2, 3) as here:
         await here.create("orders", [[1, 2], [2, 3], [3, 1]])
         await here.create("quiet", [[1, 2], [2, 3]])
@@ -77,7 +77,7 @@ async def test_a_warm_takeover_reads_only_what_was_written_since() -> None:
             assert set(brokers.told(2)) == {"orders-0", "orders-1", "quiet-0", "quiet-1"}
 
 
-async def test_what_changes_while_standing_by_is_followed_and_read_no_more() -> None:
+async def test_changes_during_standby_are_not_read_at_takeover() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2], [2, 1]])
         other, _ = open_standby(here, 101)
@@ -93,7 +93,7 @@ async def test_what_changes_while_standing_by_is_followed_and_read_no_more() -> 
             assert reads.topics == reads.partitions == []
 
 
-async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -> None:
+async def test_watches_stay_set_without_reads_at_takeover() -> None:
     async with world(1, 2) as here:
         await here.create("orders", [[1, 2]])
         other, _ = open_standby(here, 101)
@@ -113,7 +113,7 @@ async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -
             assert view.leader == 1
 
 
-async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_before() -> None:
+async def test_missing_topic_ids_are_assigned_at_takeover_only() -> None:
     async with world(1, level=ProtocolLevel(2, 7, 2)) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101)
@@ -128,7 +128,7 @@ async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_befor
             assert other.topics() == [stored]
 
 
-async def test_a_lost_session_ends_the_copy() -> None:
+async def test_session_end_drops_the_copy() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101)
@@ -144,7 +144,7 @@ async def test_a_lost_session_ends_the_copy() -> None:
             assert other.loop.standby.copied == 1
 
 
-async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
+async def test_everything_is_read_again_without_a_change_log() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101)
@@ -163,7 +163,7 @@ async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
             assert (reads.topics, reads.partitions) == (["orders"], ["orders-0"])
 
 
-async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_what_changed() -> None:
+async def test_takeover_without_the_copy_if_the_changes_are_unavailable() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101)
@@ -184,7 +184,7 @@ async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_wha
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), ZeroDivisionError("a bug")], ids=["store", "bug"])
-async def test_whatever_fails_ends_the_copy_which_is_begun_anew_later(error: Exception) -> None:
+async def test_any_failure_drops_the_copy_which_is_rebuilt_later(error: Exception) -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101)
@@ -206,7 +206,7 @@ async def test_whatever_fails_ends_the_copy_which_is_begun_anew_later(error: Exc
             await warm(here, other)
 
 
-async def test_who_is_told_to_stand_by_blindly_reads_nothing() -> None:
+async def test_cold_standby_reads_nothing() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other = Controller(101, store=here.store.another(), clock=here.clock, standby_interval_ms=0)
@@ -216,7 +216,7 @@ async def test_who_is_told_to_stand_by_blindly_reads_nothing() -> None:
             assert other.loop.standby.copied == 0
 
 
-async def test_an_instance_that_was_deposed_stands_by_with_a_copy_of_its_own() -> None:
+async def test_deposed_instance_builds_its_own_copy() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = open_standby(here, 101, take_over=True)
@@ -230,8 +230,8 @@ async def test_an_instance_that_was_deposed_stands_by_with_a_copy_of_its_own() -
             assert here.controller.snapshot().partitions == 0, "what a standby has read is nobody's business"
 
 
-async def test_a_controllership_that_is_vacant_is_not_kept_waiting_by_the_reading() -> None:
-    """Between two pieces whatever waits has its turn."""
+async def test_reading_the_copy_does_not_delay_a_contest() -> None:
+    """Queued events run between two parts of the copy."""
     async with world(1) as here:
         for number in range(TOPICS_AT_ONCE + 10):
             await here.store.create_topic(TopicRef(f"t{number}"), {0: Assignment((1,))}, {})
@@ -259,7 +259,7 @@ async def test_a_controllership_that_is_vacant_is_not_kept_waiting_by_the_readin
 
 
 async def _change(store: MemoryStore, dice: random.Random, number: int) -> None:
-    """Somebody writes something, as controllers, brokers and tools do."""
+    """A random write as by a controller, a broker or a tool."""
     state = store.state
     topics = sorted(state.topics)
     what = dice.choice(("create", "grow", "reassign", "delete", "again", "lead", "lead", "isr", "isr", "isr"))
@@ -298,7 +298,7 @@ async def _lead(store: MemoryStore, name: TopicPartition, dice: random.Random, e
 
 
 def knowledge(controller: Controller) -> dict[str, object]:
-    """All that an instance has loaded, without the numbers of rows and topics."""
+    """Returns everything that an instance has loaded, without row and topic numbers."""
     cluster = controller.cluster
     views = [cluster.table.view(row) for row in cluster.table.all().tolist()]
     return {
@@ -311,7 +311,7 @@ def knowledge(controller: Controller) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_after_any_interleaving_a_warm_load_knows_what_a_cold_one_knows(seed: int) -> None:
+async def test_warm_load_equals_cold_load_after_any_interleaving(seed: int) -> None:
     dice = random.Random(seed)
     clock = ManualClock()
     async with MemoryStore(clock=clock) as admin:
@@ -333,14 +333,14 @@ async def test_after_any_interleaving_a_warm_load_knows_what_a_cold_one_knows(se
                     await clock.advance(dice.choice((1, INTERVAL_MS, 3 * INTERVAL_MS)))
 
             for instance in instances:
-                # As of one who was just elected, which shows him all of them.
+                # As for a newly elected instance, which gets all of them.
                 await instance.loop.failover.load(await admin.topics())
 
             assert knowledge(instances[0]) == knowledge(instances[1])
             assert set(knowledge(instances[0])["topics"]) == {topic.ref for topic in admin.state.topics.values()}  # type: ignore[call-overload]
 
 
-async def test_leadership_that_vanished_behind_everybodys_back_is_not_kept() -> None:
+async def test_leadership_removed_by_hand_is_not_kept() -> None:
     async with world(1) as here:
         await here.create("orders", [[1], [1]])
         other, _ = open_standby(here, 101)

@@ -1,4 +1,4 @@
-"""The same over real stores: what an instance that stood by knows when it takes over is what is stored."""
+"""Standby copy over real stores: at takeover it equals the stored state."""
 
 import random
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class Holder:
             await self.create(name if what == "again" else f"new-{self.dice.randrange(10**6)}")
 
     async def lead(self, name: str, partitions: list[int]) -> None:
-        """Somebody leads, whatever was written before."""
+        """Commit a leadership over any earlier one."""
         names = Names.of([TopicPartition(name, at) for at in partitions])
         stored = await self.store.leaderships(names)
         leaders = np.array([self.dice.choice(self.held[name][at].replicas) for at in partitions], np.int32)
@@ -91,12 +91,12 @@ class Holder:
 
 async def wait_until(reached: Callable[[], bool]) -> None:
     with anyio.fail_after(WAIT_S):
-        while not reached():  # noqa: ASYNC110 - another session's changes come when they come
+        while not reached():  # noqa: ASYNC110 - another session's changes have no event to wait for
             await anyio.sleep(INTERVAL_MS / 1000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_a_warm_load_knows_what_a_cold_one_knows(open_store: Open, seed: int) -> None:
+async def test_warm_load_equals_cold_load(open_store: Open, seed: int) -> None:
     async with open_store() as store:
         holder = Holder(store, await store.contest(900), seed)
         for number in range(TOPICS):
@@ -119,8 +119,8 @@ async def test_a_warm_load_knows_what_a_cold_one_knows(open_store: Open, seed: i
             assert all(view.leadership is not None for view in found.values())
 
 
-async def test_what_changes_after_a_warm_takeover_is_seen(open_store: Open) -> None:
-    """Nothing was read when taking over, so that nothing armed a watch but what was read before."""
+async def test_changes_after_a_warm_takeover_are_noticed(open_store: Open) -> None:
+    """The takeover read nothing, so that only earlier reads have set watches."""
     async with open_store() as store:
         session = await store.new_session(SESSION_MS)
         await session.register(Broker(1, 0, (Endpoint("I", "h1", 9092),)))

@@ -1,7 +1,8 @@
-"""Whatever happens to a cluster, and to its controllers: some things hold at every moment, and at rest all is well.
+"""Random histories of a cluster and its controllers: invariants hold at every moment, and the cluster settles at the
+end.
 
-Every run has new seeds; see `storms.seeds`. A history that ends badly prints its seed and all that happened;
-`tell(seed)` tells it again. One that has failed becomes a numbered seed here, together with its fix.
+Every run has new seeds; see `storm_seeds`. A failed history prints its seed and all events; `run_storm(seed)` repeats
+it. A seed that has failed is added to the list below, together with its fix.
 """
 
 from typing import Final
@@ -15,14 +16,14 @@ from tests.support import storm_seeds
 pytestmark = pytest.mark.anyio
 
 
-async def tell(seed: int) -> None:
-    """One history from its beginning to its end."""
+async def run_storm(seed: int) -> None:
+    """Run one history."""
     failed: Exception | None = None
     async with open_storm(seed) as storm:
         try:
             await _live(storm)
         except Exception as error:
-            # Raised further down: what a task group is left with arrives in a group.
+            # Raised below: from within a task group it would arrive in an exception group.
             failed = error
     if failed is not None:
         failed.add_note(f"seed {seed}, {storm.options}, the store failed at a rate of {storm.rate}")
@@ -40,17 +41,17 @@ async def _live(storm: Storm) -> None:
     await at_rest(storm)
 
 
-# Storms that once ended badly.
+# Seeds that failed once.
 FAILED_ONCE: Final = (
     112, 137, 192, 348, 375, 376, 461,  # an election reached a new registration before its first UpdateMetadata
     455,  # the first ISR of a partition contained the whole target of its reassignment, and nothing completed it
-    171, 509, 526,  # an answer was lost that left out a topic once, as it had been deleted and created again
-    100743,  # a tool that grew a topic wrote it without the id that it had got meanwhile
+    171, 509, 526,  # a response without a topic was lost, as the topic had been deleted and created again
+    100743,  # a tool that added partitions wrote the topic without the id assigned meanwhile
     100982,  # all in-sync replicas were stopped, as the target had left the ISR before they could be
-    102165, 102845, 103322,  # a drained leader kept the replicas of before a reassignment, and proposed them
-    103256,  # a partition that the controller knew nothing of was missed in the first LeaderAndIsr
-    1097,  # a leader epoch was stored without an answer, and read before anybody sent LeaderAndIsr for it
-    102957,  # a leader without a topic id forgot its ISR over a repeated LeaderAndIsr; brokers of Kafka do not
+    102165, 102845, 103322,  # a drained leader kept the replicas from before a reassignment, and proposed them
+    103256,  # a partition unknown to the controller was missing in the first LeaderAndIsr
+    1097,  # a leader epoch was stored with a lost response, and read before any LeaderAndIsr contained it
+    102957,  # a leader without a topic id lost its ISR at a repeated LeaderAndIsr; Kafka brokers do not
     102533,  # the leadership of a partition was read before its first leader was known to be written
     246104,  # a leader added a replica to the ISR that another target stopped meanwhile, and died
     300249,  # a failed election was recorded as if the partition were still NEW
@@ -63,11 +64,11 @@ FAILED_ONCE: Final = (
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
-async def test_a_storm_that_failed_once_ends_well(seed: int) -> None:
-    await tell(seed)
+async def test_earlier_failing_seed_passes(seed: int) -> None:
+    await run_storm(seed)
 
 
 @pytest.mark.parametrize("begin", storm_seeds.block_starts())
-async def test_a_cluster_keeps_its_promises_in_any_storm(begin: int) -> None:
+async def test_invariants_hold_in_any_storm(begin: int) -> None:
     for seed in storm_seeds.block_of(begin):
-        await tell(seed)
+        await run_storm(seed)

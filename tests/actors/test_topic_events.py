@@ -1,4 +1,4 @@
-"""Topics come, grow, vanish and come again; who leads them, and whether one may who was not in sync."""
+"""Topics that are created, expanded, removed and recreated, their first leaders, and unclean elections."""
 
 import pytest
 
@@ -16,11 +16,11 @@ ALLOWED = {"unclean.leader.election.enable": "true"}
 FORBIDDEN = {"unclean.leader.election.enable": "false"}
 
 
-# -- they come ---------------------------------------------------------------------------------------------------------
+# -- creation ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(343)
-async def test_the_first_leader_of_a_new_topic() -> None:
+async def test_first_leader_of_a_new_topic() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
 
@@ -30,7 +30,7 @@ async def test_the_first_leader_of_a_new_topic() -> None:
 
 
 @pytest.mark.scenario(344)
-async def test_of_a_new_topic_whoever_is_there_leads() -> None:
+async def test_first_live_replica_leads_a_new_topic() -> None:
     async with world(2) as w:
         await w.create("t", [[1, 2]])
 
@@ -38,7 +38,7 @@ async def test_of_a_new_topic_whoever_is_there_leads() -> None:
 
 
 @pytest.mark.scenario(393)
-async def test_replicas_of_a_new_topic_are_online_even_on_a_dead_broker() -> None:
+async def test_replicas_of_a_new_topic_are_online_on_a_dead_broker() -> None:
     async with world(1) as w:
         await w.create("t", [[2, 1]])
 
@@ -47,11 +47,11 @@ async def test_replicas_of_a_new_topic_are_online_even_on_a_dead_broker() -> Non
         assert await w.stored("t-0") == (1, 0, (1,))
 
 
-# -- they grow ---------------------------------------------------------------------------------------------------------
+# -- partition expansion -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(345)
-async def test_an_added_partition_gets_its_first_leader() -> None:
+async def test_added_partition_gets_its_first_leader() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
 
@@ -62,7 +62,7 @@ async def test_an_added_partition_gets_its_first_leader() -> None:
 
 
 @pytest.mark.scenario(346)
-async def test_an_added_partition_is_led_by_whoever_is_there() -> None:
+async def test_first_live_replica_leads_an_added_partition() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.stop(1)
@@ -73,7 +73,7 @@ async def test_an_added_partition_is_led_by_whoever_is_there() -> None:
 
 
 @pytest.mark.scenario(389)
-async def test_other_replicas_in_a_topics_entry_are_not_followed() -> None:
+async def test_changed_replicas_of_existing_partitions_are_ignored() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         w.brokers.forget()
@@ -87,7 +87,7 @@ async def test_other_replicas_in_a_topics_entry_are_not_followed() -> None:
 
 
 @pytest.mark.scenario(390)
-async def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
+async def test_topic_in_deletion_is_not_expanded() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         w.brokers.silent.add(1)
@@ -99,19 +99,19 @@ async def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
         assert w.controller.partition("t-1") is None
 
 
-# -- they vanish -------------------------------------------------------------------------------------------------------
+# -- removal -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(391, 392)
 @pytest.mark.parametrize("lost", ["nothing", "with it", "with its absence", "to another read"])
-async def test_a_topic_created_again_replaces_the_one_before(lost: str) -> None:
+async def test_recreated_topic_replaces_the_earlier_one(lost: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1], [1]])
         old = w.controller.cluster.table.topic("t")
         if lost == "with it":
             w.script("topics", fails_after(GONE), fails_after(GONE))
         elif lost == "with its absence":
-            # The only look at the list without the topic is one whose answer is lost.
+            # The only read of the list without the topic is one whose response is lost.
             w.script("topics", fails_after(GONE))
             w.store.state.delete_topic("t")
             await settle()
@@ -131,9 +131,9 @@ async def test_a_topic_created_again_replaces_the_one_before(lost: str) -> None:
         await w.check()
 
 
-async def test_a_topic_that_vanishes_is_forgotten_and_made_again_like_any_other() -> None:
-    """Kafka keeps the states of its partitions, and a topic of the same name is stuck then: ONLINE to NEW is no move,
-    and an election finds nothing that is stored."""
+async def test_vanished_topic_is_forgotten_and_can_be_recreated() -> None:
+    """Kafka keeps its partition states, and a topic of the same name is stuck: ONLINE to NEW is no transition, and
+    an election finds no stored leadership."""
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         kept_by_kafka = w.known("t-0").state
@@ -158,7 +158,7 @@ async def test_a_topic_that_vanishes_is_forgotten_and_made_again_like_any_other(
 
 @pytest.mark.scenario(347, 348)
 @pytest.mark.parametrize("unclean", [False, True])
-async def test_a_partition_without_another_replica_has_no_leader_once_its_broker_is_gone(unclean: bool) -> None:
+async def test_partition_with_one_replica_is_leaderless_without_it(unclean: bool) -> None:
     async with world(1, 2, unclean=unclean) as w:
         await w.create("t", [[1]])
 
@@ -171,7 +171,9 @@ async def test_a_partition_without_another_replica_has_no_leader_once_its_broker
 
 @pytest.mark.scenario(350)
 @pytest.mark.parametrize(("default", "override"), [(True, {}), (False, ALLOWED)], ids=["by default", "by topic"])
-async def test_where_it_is_allowed_one_who_is_not_in_sync_leads(default: bool, override: dict[str, str]) -> None:
+async def test_out_of_sync_replica_leads_by_unclean_election(
+    default: bool, override: dict[str, str]
+) -> None:
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 
@@ -185,7 +187,9 @@ async def test_where_it_is_allowed_one_who_is_not_in_sync_leads(default: bool, o
 
 @pytest.mark.scenario(351)
 @pytest.mark.parametrize(("default", "override"), [(False, {}), (True, FORBIDDEN)], ids=["by default", "by topic"])
-async def test_where_it_is_forbidden_the_last_in_sync_is_waited_for(default: bool, override: dict[str, str]) -> None:
+async def test_without_unclean_election_the_isr_is_awaited(
+    default: bool, override: dict[str, str]
+) -> None:
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 
@@ -201,7 +205,7 @@ async def test_where_it_is_forbidden_the_last_in_sync_is_waited_for(default: boo
 
 
 @pytest.mark.scenario(352)
-async def test_allowing_it_for_a_topic_revives_what_waits() -> None:
+async def test_allowing_unclean_election_for_a_topic_elects_at_once() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         assert (await w.stored("t-0"))[::2] == (1, (1, 2))
@@ -216,7 +220,7 @@ async def test_allowing_it_for_a_topic_revives_what_waits() -> None:
 
 
 @pytest.mark.scenario(353)
-async def test_allowing_and_forbidding_it_changes_nothing_while_the_leader_lives() -> None:
+async def test_unclean_election_setting_has_no_effect_on_live_leaders() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()
@@ -231,7 +235,7 @@ async def test_allowing_and_forbidding_it_changes_nothing_while_the_leader_lives
         assert w.brokers.sent == []
 
 
-async def test_an_instance_that_stands_by_looks_at_no_configuration() -> None:
+async def test_standby_reads_no_configuration() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         other, told = open_standby(w, 200)

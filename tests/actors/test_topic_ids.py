@@ -1,4 +1,4 @@
-"""Topics have ids, from the level of ids on, and keep them."""
+"""Topic ids: assigned from their protocol level on, and kept."""
 
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def ids_in_memory(made: World) -> dict[str, bytes]:
-    """The id of each topic as the controller knows it; both directions agree."""
+    """Returns the id of each topic in the cluster state; both directions must agree."""
     table = made.controller.cluster.table
     found = {topic.name: topic.ref.id for topic in table.topics()}
     for name, topic_id in found.items():
@@ -33,7 +33,7 @@ async def stored_ids(made: World, *names: str) -> dict[str, bytes]:
 
 
 @pytest.mark.scenario(395)
-async def test_each_topic_gets_an_id_of_its_own() -> None:
+async def test_each_topic_gets_its_own_id() -> None:
     async with world(1) as made:
         await made.create("t1", [[1]])
         first = ids_in_memory(made)
@@ -46,7 +46,7 @@ async def test_each_topic_gets_an_id_of_its_own() -> None:
 
 
 @pytest.mark.scenario(396)
-async def test_below_the_level_of_ids_topics_have_none() -> None:
+async def test_topics_have_no_ids_below_the_protocol_level() -> None:
     async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("t1", [[1]])
         await made.create("t2", [[1]])
@@ -55,7 +55,7 @@ async def test_below_the_level_of_ids_topics_have_none() -> None:
 
 
 @pytest.mark.scenario(397)
-async def test_a_topic_that_grows_keeps_its_id_and_one_that_is_deleted_loses_it() -> None:
+async def test_id_survives_expansion_and_ends_with_deletion() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
         (topic_id,) = ids_in_memory(made).values()
@@ -76,7 +76,7 @@ async def test_a_topic_that_grows_keeps_its_id_and_one_that_is_deleted_loses_it(
         assert ids_in_memory(made)["t"] not in (topic_id, ZERO_ID)  # another topic of the same name
 
 
-async def test_a_topic_that_was_grown_by_a_tool_keeps_its_id() -> None:
+async def test_topic_expanded_by_a_tool_keeps_its_id() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
         before = ids_in_memory(made)
@@ -90,7 +90,7 @@ async def test_a_topic_that_was_grown_by_a_tool_keeps_its_id() -> None:
 
 
 @pytest.mark.scenario(398)
-async def test_ids_stay_when_the_controllership_moves() -> None:
+async def test_ids_survive_a_controller_failover() -> None:
     async with world(1) as made:
         await made.create("t", [[1]])
         before = ids_in_memory(made)
@@ -108,7 +108,7 @@ async def test_ids_stay_when_the_controllership_moves() -> None:
 
 
 @pytest.mark.scenario(399)
-async def test_a_topic_from_before_ids_gets_one_from_the_first_controller_that_gives_them() -> None:
+async def test_older_topic_gets_an_id_from_the_first_controller_with_ids() -> None:
     async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("old", [[1]])
         assert await stored_ids(made, "old") == {"old": ZERO_ID}

@@ -54,7 +54,7 @@ async def test_change_after_the_controller_has_stopped_is_no_error(caplog: pytes
     assert caplog.records == []
 
 
-async def test_while_the_session_is_in_doubt_or_over_the_gate_is_shut() -> None:
+async def test_send_gate_is_paused_while_the_session_is_suspended_or_over() -> None:
     inbox: PriorityInbox[Event] = inbox_of_controller()
     gate = SendGate()
     watcher = Watcher(inbox, inbox.put, gate)

@@ -130,7 +130,7 @@ async def test_where_nothing_is_stored_nobody_is_elected(bench: Machines, known:
 
 @pytest.mark.scenario(59)
 @pytest.mark.parametrize("known", [None, led(5, 3, [5], 7)], ids=["unread", "refused"])
-async def test_what_a_later_controller_wrote_is_left_alone(bench: Machines, known: Leadership | None) -> None:
+async def test_leadership_of_a_later_controller_is_not_overwritten(bench: Machines, known: Leadership | None) -> None:
     bench.live(5)
     theirs = led(5, 4, [5], 8, by=51)
     await bench.put("t-0", [5], ONLINE, stored=theirs, known=known)

@@ -87,7 +87,9 @@ async def test_a_broker_that_the_leader_dropped_meanwhile_needs_no_second_write(
 
 
 @pytest.mark.scenario(157)
-async def test_what_a_later_controller_wrote_is_left_alone(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
+async def test_leadership_of_a_later_controller_is_kept(
+    bench: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.live(1, 2)
     theirs, ours = led(1, 4, [1, 2], 6, by=51), led(1, 3, [1, 2], 5)
     await bench.put("t-0", [1, 2], LED, stored=theirs, known=ours)

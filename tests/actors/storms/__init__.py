@@ -1,1 +1,1 @@
-"""Whole histories of clusters, drawn at random, and what has to hold of them."""
+"""Random histories of clusters and the invariants that hold in them."""

@@ -1,4 +1,4 @@
-"""What a storm is made of, and who may ask for what: clock, store, controllers and brokers, all from one seed."""
+"""State of a storm: clock, store, controllers and brokers from one seed, and requests by callers."""
 
 import asyncio
 import random
@@ -16,21 +16,21 @@ from tests.support.clocks import ManualClock
 from .fleet import Fleet
 from .weather import Weather
 
-# Leaders write ISRs themselves; they propose them; topics have ids, too; and leaders are told to recover.
+# Protocol levels: leaders write ISRs; leaders propose ISRs; topics have ids; leaders are told to recover.
 LEVELS: Final = tuple(map(ProtocolLevel.parse, ("2.6", "2.7", "2.8", "3.9")))
 BROKERS: Final = (1, 2, 3, 4)
 CONTROLLERS: Final = (100, 101)
 SESSION_TIMEOUT_MS: Final = 10_000
-# How many partitions of a change are made at one time: hardly any, so that there is a boundary everywhere; or all.
+# Partitions per chunk of a change: few, so that there are many boundaries; or all.
 CHUNKS: Final = (1, 2, 3, 4096)
 SHUTDOWN_LIMIT_MS: Final = 20_000
 BALANCE_INTERVAL_MS: Final = 15_000
-# Where a partition may end, and as of when; None if nobody can say.
+# Allowed final replicas of a partition, and since when; None if unknown.
 Ends = dict[TopicPartition, dict[tuple[int, ...], int] | None]
 
 
 class Base:
-    """See the module. What was done is noted in `happened`."""
+    """State of a storm. All events are recorded in `happened`."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -54,18 +54,18 @@ class Base:
         self.happened: list[str] = []
         self.ends: Ends = {}
         self.names: set[str] = set()
-        self.unmoved: set[str] = set()  # topics by name none of whose replicas ever had another place
-        self.vanished: set[str] = set()  # topics by name that were taken out of the store by hand
-        self.drained: dict[int, int] = {}  # brokers that people have drained, under which registration
+        self.unmoved: set[str] = set()  # topics by name whose replicas were never reassigned
+        self.vanished: set[str] = set()  # topics by name that were removed from the store by hand
+        self.drained: dict[int, int] = {}  # registrations of drained brokers
         self.number = 0
-        self.hasty = True  # whether people ask for something while something is written
+        self.hasty = True  # whether requests are sent during a commit
 
     def note(self, what: str) -> None:
         self.happened.append(f"{self.clock.monotonic_ms() / 1000:9.2f} s  {what}")
 
     @property
     def active(self) -> Controller | None:
-        """Who is the controller, if it knows of it."""
+        """Returns the active controller that is ready, or None."""
         epoch = self.store.state.epoch
         return next((each for each in self.controllers if each.is_active and each.cluster.fence.epoch == epoch), None)
 
@@ -73,11 +73,11 @@ class Base:
         return {name: topic.ref for name, topic in self.store.state.topics.items()}
 
     async def partitions(self) -> dict[TopicPartition, Assignment]:
-        """What is stored of all topics."""
+        """Returns the stored assignments of all topics."""
         return dict((await self.store.assignments(list(self.topics()))).items())
 
     def ask(self, asked: Coroutine[Any, Any, Any], then: Callable[[Any], None] = lambda _: None) -> None:
-        """Somebody asks, and whatever becomes of it is noted."""
+        """Send a request in the background and record its outcome."""
 
         async def answered() -> None:
             try:
@@ -103,7 +103,7 @@ class Base:
                 ends[target] = self.number
 
     def must_end(self, name: TopicPartition, target: tuple[int, ...], asked: int) -> None:
-        """What was asked for before does not count any more."""
+        """Forget earlier requests."""
         ends = self.ends.get(name)
         if ends is not None:
             self.ends[name] = {each: then for each, then in ends.items() if then > asked} | {target: asked}

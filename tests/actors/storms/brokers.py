@@ -1,4 +1,4 @@
-"""Brokers come and go, ask to be shut down, fail, and fall silent."""
+"""Broker events: start, stop, controlled shutdown, failure and silence."""
 
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
@@ -10,7 +10,7 @@ from .base import BROKERS, SESSION_TIMEOUT_MS, Base
 
 
 class BrokerHappenings(Base):
-    """See the module."""
+    """Random broker events of a storm."""
 
     async def start(self, broker: int | None = None) -> None:
         away = [each for each in BROKERS if each not in self.sessions]
@@ -19,7 +19,7 @@ class BrokerHappenings(Base):
         broker = self.dice.choice(away) if broker is None else broker
         self.note(f"broker {broker} starts")
         session = self.sessions[broker] = await self.store.new_session(SESSION_TIMEOUT_MS)
-        # It listens before it has registered, and knows its own epoch before anybody else can.
+        # It accepts requests before it has registered, and knows its epoch before any controller can.
         self.fleet.registered(broker, self.store.state.broker_epoch + 1, await self._older(broker))
         await session.register(Broker(broker, 0, (Endpoint("I", f"h{broker}", 9092),)))
 
@@ -57,7 +57,7 @@ class BrokerHappenings(Base):
         self._shut_down(NO_EPOCH, self.dice.choice(BROKERS))
 
     async def leave(self) -> None:
-        """A broker asks to stop; it may be an older registration's question, or stop for good."""
+        """A broker requests its shutdown: also under an older registration, or before it stops."""
         if self.sessions:
             broker = self.dice.choice(sorted(self.sessions))
             self._shut_down(self.fleet.hosts[broker].epoch - (self.dice.random() < 0.2), broker)
@@ -71,7 +71,7 @@ class BrokerHappenings(Base):
         self.ask(self.dice.choice(self.controllers).ask(UndrainRequested(broker)))
 
     async def fail_dir(self) -> None:
-        """A directory fails, or one that had is said to have, once more."""
+        """A directory fails, or an earlier failure is notified again."""
         partitions = sorted(await self.partitions())
         if self.sessions and partitions:
             broker, name = self.dice.choice(sorted(self.sessions)), self.dice.choice(partitions)

@@ -1,4 +1,4 @@
-"""What has to hold of a cluster at every moment of a storm, and what when everything has come to rest."""
+"""Invariants at every moment of a storm, and at rest."""
 
 import asyncio
 from collections import Counter
@@ -18,12 +18,12 @@ from .base import BROKERS
 from .fleet import Host
 from .storm import Storm
 
-# More than a topic of a storm ever has: three at first, and one more each time that it grows.
+# More than a topic of a storm ever has: three at first, and one more for each expansion.
 PARTITIONS_MAX: Final = 64
 
 
 class Writes:
-    """Looks at every leadership that is stored, whoever wrote it."""
+    """Checks every leadership that is stored, by any writer."""
 
     def __init__(self, storm: Storm) -> None:
         self._state = storm.store.state
@@ -66,7 +66,7 @@ class Writes:
 
 
 def at_every_moment(storm: Storm, writes: Writes) -> None:
-    """See the module; nothing is waited for."""
+    """Check the invariants that hold at every moment, without waiting."""
     assert not writes.complaints, writes.complaints
     assert not storm.fleet.complaints, storm.fleet.complaints
     epoch = storm.store.state.epoch
@@ -88,7 +88,7 @@ def at_every_moment(storm: Storm, writes: Writes) -> None:
 
 
 def _never_ahead(storm: Storm, controller: Controller) -> None:
-    """Memory is never newer than the store, and says the same where the versions are equal."""
+    """Assert that the cluster state is never newer than the store, and equal at equal versions."""
     table, state = controller.cluster.table, storm.store.state
     for row in table.with_leadership().tolist():
         view = table.view(row)
@@ -96,7 +96,7 @@ def _never_ahead(storm: Storm, controller: Controller) -> None:
         if view.topic not in state.topics or topic is None or state.topics[view.topic].ref != topic.ref:
             continue
         if not any(topic.ref.id):
-            continue  # it may be another one of that name
+            continue  # it may be another topic of that name
         names = Names.of([view.name])
         held = state.entries.read(topic_numbers(names, state.topic_numbers), names.partition).one(0)
         assert held is not None, f"{view} is not stored"
@@ -110,7 +110,7 @@ def _said(view: PartitionView) -> tuple[Any, ...]:
 
 
 async def at_rest(storm: Storm) -> None:
-    """See the module; nothing has failed for a while, all brokers are up, and time has passed."""
+    """Check the invariants at rest: no failures for a while, all brokers running, and time has passed."""
     active = storm.active
     assert active is not None, "nobody is the controller"
     assert active.loop.controllership.ready
@@ -198,14 +198,14 @@ def _is_served(storm: Storm, name: TopicPartition, view: PartitionView) -> None:
 
 
 def _believes(storm: Storm, host: Host, views: dict[TopicPartition, PartitionView]) -> None:
-    """A broker was last told what the controller knows."""
+    """Assert that a broker's last requests equal the controller's state."""
     assert host.live == frozenset(BROKERS), host.live
     topics = storm.topics().keys()
     known = {name: entry for name, entry in host.known.items() if name.topic in topics}
-    # Of a topic that was taken away by hand nobody tells brokers anything.
+    # The removal of a topic by hand is not sent to brokers.
     strange = {name for name in known.keys() ^ views.keys() if name in views or name.topic not in storm.vanished}
     assert not strange, f"{host.id} knows {strange}, or should"
-    # What waits to be sent goes with a controller; the next one knows nothing of what is gone, as in Kafka.
+    # Queued requests are dropped with a controller; the next one does not know removed topics, as in Kafka.
     unbroken = storm.store.state.epoch == 1
     gone = {name.topic for name in host.known} - topics - storm.vanished if unbroken else set()
     assert not gone, f"{host.id} still knows {gone}"
@@ -217,7 +217,7 @@ def _believes(storm: Storm, host: Host, views: dict[TopicPartition, PartitionVie
         assert not told["offline_replicas"], f"{host.id} was told {told} of {view}"
         held = host.replicas.get(name)
         if host.id not in view.replicas:
-            # One of a topic of that name which was taken away by hand may be left.
+            # A leadership of a topic of that name that was removed by hand may be left.
             assert held is None or name.topic in storm.vanished or not unbroken, f"{host.id} serves {held}, of {view}"
         else:
             assert held is not None, f"{host.id} does not serve {view}"
@@ -227,7 +227,7 @@ def _believes(storm: Storm, host: Host, views: dict[TopicPartition, PartitionVie
 
 
 def moves_are_legal(controller: Controller) -> None:
-    """Whatever moved did so as the tables allow, from where it stood."""
+    """Assert that all recorded moves are transitions of the tables from the recorded state."""
     events, _ = controller.history.read(0, limit=100_000, kinds=("partition", "replica", "topic"))
     stands: dict[tuple[Any, ...], Any] = {}
     for event in events:
@@ -245,7 +245,7 @@ def moves_are_legal(controller: Controller) -> None:
         refused = isinstance(event, PartitionEvent) and bool(event.refused)
         assert legal or refused or event.from_state == event.to_state, event
         if isinstance(event, PartitionEvent) and event.from_state == event.to_state == PartitionState.ABSENT:
-            continue  # leadership that is put in order during a takeover, before it is decided where anything stands
+            continue  # leadership normalised during a takeover, before states are assigned
         assert stands.get(key, event.from_state) == event.from_state, (event, stands[key])
         if not refused:
             stands[key] = event.to_state

@@ -28,13 +28,13 @@ from kactl.messages.control import (
 from kactl.model import Broker, TopicPartition, TopicRef
 from tests.support.cluster_seeds import plain_states, plain_stops
 
-# What stands for a topic that is being deleted: as a leader in UpdateMetadata, as an epoch in StopReplica.
+# Markers of a topic in deletion: the leader in UpdateMetadata, the epoch in StopReplica.
 GONE = -2
 
 
 @dataclasses.dataclass
 class FleetReplica:
-    """What a broker was told of a replica that it serves; `version` and `isr` are later than that if it leads."""
+    """State of a hosted replica from requests; `version` and `isr` are the leader's own if it leads."""
 
     topic: TopicRef
     leader: int
@@ -43,8 +43,8 @@ class FleetReplica:
     version: int
     replicas: tuple[int, ...]
     controller_epoch: int
-    proposed: frozenset[int] | None = None  # of which it has heard no answer yet
-    waits: bool = False  # for the controller: what it knows is out of date
+    proposed: frozenset[int] | None = None  # without a response so far
+    waits: bool = False  # set by the controller's rejection: the leader's state is stale
 
 
 @dataclasses.dataclass
@@ -57,7 +57,7 @@ class Host:
     greeted: bool = False  # whether this controller has sent an UpdateMetadata
     # Partitions with a replica here and stored leadership when this registration was made.
     older: frozenset[TopicPartition] = frozenset()
-    # Those that this controller has named in LeaderAndIsr; None before its first one.
+    # Partitions in LeaderAndIsr requests of this controller; None before its first one.
     named: set[TopicPartition] | None = None
     replicas: dict[TopicPartition, FleetReplica] = dataclasses.field(default_factory=dict)
     known: dict[TopicPartition, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -68,23 +68,23 @@ class Host:
 
 
 class Fleet:
-    """See the module. A `Transport`; several controllers may share it."""
+    """Simulated brokers behind one `Transport`, which several controllers may share."""
 
     def __init__(self, clock: Clock, dice: random.Random) -> None:
         self.clock = clock
         self.dice = dice
         self.hosts: dict[int, Host] = {}
-        self.disks: dict[int, set[TopicPartition]] = {}  # what each broker has a log of; it outlives a registration
+        self.disks: dict[int, set[TopicPartition]] = {}  # logs of each broker, which outlive a registration
         self.silent: set[int] = set()
         self.slow: set[int] = set()
-        self.forgetful = 0.0  # how often an answer is lost
+        self.forgetful = 0.0  # rate of lost responses
         self.failed: dict[int, set[str]] = {}  # partitions by broker
         self.undeletable: dict[int, set[str]] = {}
-        self.said_failed: set[int] = set()  # brokers that have said so of a replica
+        self.said_failed: set[int] = set()  # brokers that have reported a failed directory for a replica
         self.complaints: list[str] = []
 
     def registered(self, broker: int, epoch: int, older: frozenset[TopicPartition]) -> None:
-        """A broker registers anew.
+        """Register a broker again.
 
         Args:
             older: see Host.
@@ -96,7 +96,7 @@ class Fleet:
         self.said_failed.discard(broker)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic of this name is taken away by hand, or comes again."""
+        """Note that a topic of this name is removed by hand, or recreated."""
         for host in self.hosts.values():
             host.older = frozenset(name for name in host.older if name.topic != topic)
 
@@ -104,14 +104,14 @@ class Fleet:
         del self.hosts[broker]
 
     def calm(self) -> None:
-        """From now on everything works, but what has failed already."""
+        """End new failures; earlier ones stay."""
         self.silent.clear()
         self.slow.clear()
         self.forgetful = 0.0
         self.said_failed |= {broker for broker, names in (self.failed | self.undeletable).items() if names}
 
     def leaders(self) -> Iterator[tuple[Host, TopicPartition, FleetReplica]]:
-        """Everybody who believes to lead something."""
+        """Returns the replicas that are leaders by their own state."""
         for host in list(self.hosts.values()):
             for name, held in host.led():
                 yield host, name, held
@@ -119,7 +119,7 @@ class Fleet:
     def connect(self, broker: Broker) -> "FleetConnection":
         return FleetConnection(self, broker.id)
 
-    # -- what brokers do with a request --------------------------------------------------------------------------------
+    # -- request handling ----------------------------------------------------------------------------------------------
 
     async def deliver(self, broker: int, request: Request) -> Response:
         if broker in self.slow:
@@ -175,9 +175,9 @@ class Fleet:
                 if held.topic.id != bytes(16) and entry["leader_epoch"] < held.leader_epoch:
                     self.complain(host, f"{name}: leader epoch {entry['leader_epoch']} after {held.leader_epoch}")
                 if entry["leader_epoch"] <= held.leader_epoch and held.topic.id != bytes(16):
-                    continue  # it has heard that already
+                    continue  # a repeated request
                 if entry["leader_epoch"] == held.leader_epoch and entry["version"] <= held.version:
-                    continue  # its answer was lost, and the leader may have changed the ISR since
+                    continue  # its response was lost, and the leader may have changed the ISR since
             if host.id not in entry["replicas"]:
                 self.complain(host, f"{name}: to be served by {host.id}, which is none of {entry['replicas']}")
             if str(name) in failed:
@@ -232,7 +232,7 @@ def _pairs(topic: Any, partition: Any) -> list[tuple[int, int]]:
 
 @dataclasses.dataclass
 class FleetConnection:
-    """A connection to one broker of the fleet."""
+    """Connection to one broker of the fleet."""
 
     fleet: Fleet
     broker: int

@@ -1,4 +1,4 @@
-"""Leaders propose ISRs, or write them themselves; and others propose what cannot be."""
+"""ISR changes: proposed or written by leaders, and invalid proposals."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .fleet import FleetReplica, Host
 
 
 class IsrHappenings(Base):
-    """See the module."""
+    """Random ISR changes of a storm."""
 
     async def propose(self) -> None:
         leaders = list(self.fleet.leaders())
@@ -21,7 +21,7 @@ class IsrHappenings(Base):
             await self.proposes(host, name, held, frozenset({host.id, *others}))
 
     async def proposes(self, host: Host, name: TopicPartition, held: FleetReplica, isr: frozenset[int]) -> None:
-        """A leader would like an ISR; where it waits for an answer it asks for the same again."""
+        """A leader proposes an ISR; while a proposal is pending it repeats it."""
         if held.waits or (held.proposed is None and isr == held.isr):
             return
         isr = held.proposed or isr
@@ -56,7 +56,7 @@ class IsrHappenings(Base):
             held.waits = True
 
     async def _writes(self, name: TopicPartition, held: FleetReplica, isr: frozenset[int]) -> None:
-        """Leaders of old write the store themselves, and tell of it."""
+        """Leaders below protocol level 2.7 write the store themselves, and notify the controller."""
         now = Leadership(held.leader, held.leader_epoch, tuple(isr), held.version, held.controller_epoch)
         version = await self.store.write_isr(name, now, expected=held.version)
         if version is None:
@@ -66,7 +66,7 @@ class IsrHappenings(Base):
             await self.store.notify_isr([name])
 
     async def nonsense(self) -> None:
-        """Proposals from those who do not lead, or out of date, or of what cannot be."""
+        """Proposals by followers, stale proposals and invalid ones."""
         everything = [(host, name, held) for host in self.fleet.hosts.values() for name, held in host.replicas.items()]
         if not everything or not self.alter_partition:
             return

@@ -1,4 +1,4 @@
-"""Partitions are moved, and leaders elected, on request and by what older tools leave in the store."""
+"""Reassignments and elections, by request and through the store as by older tools."""
 
 import asyncio
 from typing import Any, Final
@@ -10,12 +10,12 @@ from kactl.model import TopicPartition
 
 from .base import Base, targets_text
 
-# How often somebody asks for something while something is written.
+# Probability of a request during a commit.
 MEANWHILE: Final = 0.2
 
 
 class MoveHappenings(Base):
-    """See the module."""
+    """Random reassignments and elections of a storm."""
 
     async def move(self) -> None:
         held = await self.partitions()
@@ -76,7 +76,7 @@ class MoveHappenings(Base):
         self.ask(controller.elect(kind, names))
 
     def asks_meanwhile(self, controller: Controller) -> None:
-        """While a controller writes something, somebody may ask it for something small."""
+        """Send small requests to a controller during its commits, at random."""
         real = controller.store.commit
 
         async def commit(*args: Any, **named: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Whole histories of a cluster from one seed: two controllers over one store, a fleet of brokers, people and tools.
+"""Random histories of a cluster from one seed: two controllers over one store, brokers, operators and tools.
 
-Everything that can happen does, at random, over a store that fails at random. What is done is noted, so that a history
-which ends badly can be read; `open_storm(seed)` begins it again. `checks` says what has to hold meanwhile and at rest.
+Everything that can happen does, at random, over a store that fails at random. All events are recorded, so that a failed
+history can be read; `open_storm(seed)` repeats it. `checks` has the invariants at every moment and at rest.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from .isrs import IsrHappenings
 from .moves import MoveHappenings
 from .topics import TopicHappenings
 
-# How often each thing happens.
+# Weight of each event.
 WEIGHTS: Final = {
     "create": 8, "delete": 5, "mark": 2, "grow": 4, "grow_by_hand": 1, "vanish": 1, "recreate": 2, "config": 1,
     "stop": 5, "start": 8, "bounce": 4, "drain": 2, "undrain": 1, "leave": 2, "fail_dir": 3, "undeletable": 1,
@@ -32,13 +32,13 @@ WEIGHTS: Final = {
 
 
 class Storm(TopicHappenings, BrokerHappenings, MoveHappenings, IsrHappenings):
-    """See the module. Made by `open_storm`."""
+    """A random history. Created by `open_storm`."""
 
     async def happens(self) -> None:
-        """One thing, by chance; often what follows from it comes to rest before the next."""
+        """Run one random event; often its consequences settle before the next one."""
         self.number += 1
         what = self.dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        with contextlib.suppress(KactlError):  # an admin's or a broker's own failure
+        with contextlib.suppress(KactlError):  # an expected failure of an admin or a broker
             await getattr(self, what)()
         if self.dice.random() < 0.6:
             await settle()
@@ -57,7 +57,7 @@ class Storm(TopicHappenings, BrokerHappenings, MoveHappenings, IsrHappenings):
         await self.wait(self.dice.choice((10, 300, 2_000, 5_000)))
 
     async def wait(self, delay_ms: float) -> None:
-        """Time passes, and the brokers keep their registrations meanwhile."""
+        """Advance the clock and keep the brokers' sessions alive."""
         for session in self.sessions.values():
             await session.keep_alive()
         self.note(f"{delay_ms:g} ms pass")
@@ -92,7 +92,7 @@ class Storm(TopicHappenings, BrokerHappenings, MoveHappenings, IsrHappenings):
 
 @asynccontextmanager
 async def open_storm(seed: int) -> AsyncIterator[Storm]:
-    """Two controllers that have started, and brokers that have registered."""
+    """Open two controllers and registered brokers."""
     storm = Storm(seed)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(storm.store)
@@ -104,7 +104,7 @@ async def open_storm(seed: int) -> AsyncIterator[Storm]:
                 store=storm.store.another(),
                 transport=storm.fleet,
                 clock=storm.clock,
-                # Without a provider OpenTelemetry keeps all instruments, and with them each controller, for good.
+                # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
                 meter_provider=NoOpMeterProvider(),
                 **storm.options,
             )

@@ -1,4 +1,4 @@
-"""Topics come, grow and go, on request and by hand."""
+"""Topics that are created, expanded and deleted, by request and by hand."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from .base import Base
 
 
 class TopicHappenings(Base):
-    """See the module."""
+    """Random topic events of a storm."""
 
     async def create(self, name: str | None = None) -> None:
         name = f"t{self.number}" if name is None else name
         held = {at: Assignment(self.replicas()) for at in range(self.dice.randint(1, 3))}
         config = {"unclean.leader.election.enable": "true"} if self.dice.random() < 0.2 else {}
         self.note(f"create {name} {[each.replicas for each in held.values()]} {config}")
-        # A topic without an id that replaces one removed by hand cannot be told from it: a pending write gives it
-        # the old id.
+        # A topic without an id that replaces one removed by hand cannot be distinguished from it: a pending write gives
+        # it the old id.
         has_id = self.topic_ids and (self.dice.random() < 0.7 or name in self.vanished)
         topic_id = self.dice.randbytes(16) if has_id else bytes(16)
         await self.store.create_topic(TopicRef(name, topic_id), held, config)
-        # Of an earlier topic of that name something may have been asked for in the store.
+        # The store may contain requests for an earlier topic of that name.
         again = name in self.names
         self.ends |= {
             TopicPartition(name, at): None if again else {each.replicas: self.number} for at, each in held.items()
@@ -55,10 +55,10 @@ class TopicHappenings(Base):
             self.vanished.add(topic)
 
     async def recreate(self) -> None:
-        """A topic comes again under the name of one that is gone, or that goes right now."""
+        """Create a topic under the name of a deleted one, or of one that is being removed."""
         if self.dice.random() < 0.3:
             await self.vanish()
-        # Without topic ids it cannot be told from the one that brokers were never ordered to delete.
+        # Without topic ids it cannot be distinguished from the one whose deletion was never sent to brokers.
         gone = self.names - self.topics().keys() - self.store.state.deletions
         if not self.topic_ids:
             gone -= self.vanished

@@ -1,4 +1,4 @@
-"""A store that fails at random."""
+"""Store with random failures."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kactl.errors import StoreError, StoreUnavailable
 
-# Whatever a controller asks of a store. `expire` and the like are done to it.
+# All calls of a controller. `expire` and the like are test controls.
 METHODS: Final = (
     "controller", "contest", "resign", "brokers", "broker", "topics", "assignments", "create_topic", "write_assignment",
     "topic_configs", "default_config", "deletions", "mark_deletion", "unmark_deletions", "delete_topics", "check",
@@ -18,7 +18,7 @@ METHODS: Final = (
 
 
 class Weather:
-    """Lets calls of a store fail: before anything was done, after it was, or by a bug."""
+    """Lets calls of a store fail: before they take effect, after it, or by an internal error."""
 
     def __init__(self, dice: random.Random, rate: float) -> None:
         self.dice = dice
