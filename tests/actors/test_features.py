@@ -156,9 +156,7 @@ async def test_broker_without_finalized_features_is_ignored() -> None:
         assert sorted(made.controller.cluster.brokers) == [1, 3]
 
         await made.sessions.pop(1).close()
-        made.sessions[1] = await register_broker(
-            made.store, 1, ("a", 1, 4)
-        )  # an older version
+        made.sessions[1] = await register_broker(made.store, 1, ("a", 1, 4))  # an older version
         await settle()
         assert sorted(made.controller.cluster.brokers) == [3]
 

@@ -171,9 +171,7 @@ async def test_partition_with_one_replica_is_leaderless_without_it(unclean: bool
 
 @pytest.mark.scenario(350)
 @pytest.mark.parametrize(("default", "override"), [(True, {}), (False, ALLOWED)], ids=["by default", "by topic"])
-async def test_out_of_sync_replica_leads_by_unclean_election(
-    default: bool, override: dict[str, str]
-) -> None:
+async def test_out_of_sync_replica_leads_by_unclean_election(default: bool, override: dict[str, str]) -> None:
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 
@@ -187,9 +185,7 @@ async def test_out_of_sync_replica_leads_by_unclean_election(
 
 @pytest.mark.scenario(351)
 @pytest.mark.parametrize(("default", "override"), [(False, {}), (True, FORBIDDEN)], ids=["by default", "by topic"])
-async def test_without_unclean_election_the_isr_is_awaited(
-    default: bool, override: dict[str, str]
-) -> None:
+async def test_without_unclean_election_the_isr_is_awaited(default: bool, override: dict[str, str]) -> None:
     async with world(1, 2, unclean=default) as w:
         await w.create("t", [[1, 2]], override)
 

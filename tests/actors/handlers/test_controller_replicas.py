@@ -1,7 +1,7 @@
-"""No controller hosts a replica; and those who look for the controller find it in the list of brokers, or do not.
+"""Controllers host no replicas; they are optionally listed among the brokers so that clients find them.
 
-Brokers place the replicas of topics that they create on whoever stands in that list. Kafka's own controller, whose id
-is a broker's, is a replica like any other; ours would never answer, and partitions would wait for it for ever.
+Brokers place the replicas of topics that they create on any listed broker. Kafka's own controller is a broker and can
+host them. kactl's controller never responds as a broker, so that such partitions would wait forever.
 """
 
 import logging
@@ -24,14 +24,14 @@ ENTRY = Broker(CONTROLLER, NO_EPOCH, (Endpoint("INTERNAL", "here", 9190),))
 
 
 async def assigned(w: World, topic: str) -> list[tuple[int, ...]]:
-    """What is stored, by partition."""
+    """Returns the stored replicas by partition."""
     return [each.replicas for _, each in (await w.store.assignments([topic])).items()]
 
 
-# -- rewriting ---------------------------------------------------------------------------------------------------------
+# -- assignment of brokers instead of controllers ----------------------------------------------------------------------
 
 
-async def test_a_new_topic_that_names_the_controller_is_placed_on_brokers_before_anything_else_is_written() -> None:
+async def test_controller_in_a_new_topic_is_replaced_before_other_writes() -> None:
     async with world(1, 2, 3) as w:
         seen: list[list[tuple[int, ...]]] = []
         commit = w.controller.store.commit
@@ -56,7 +56,7 @@ async def test_a_new_topic_that_names_the_controller_is_placed_on_brokers_before
         await w.check()
 
 
-async def test_what_the_rewriting_tells_of_changes_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+async def test_notification_of_the_own_rewrite_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with world(1, 2) as w:
         await w.create("orders", [[CONTROLLER]])
@@ -68,7 +68,7 @@ async def test_what_the_rewriting_tells_of_changes_nothing_more(caplog: pytest.L
         assert "a controller was replaced among the replicas of 1 partitions" in caplog.text
 
 
-async def test_partitions_that_are_added_are_placed_on_the_broker_that_holds_least() -> None:
+async def test_added_partitions_go_to_the_broker_with_fewest_replicas() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[1, 2], [1, 2]])
 
@@ -79,7 +79,7 @@ async def test_partitions_that_are_added_are_placed_on_the_broker_that_holds_lea
         await w.check()
 
 
-async def test_where_every_broker_is_in_the_list_the_list_becomes_shorter() -> None:
+async def test_assignment_shrinks_if_it_contains_every_broker() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[CONTROLLER, 2, 1]])
 
@@ -87,7 +87,7 @@ async def test_where_every_broker_is_in_the_list_the_list_becomes_shorter() -> N
         assert await w.stored("orders-0") == (2, 0, (1, 2))
 
 
-async def test_other_instances_host_nothing_either() -> None:
+async def test_standby_instances_host_no_replicas() -> None:
     async with world(1, 2, 3, controller_ids=(OTHER,)) as w:
         await w.create("orders", [[OTHER, CONTROLLER, 1]])
 
@@ -95,10 +95,10 @@ async def test_other_instances_host_nothing_either() -> None:
     async with world(1, 2, 3) as w:
         await w.create("orders", [[OTHER, 1]])
 
-        assert await assigned(w, "orders") == [(OTHER, 1)]  # an id like any other, whose broker is down
+        assert await assigned(w, "orders") == [(OTHER, 1)]  # the id of an offline broker
 
 
-async def test_a_broker_of_the_same_id_is_a_broker() -> None:
+async def test_broker_with_the_same_id_hosts_replicas() -> None:
     async with world(1, CONTROLLER, 2) as w:
         await w.create("orders", [[CONTROLLER, 1]])
 
@@ -106,7 +106,7 @@ async def test_a_broker_of_the_same_id_is_a_broker() -> None:
         assert await w.stored("orders-0") == (CONTROLLER, 0, (1, CONTROLLER))
 
 
-async def test_a_broker_that_shuts_down_is_given_nothing() -> None:
+async def test_broker_in_shutdown_gets_no_replicas() -> None:
     async with world(1, 2, 3) as w:
         await w.shut_down(2)
 
@@ -115,7 +115,7 @@ async def test_a_broker_that_shuts_down_is_given_nothing() -> None:
         assert await assigned(w, "orders") == [(1, 3)]
 
 
-async def test_a_topic_that_came_while_nobody_ruled_is_rewritten_by_who_takes_over() -> None:
+async def test_takeover_rewrites_topics_created_before_it() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         second, _ = open_standby(w, OTHER, take_over=True)
@@ -130,8 +130,9 @@ async def test_a_topic_that_came_while_nobody_ruled_is_rewritten_by_who_takes_ov
             await w.wait(1000)
 
 
-async def test_what_has_begun_its_life_stays_as_it_is() -> None:
-    """A partition with leadership that names the id of a controller is a replica down: somebody may have its data."""
+async def test_partition_with_leadership_is_not_rewritten() -> None:
+    """A replica with the id of a controller in a partition with leadership is an offline replica: a broker may have
+    its data."""
     async with world(1, 2) as w:
         second, _ = open_standby(w, OTHER, take_over=True)
         await w.create("orders", [[OTHER, 1]])
@@ -145,8 +146,8 @@ async def test_what_has_begun_its_life_stays_as_it_is() -> None:
             await w.wait(1000)
 
 
-async def test_what_is_in_the_store_counts_where_the_controller_knows_nothing_of_it() -> None:
-    """Leadership that somebody wrote for a partition before it appeared in its topic's entry."""
+async def test_stored_unknown_leadership_prevents_a_rewrite() -> None:
+    """A leadership written for a partition before it appeared in its topic's assignment."""
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         early = Names.of([TopicPartition("orders", 1)])
@@ -162,7 +163,7 @@ async def test_what_is_in_the_store_counts_where_the_controller_knows_nothing_of
         assert w.controller.loop.hosting.rewritten == 0
 
 
-async def test_what_could_only_live_on_a_controller_waits_for_a_broker() -> None:
+async def test_partition_assigned_only_to_controllers_waits_for_a_broker() -> None:
     async with world() as w:
         await w.create("orders", [[CONTROLLER]])
 
@@ -178,7 +179,7 @@ async def test_what_could_only_live_on_a_controller_waits_for_a_broker() -> None
         await w.check()
 
 
-async def test_a_store_that_fails_is_asked_again_and_nothing_is_begun_meanwhile() -> None:
+async def test_failed_rewrite_is_retried_before_other_steps() -> None:
     async with world(1, 2) as w:
         left = w.script("write_assignment", fails(StoreUnavailable("slow")))
         await w.create("orders", [[CONTROLLER, 1]])
@@ -190,7 +191,7 @@ async def test_a_store_that_fails_is_asked_again_and_nothing_is_begun_meanwhile(
         await w.check()
 
 
-async def test_our_own_placement_never_chooses_a_controller_and_refuses_who_does() -> None:
+async def test_placement_excludes_and_rejects_controllers() -> None:
     async with world(1, 2, listed_as=ENTRY) as w:
         for at in range(5):
             await w.controller.create_topic(f"t{at}", partitions=6, replication_factor=2, timeout_ms=0)
@@ -206,10 +207,10 @@ async def test_our_own_placement_never_chooses_a_controller_and_refuses_who_does
         assert w.controller.loop.hosting.rewritten == 0
 
 
-# -- the list of brokers -----------------------------------------------------------------------------------------------
+# -- registered broker ids ---------------------------------------------------------------------------------------------
 
 
-async def test_who_is_to_be_found_stands_among_the_brokers_by_id_and_is_none() -> None:
+async def test_listed_controller_is_found_by_its_broker_id() -> None:
     async with world(1, 2, 300, listed_as=ENTRY) as w:
         await w.create("orders", [[1, 2]])
 
@@ -227,7 +228,7 @@ async def test_who_is_to_be_found_stands_among_the_brokers_by_id_and_is_none() -
         assert w.brokers.of(CONTROLLER) == []
 
 
-async def test_who_is_not_to_be_found_is_known_by_its_id_alone() -> None:
+async def test_unlisted_controller_is_known_by_its_id_only() -> None:
     async with world(1, 2) as w:
         last = w.brokers.of(1, UpdateMetadata)[-1]
 
@@ -235,7 +236,7 @@ async def test_who_is_not_to_be_found_is_known_by_its_id_alone() -> None:
         assert (last.controller_id, [each.id for each in last.live_brokers]) == (CONTROLLER, [1, 2])
 
 
-async def test_the_entry_stays_over_a_resignation() -> None:
+async def test_listed_entry_survives_a_resignation() -> None:
     async with world(1, listed_as=ENTRY) as w:
         await w.controller.resign()
         await settle()
@@ -246,7 +247,7 @@ async def test_the_entry_stays_over_a_resignation() -> None:
         assert [each.id for each in last.live_brokers] == [1, CONTROLLER]
 
 
-async def test_a_broker_of_the_same_id_is_not_listed_twice() -> None:
+async def test_broker_with_the_same_id_is_not_listed_twice() -> None:
     async with world(1, CONTROLLER, listed_as=ENTRY) as w:
         last = w.brokers.of(1, UpdateMetadata)[-1]
 

@@ -1,4 +1,4 @@
-"""Topics get more partitions: on request, and by somebody else's hand."""
+"""Partition expansion: by request, and by other tools."""
 
 import pytest
 
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def stored_replicas(w: World, topic: str) -> dict[int, tuple[int, ...]]:
-    """The replicas of each partition, as they are stored."""
+    """Returns the stored replicas of each partition."""
     return {name.partition: held.replicas for name, held in (await w.store.assignments([topic])).items()}
 
 
-async def test_partitions_go_on_round_the_brokers_and_come_to_life() -> None:
+async def test_added_partitions_continue_round_robin_and_go_online() -> None:
     async with world(1, 2, 3) as w:
         ref = await w.controller.create_topic("t", partitions=3, replication_factor=2)
         before = await stored_replicas(w, "t")
@@ -51,7 +51,7 @@ async def test_partitions_go_on_round_the_brokers_and_come_to_life() -> None:
         await w.check()
 
 
-async def test_partitions_are_put_where_they_are_asked_for() -> None:
+async def test_added_partitions_use_the_requested_replicas() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
 
@@ -61,10 +61,10 @@ async def test_partitions_are_put_where_they_are_asked_for() -> None:
         assert [w.known(f"t-{at}").leader for at in range(3)] == [1, 3, 2]
 
 
-async def test_what_is_there_is_looked_up_and_not_overwritten() -> None:
+async def test_existing_partitions_are_read_and_not_overwritten() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        # Somebody else was faster, and the controller has not heard of it.
+        # Another client was faster, and the controller has not read it.
         held = {0: Assignment((1, 2)), 1: Assignment((2, 1)), 2: Assignment((2,))}
         w.store.state.topics["t"].assignment = type(w.store.state.topics["t"].assignment).of(held)
 
@@ -92,7 +92,7 @@ async def test_what_is_there_is_looked_up_and_not_overwritten() -> None:
         ("wide", 2, None, InvalidReplicationFactor, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-async def test_what_cannot_be_is_refused_and_nothing_is_changed(
+async def test_invalid_expansion_is_rejected_without_effect(
     topic: str, count: int, assignment: list[tuple[int, ...]] | None, refusal: type[KactlError], code: ErrorCode
 ) -> None:
     async with world(1, 2, 3) as w:
@@ -108,7 +108,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_changed(
         assert await stored_replicas(w, "wide") == {0: (1, 2, 3)}
 
 
-async def test_a_topic_that_is_being_deleted_or_moved_does_not_grow() -> None:
+async def test_topic_in_deletion_or_reassignment_is_not_expanded() -> None:
     async with world(1, 2, 3) as w:
         await w.create("moving", [[1, 2]])
         await w.create("going", [[1, 2]])
@@ -124,7 +124,7 @@ async def test_a_topic_that_is_being_deleted_or_moved_does_not_grow() -> None:
         assert sorted(await stored_replicas(w, "moving")) == sorted(await stored_replicas(w, "going")) == [0]
 
 
-async def test_a_dry_run_checks_and_changes_nothing() -> None:
+async def test_dry_run_of_an_expansion_changes_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 
@@ -135,14 +135,14 @@ async def test_a_dry_run_checks_and_changes_nothing() -> None:
         assert await stored_replicas(w, "t") == {0: (1, 2)}
 
 
-async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
+async def test_deposed_controller_overwrites_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         second, _ = open_standby(w, 200, take_over=True)
         w.store.state.watches.remove(w.controller.store._watches)  # type: ignore[attr-defined]
         async with second:
             await settle()
-            assert w.controller.is_active  # as far as it knows
+            assert w.controller.is_active  # by its own state
 
             with pytest.raises(NotController):
                 await w.controller.grow_topic("t", 2)
@@ -151,7 +151,7 @@ async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
         w.store.state.watches.append(w.controller.store._watches)  # type: ignore[attr-defined]
 
 
-async def test_partitions_that_somebody_else_adds_come_to_life() -> None:
+async def test_partitions_added_by_a_tool_go_online() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 
@@ -161,7 +161,7 @@ async def test_partitions_that_somebody_else_adds_come_to_life() -> None:
         await w.check()
 
 
-async def test_a_topic_that_somebody_else_moves_stays_where_it_is() -> None:
+async def test_assignment_changed_by_a_tool_is_ignored() -> None:
     async with world(1, 2, 3) as w:
         await w.create("t", [[1, 2]])
         w.brokers.forget()

@@ -1,4 +1,4 @@
-"""A change that is made in chunks ends in just what it would have been at once: memory, store, history, and brokers."""
+"""A change in chunks has the same result as in one step: cluster state, store, event log and broker requests."""
 
 import random
 from collections import defaultdict
@@ -26,7 +26,8 @@ ONLINE, OFFLINE, NEW = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionS
 
 
 async def fill(bench: Machines, dice: random.Random) -> list[str]:
-    """A random cluster: partitions that are led, new, without a live leader, or not as we believe. Their names."""
+    """Fill a random cluster with partitions that are led, new, without a live leader, or changed in the store.
+    Returns their names."""
     live = dice.sample(BROKERS, dice.randint(1, 4))
     names = []
     for topic in range(dice.randint(1, 4)):
@@ -42,7 +43,7 @@ async def fill(bench: Machines, dice: random.Random) -> list[str]:
             leader = dice.choice(isr)
             version = dice.randint(0, 2)
             known = led(leader, 0, isr, version)
-            # A leader has written since, and we have not heard of it.
+            # A leader has written since, and the cluster state is stale.
             others = dice.sample(replicas, dice.randint(1, len(replicas)))
             raced = dice.random() < 0.25
             stored = (
@@ -57,7 +58,7 @@ async def fill(bench: Machines, dice: random.Random) -> list[str]:
 
 
 def last_told(bench: Machines) -> dict[str, Any]:
-    """What each broker was told last of each partition, by kind."""
+    """Returns the last request content of each broker and partition, by kind."""
     told: dict[str, Any] = {}
     for sent in bench.outbox.flushes:
         for kind in ("lead", "metadata", "stop"):
@@ -67,7 +68,7 @@ def last_told(bench: Machines) -> dict[str, Any]:
 
 
 def happened(bench: Machines) -> dict[str, list[Any]]:
-    """What happened to each partition and replica, in order."""
+    """Returns the recorded events of each partition and replica, in order."""
     by_name: dict[str, list[Any]] = defaultdict(list)
     for event in bench.events:
         if isinstance(event, PartitionEvent):
@@ -84,7 +85,7 @@ async def stored_leaderships(bench: Machines, names: list[str]) -> list[Leadersh
 
 
 async def story(seed: int, chunk: int) -> dict[str, Any]:
-    """What a broker's failure, an election of the preferred, and its return amount to."""
+    """A broker failure, a preferred leader election, and the broker's return."""
     async with open_machines(unclean_default=seed % 3 == 0) as bench:
         dice = random.Random(seed)
         bench.partitions.chunk = bench.replicas.chunk = chunk
@@ -119,7 +120,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
-async def test_chunks_end_in_the_same_as_the_whole(first: int) -> None:
+async def test_chunks_have_the_same_result_as_one_step(first: int) -> None:
     for seed in range(first, first + 20):
         whole = await story(seed, WHOLE)
         for chunk in (1, 2, 3):
@@ -128,14 +129,14 @@ async def test_chunks_end_in_the_same_as_the_whole(first: int) -> None:
                 assert parted[what] == said, f"seed {seed}, chunks of {chunk}: {what}"
 
 
-# -- when it goes wrong in the middle ----------------------------------------------------------------------------------
+# -- failures in between -----------------------------------------------------------------------------------------------
 
 COUNT: Final = 6
 NAMES: Final = [f"t-{partition}" for partition in range(COUNT)]
 
 
 async def led_by_the_dead(bench: Machines) -> None:
-    """Broker 1 led all of them and is gone; 2 and 3 are in sync."""
+    """Broker 1 led all partitions and has failed; 2 and 3 are in sync."""
     for name in NAMES:
         await bench.put(name, [1, 2, 3], OFFLINE, stored=led(1, 0, [1, 2, 3], 0))
     bench.live(2, 3)
@@ -155,7 +156,7 @@ async def led_in_store(bench: Machines) -> set[str]:
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))
-async def test_a_later_controller_ends_a_change_at_any_boundary(boundary: int) -> None:
+async def test_later_controller_ends_a_change_at_any_boundary(boundary: int) -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
@@ -164,18 +165,18 @@ async def test_a_later_controller_ends_a_change_at_any_boundary(boundary: int) -
         with pytest.raises(ControllerMoved):
             await bench.move(NAMES, ONLINE, Election.OFFLINE)
 
-        # Nothing was sent that is not stored, and nothing is known that is not.
+        # Nothing was sent or applied that is not stored.
         assert told_of(bench) <= await led_in_store(bench)
         known = {name for name in NAMES if bench.view(name).leader == 2}
         assert known <= await led_in_store(bench)
         assert known == set(NAMES[:boundary])
-        # One more than was known may have been on its way.
+        # One chunk more than the known ones may have been in flight.
         assert len(await led_in_store(bench)) <= boundary + 1
         assert len(bench.store.commits) <= boundary + 2
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))
-async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: int) -> None:
+async def test_session_end_ends_a_change_at_any_boundary(boundary: int) -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
@@ -191,9 +192,7 @@ async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: in
 
 @pytest.mark.parametrize("boundary", range(COUNT))
 @pytest.mark.parametrize("step", [fails, fails_after])
-async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
-    boundary: int, step: Callable[..., Any]
-) -> None:
+async def test_store_failure_stops_the_change_and_reverts_the_rest(boundary: int, step: Callable[..., Any]) -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
@@ -205,13 +204,13 @@ async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
 
         elected = moved.elected.tolist()
         assert elected == [True] * boundary + [False] * (COUNT - boundary)
-        assert told_of(bench) == set(NAMES[:boundary])  # and these were told, since we are the controller
+        assert told_of(bench) == set(NAMES[:boundary])  # and these were sent, because this instance is the controller
         assert bench.cluster.pop_retries().tolist() == bench.rows(*NAMES[boundary:]).tolist()
         assert len(bench.store.commits) <= boundary + 2
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))
-async def test_a_mistake_of_ours_takes_back_nothing_of_what_was_kept(boundary: int) -> None:
+async def test_internal_error_reverts_no_committed_rows(boundary: int) -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
@@ -224,7 +223,7 @@ async def test_a_mistake_of_ours_takes_back_nothing_of_what_was_kept(boundary: i
 
 
 @pytest.mark.parametrize("boundary", range(COUNT))
-async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) -> None:
+async def test_replicas_leave_isrs_until_the_store_fails(boundary: int) -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         bench.whole_script = False
@@ -239,7 +238,7 @@ async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) ->
         assert bench.cluster.pop_retries().tolist() == bench.rows(*NAMES[boundary:]).tolist()
 
 
-async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:
+async def test_first_chunks_are_sent_before_the_last_are_written() -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         heard: list[int] = []
@@ -255,7 +254,7 @@ async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:
         assert told_of(bench) == set(NAMES)
 
 
-async def test_what_no_longer_wants_a_move_when_its_turn_comes_is_left_as_it_is() -> None:
+async def test_rows_that_no_longer_need_a_move_are_skipped() -> None:
     async with open_machines() as bench:
         await led_by_the_dead(bench)
         wanted = {0, 3}

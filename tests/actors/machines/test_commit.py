@@ -1,4 +1,4 @@
-"""The committer: what is known of each row after a write, and what is found when rows are read again."""
+"""Committer: state of each row after a commit, and results of reading rows back."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ NAMES = ["a-0", "b-0", "b-1"]
 
 
 async def _three(bench: Machines) -> Change:
-    """An election of three partitions, planned and not written."""
+    """A planned election of three partitions that is not committed."""
     bench.live(5, 6)
     for name in NAMES:
         await bench.put(name, [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
@@ -59,7 +59,7 @@ def _failed(result: CommitResult) -> list[bool]:
     return failed
 
 
-async def test_what_was_kept_comes_back_with_its_versions(bench: Machines) -> None:
+async def test_committed_rows_have_their_new_versions(bench: Machines) -> None:
     change = await _three(bench)
 
     settled = await _committer(bench).commit(change)
@@ -71,7 +71,7 @@ async def test_what_was_kept_comes_back_with_its_versions(bench: Machines) -> No
     assert bench.leadership("a-0") == led(6, 3, [5, 6], 4)
 
 
-async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(bench: Machines) -> None:
+async def test_rows_without_a_write_are_committed_unsent(bench: Machines) -> None:
     change = await _three(bench)
     writes = np.array([False, True, False])
 
@@ -82,7 +82,7 @@ async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(benc
     assert [[row.name for row in rows] for rows in bench.store.commits] == [["b-0"]]
 
 
-async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Machines) -> None:
+async def test_commit_without_writes_sends_nothing(bench: Machines) -> None:
     change = await _three(bench)
 
     settled = await _committer(bench).commit(change.replace(writes=np.zeros(3, np.bool_)))
@@ -91,7 +91,7 @@ async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Machines) -
     assert bench.store.calls == []
 
 
-async def test_each_row_is_kept_refused_or_failed(bench: Machines) -> None:
+async def test_each_row_is_committed_rejected_or_failed(bench: Machines) -> None:
     change = await _three(bench)
     await bench.leader_writes("b-1", led(6, 3, [6], 5), expected=4)
     bench.store.next("commit", rejects("a-0"))
@@ -117,9 +117,7 @@ async def test_each_row_is_kept_refused_or_failed(bench: Machines) -> None:
     ],
     ids=["as we wrote it", "leader", "leader epoch", "isr", "version", "controller epoch", "recovering"],
 )
-async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
-    bench: Machines, wrote: Leadership, kept: bool
-) -> None:
+async def test_only_an_identical_stored_row_counts_as_our_write(bench: Machines, wrote: Leadership, kept: bool) -> None:
     bench.live(5, 6)
     await bench.put("a-0", [5, 6], ONLINE, stored=led(6, 3, [6, 5], 4))
     change = _planned_election(bench, ["a-0"])
@@ -136,7 +134,7 @@ async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
     assert not kept or settled.change.partition_epoch.tolist() == [5]
 
 
-async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanished_too(bench: Machines) -> None:
+async def test_unreadable_or_vanished_row_is_a_conflict(bench: Machines) -> None:
     change = await _three(bench)
     bench.store.next("commit", fails_after(StoreUnavailable("gone")))
     bench.store.next("leaderships", returns(with_status(Found.FAILED, "a-0"), with_status(Found.MISSING, "b-0")))
@@ -148,7 +146,7 @@ async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanish
 
 
 @pytest.mark.parametrize("during", ["commit", "leaderships"])
-async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Machines, during: str) -> None:
+async def test_session_end_is_not_a_row_failure(bench: Machines, during: str) -> None:
     change = await _three(bench)
     if during == "leaderships":
         bench.store.next("commit", fails(StoreUnavailable("gone")))
@@ -158,7 +156,7 @@ async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Machines, du
         await _committer(bench).commit(change)
 
 
-async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Machines) -> None:
+async def test_failed_read_back_fails_every_row(bench: Machines) -> None:
     change = await _three(bench)
     bench.store.next("commit", fails_between(StoreUnavailable("gone"), "a-0"))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
@@ -170,7 +168,7 @@ async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Mach
     assert settled.change.leader_epoch.tolist() == change.rows.leader_epoch.tolist()
 
 
-async def test_rows_are_read_again_without_touching_the_table(bench: Machines) -> None:
+async def test_reload_does_not_change_the_table(bench: Machines) -> None:
     await _three(bench)
     await bench.leader_writes("a-0", led(6, 3, [6, 9], 5, by=51), expected=4)
     await bench.leader_writes("b-0", led(6, 4, [6], 5, recovering=True), expected=4)
@@ -186,7 +184,7 @@ async def test_rows_are_read_again_without_touching_the_table(bench: Machines) -
     assert bench.leadership("a-0") == bench.leadership("b-0") == led(6, 3, [5, 6], 4)
 
 
-async def test_rows_stay_as_they_were_where_nothing_can_be_read(bench: Machines) -> None:
+async def test_unreadable_rows_are_unchanged_by_a_reload(bench: Machines) -> None:
     await _three(bench)
     before = bench.cluster.table.rows(bench.rows(*NAMES))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))

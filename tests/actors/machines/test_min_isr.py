@@ -1,4 +1,4 @@
-"""`min.insync.replicas` of topics: precedence, what is read again, and a store that does not answer."""
+"""`min.insync.replicas` of topics: precedence, refresh, and a store that does not respond."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,14 +17,14 @@ KEY = "min.insync.replicas"
 
 
 async def values(w: World) -> dict[str, int]:
-    """The value of each topic, after a refresh."""
+    """Returns the value of each topic after a refresh."""
     controller = w.controller
     await controller.min_isr.refresh(controller.cluster)
     found = controller.min_isr.of_topics(controller.cluster.table)
     return {topic.name: int(found[topic.number]) for topic in controller.cluster.table.topics()}
 
 
-async def test_an_override_precedes_the_default_of_the_store_and_that_the_own_setting() -> None:
+async def test_topic_override_precedes_store_default_and_own_setting() -> None:
     async with world(1, min_insync_replicas=3) as w:
         await w.create("a", [[1]])
         await w.create("b", [[1]])
@@ -42,7 +42,7 @@ async def test_an_override_precedes_the_default_of_the_store_and_that_the_own_se
         assert await values(w) == {"a": 3, "b": 3}
 
 
-async def test_only_what_changed_is_read_again() -> None:
+async def test_only_changed_configs_are_read_again() -> None:
     async with world(1) as w:
         for name in ("a", "b", "c"):
             await w.create(name, [[1]])
@@ -57,12 +57,12 @@ async def test_only_what_changed_is_read_again() -> None:
         asked.clear()
 
         assert await values(w) == {"a": 1, "b": 2, "c": 1, "d": 1}
-        # The handler of the changed configuration reads it for elections, too.
+        # The handler of the changed configuration reads it for elections too.
         assert ["b", "d"] in asked
         assert not any("a" in names or "c" in names for names in asked)
 
 
-async def test_a_topic_created_anew_under_the_same_name_has_its_own_value() -> None:
+async def test_recreated_topic_has_its_own_value() -> None:
     async with world(1) as w:
         await w.create("a", [[1]])
         await w.store.set_topic_config("a", {KEY: "2"})
@@ -75,7 +75,7 @@ async def test_a_topic_created_anew_under_the_same_name_has_its_own_value() -> N
         assert await values(w) == {"a": 1}
 
 
-async def test_a_change_while_the_old_value_is_being_read_is_not_lost() -> None:
+async def test_change_during_a_read_is_not_lost() -> None:
     async with world(1) as w:
         await w.create("a", [[1]])
         store = w.controller.store
@@ -95,7 +95,7 @@ async def test_a_change_while_the_old_value_is_being_read_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "9" * 30, "٢"])
-async def test_a_value_that_is_no_count_of_replicas_is_unknown(text: str) -> None:
+async def test_invalid_value_is_unknown(text: str) -> None:
     async with world(1) as w:
         await w.create("a", [[1]])
         await w.store.set_topic_config("a", {KEY: text})
@@ -104,7 +104,7 @@ async def test_a_value_that_is_no_count_of_replicas_is_unknown(text: str) -> Non
         assert await values(w) == {"a": UNKNOWN}
 
 
-async def test_a_store_that_fails_leaves_values_unknown_and_is_left_alone_for_a_while() -> None:
+async def test_store_failure_leaves_values_unknown_until_the_next_retry() -> None:
     async with world(1) as w:
         await w.create("a", [[1]])
         w.script("topic_configs", fails(StoreUnavailable("away")))
@@ -116,7 +116,7 @@ async def test_a_store_that_fails_leaves_values_unknown_and_is_left_alone_for_a_
         assert await values(w) == {"a": 1}
 
 
-async def test_a_store_that_hangs_is_waited_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_for_a_hanging_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.actors.machines.min_isr.READ_LIMIT_S", READ_LIMIT_S / 100)
     async with world(1) as w:
         await w.create("a", [[1]])
@@ -131,7 +131,7 @@ async def test_a_store_that_hangs_is_waited_for_a_bounded_time(monkeypatch: pyte
 
 
 def record_topic_configs(w: World) -> list[list[str]]:
-    """The topics of each call of `topic_configs` from now on."""
+    """Record the topics of each later call of `topic_configs`."""
     asked: list[list[str]] = []
     real = w.controller.store.topic_configs
 

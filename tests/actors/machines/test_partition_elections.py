@@ -1,7 +1,7 @@
-"""How the machine of partitions elects: what is read, written and sent where a leader is found, or none.
+"""Elections of the partition machine: reads, writes and requests with and without an electable leader.
 
-Where the store is read before it is written elsewhere, it is here the refused row, or the row of which nothing is
-known, that is read; those stories are told through such rows.
+Kafka reads the store before it writes. Here only a rejected row, or a row without known leadership, is read; the
+scenarios use such rows.
 """
 
 import numpy as np
@@ -33,8 +33,8 @@ MADE = Refusal.NONE
 
 
 @pytest.mark.scenario(42)
-async def test_a_preferred_election_raises_the_epoch_and_takes_the_version_of_the_store(bench: Machines) -> None:
-    """Nothing is read here: the write is refused if what we know is out of date."""
+async def test_preferred_election_increments_the_epoch(bench: Machines) -> None:
+    """Nothing is read here: the write is rejected if the cluster state is stale."""
     bench.live(5)
     await bench.put("t-0", [5], ONLINE, stored=led(5, 0, [5], 0))
     bench.store.next("commit", returns(with_version(2)))
@@ -50,7 +50,7 @@ async def test_a_preferred_election_raises_the_epoch_and_takes_the_version_of_th
 
 
 @pytest.mark.scenario(43)
-async def test_a_controlled_shutdown_moves_the_leader_and_tells_the_one_that_goes(bench: Machines) -> None:
+async def test_controlled_shutdown_election_is_sent_to_the_old_leader(bench: Machines) -> None:
     bench.shutting_down(5)
     bench.live(6)
     await bench.put("t-0", [5, 6], ONLINE, stored=led(5, 0, [5, 6], 0))
@@ -65,8 +65,8 @@ async def test_a_controlled_shutdown_moves_the_leader_and_tells_the_one_that_goe
 
 
 @pytest.mark.scenario(47)
-async def test_an_offline_election_does_not_ask_for_configurations_that_decide_nothing(bench: Machines) -> None:
-    """Kafka asks for the configurations of the empty set of topics; we do not ask."""
+async def test_clean_offline_election_reads_no_configuration(bench: Machines) -> None:
+    """Kafka reads the configurations of an empty set of topics."""
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     bench.store.next("commit", returns(with_version(2)))
@@ -86,7 +86,7 @@ async def test_an_offline_election_does_not_ask_for_configurations_that_decide_n
         pytest.param(False, marks=pytest.mark.scenario(49)),
     ],
 )
-async def test_an_unclean_election_on_request_asks_for_no_configuration(recovery: bool) -> None:
+async def test_requested_unclean_election_reads_no_configuration(recovery: bool) -> None:
     async with open_machines(recovery=recovery) as bench:
         bench.live(5)
         await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
@@ -102,7 +102,7 @@ async def test_an_unclean_election_on_request_asks_for_no_configuration(recovery
 
 
 @pytest.mark.scenario(50)
-async def test_a_read_that_fails_fails_the_rows_that_had_to_be_read(bench: Machines) -> None:
+async def test_failed_read_fails_only_the_rows_to_read(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
@@ -116,7 +116,7 @@ async def test_a_read_that_fails_fails_the_rows_that_had_to_be_read(bench: Machi
 
 @pytest.mark.scenario(51)
 @pytest.mark.parametrize("known", [None, led(5, 0, [5], 0)], ids=["unread", "refused"])
-async def test_where_nothing_is_stored_nobody_is_elected(bench: Machines, known: Leadership | None) -> None:
+async def test_partition_without_stored_leadership_is_not_elected(bench: Machines, known: Leadership | None) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, known=known)
 
@@ -145,7 +145,7 @@ async def test_leadership_of_a_later_controller_is_not_overwritten(bench: Machin
 
 
 @pytest.mark.scenario(60)
-async def test_what_an_earlier_controller_wrote_is_gone_on_from(bench: Machines) -> None:
+async def test_leadership_of_an_earlier_controller_is_continued(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], ONLINE, stored=led(5, 3, [5], 7, by=49))
 
@@ -156,8 +156,8 @@ async def test_what_an_earlier_controller_wrote_is_gone_on_from(bench: Machines)
 
 
 @pytest.mark.scenario(61)
-async def test_a_row_that_a_leader_wrote_meanwhile_is_read_and_elected_again(bench: Machines) -> None:
-    """One read here, since the first write needs none."""
+async def test_row_written_by_its_leader_is_read_and_elected_again(bench: Machines) -> None:
+    """One read here, because the first write needs none."""
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], ONLINE, stored=led(5, 3, [5], 8), known=led(5, 3, [5, 6], 7))
 
@@ -171,8 +171,8 @@ async def test_a_row_that_a_leader_wrote_meanwhile_is_read_and_elected_again(ben
 
 
 @pytest.mark.scenario(62)
-async def test_each_row_of_an_election_goes_its_own_way(bench: Machines) -> None:
-    """The read is of the three rows that were refused, where Kafka reads all four and then one."""
+async def test_each_row_of_an_election_has_its_own_result(bench: Machines) -> None:
+    """Only the three rejected rows are read, where Kafka reads all four and then one."""
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
     await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
@@ -190,7 +190,7 @@ async def test_each_row_of_an_election_goes_its_own_way(bench: Machines) -> None
 
 
 @pytest.mark.scenario(63)
-async def test_what_cannot_be_read_is_no_leadership(bench: Machines) -> None:
+async def test_undecodable_leadership_counts_as_unreadable(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
     bench.store.next("leaderships", returns(with_status(Found.UNREADABLE, "t-0")))
@@ -201,7 +201,7 @@ async def test_what_cannot_be_read_is_no_leadership(bench: Machines) -> None:
     assert bench.state("t-0") == OFFLINE
 
 
-async def test_a_single_read_that_fails_is_a_failure_of_the_store(bench: Machines) -> None:
+async def test_failed_read_of_one_row_is_a_store_failure(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
     await bench.put("t-1", [5], OFFLINE, stored=led(5, 0, [5], 0), known=None)
@@ -213,7 +213,7 @@ async def test_a_single_read_that_fails_is_a_failure_of_the_store(bench: Machine
 
 
 @pytest.mark.scenario(64)
-async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Machines) -> None:
+async def test_row_with_a_store_failure_is_not_retried(bench: Machines) -> None:
     bench.live(5)
     before = led(-1, 0, [5], 0)
     await bench.put("t-0", [5], OFFLINE, stored=before)
@@ -229,7 +229,7 @@ async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Machine
 
 
 @pytest.mark.scenario(65)
-async def test_an_election_that_is_not_named_fails_and_nothing_escapes(bench: Machines) -> None:
+async def test_missing_election_fails_without_an_exception(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
 
@@ -240,7 +240,7 @@ async def test_an_election_that_is_not_named_fails_and_nothing_escapes(bench: Ma
     assert bench.store.calls == []
 
 
-async def test_first_leaders_of_a_call_whose_election_is_not_named_are_told(bench: Machines) -> None:
+async def test_first_leaders_of_a_call_without_an_election_are_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 0))
@@ -252,7 +252,7 @@ async def test_first_leaders_of_a_call_whose_election_is_not_named_are_told(benc
 
 
 @pytest.mark.scenario(68)
-async def test_an_election_of_a_deposed_controller_reaches_nobody(bench: Machines) -> None:
+async def test_election_of_a_deposed_controller_is_not_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], ONLINE, stored=led(5, 0, [5], 0))
     await bench.follow_us()
@@ -264,7 +264,7 @@ async def test_an_election_of_a_deposed_controller_reaches_nobody(bench: Machine
     assert bench.outbox.flushes == []
 
 
-async def test_nothing_of_a_call_is_sent_if_a_later_controller_shows_itself_in_its_middle(
+async def test_call_of_a_controller_deposed_midway_sends_nothing(
     bench: Machines,
 ) -> None:
     bench.live(5)
@@ -280,7 +280,7 @@ async def test_nothing_of_a_call_is_sent_if_a_later_controller_shows_itself_in_i
 
 
 @pytest.mark.scenario(73)
-async def test_first_leaders_and_elections_go_in_one_call(bench: Machines) -> None:
+async def test_first_leaders_and_elections_share_a_call(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     await bench.put("t-1", [5], OFFLINE, stored=led(-1, 0, [5], 0))
@@ -295,7 +295,7 @@ async def test_first_leaders_and_elections_go_in_one_call(bench: Machines) -> No
 
 
 @pytest.mark.scenario(74)
-async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Machines) -> None:
+async def test_out_of_sync_preferred_replica_is_not_elected_by_machine(bench: Machines) -> None:
     bench.live(5, 6)
     before = led(6, 3, [6], 4)
     await bench.put("t-0", [5, 6], ONLINE, stored=before)
@@ -309,7 +309,7 @@ async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Mac
 
 
 @pytest.mark.scenario(75)
-async def test_new_and_offline_partitions_want_a_leader_unless_their_topic_goes(bench: Machines) -> None:
+async def test_new_and_offline_partitions_of_live_topics_are_elected(bench: Machines) -> None:
     bench.live(5)
     unchanged = led(5, 2, [5], 2)
     await bench.put("a-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
@@ -340,7 +340,7 @@ async def test_one_topic_can_be_elected_alone(bench: Machines) -> None:
 
 
 @pytest.mark.scenario(77)
-async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_live_leader(
+async def test_startup_elects_partitions_without_a_live_leader(
     bench: Machines,
 ) -> None:
     bench.live(5, 6)

@@ -1,4 +1,4 @@
-"""The machine of partitions, over a real store: moves, first leaders, the end of a call, and what is recorded."""
+"""Partition machine over a real store: moves, first leaders, the end of a call, and recorded events."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, Partit
 MADE = Refusal.NONE
 
 
-# -- moves that need no leader -----------------------------------------------------------------------------------------
+# -- moves without a leader --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ MADE = Refusal.NONE
         pytest.param(OFFLINE, NEW, OFFLINE, marks=pytest.mark.scenario(53)),
     ],
 )
-async def test_a_state_changes_where_the_table_of_moves_allows_it(
+async def test_only_legal_transitions_change_the_state(
     bench: Machines, before: PartitionState, target: PartitionState, after_: PartitionState
 ) -> None:
     bench.live(5)
@@ -53,7 +53,7 @@ async def test_a_state_changes_where_the_table_of_moves_allows_it(
 
 
 @pytest.mark.scenario(54)
-async def test_partitions_count_as_offline_until_they_are_led(bench: Machines) -> None:
+async def test_partitions_count_as_offline_until_they_have_a_leader(bench: Machines) -> None:
     bench.live(5)
     names = [f"test-{number}" for number in range(4)]
     for name in names:
@@ -71,7 +71,7 @@ async def test_partitions_count_as_offline_until_they_are_led(bench: Machines) -
 
 
 @pytest.mark.scenario(55)
-async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offline(bench: Machines) -> None:
+async def test_partitions_in_deletion_do_not_count_as_offline(bench: Machines) -> None:
     names = [f"test-{number}" for number in range(4)]
     for name in names:
         await bench.put(name, [5])
@@ -85,7 +85,7 @@ async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offlin
 
 
 @pytest.mark.scenario(56)
-async def test_offline_partitions_no_longer_count_once_their_deletion_began(bench: Machines) -> None:
+async def test_offline_partitions_leave_the_count_with_their_deletion(bench: Machines) -> None:
     names = [f"test-{number}" for number in range(4)]
     for name in names:
         await bench.put(name, [5], NEW)
@@ -103,9 +103,9 @@ async def test_offline_partitions_no_longer_count_once_their_deletion_began(benc
 
 @pytest.mark.scenario(57)
 @pytest.mark.parametrize("target", list(PartitionState))
-async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Machines, target: PartitionState) -> None:
+async def test_call_without_rows_starts_no_batch(bench: Machines, target: PartitionState) -> None:
     bench.live(5)
-    bench.partitions.batch.update_metadata([5])  # a batch that was begun now would find this, and say so
+    bench.partitions.batch.update_metadata([5])  # a new batch would find this one, and fail
 
     try:
         moved = await bench.partitions.receive(Move(np.zeros(0, np.intp), target, Election.OFFLINE))
@@ -117,7 +117,7 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Mach
 
 
 @pytest.mark.scenario(58)
-async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_result(bench: Machines) -> None:
+async def test_rejected_move_keeps_an_unknown_partition_unknown(bench: Machines) -> None:
     await bench.put("t-0", [5])
 
     moved = await bench.move("t-0", ONLINE)
@@ -130,7 +130,7 @@ async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_re
 
 
 @pytest.mark.scenario(37)
-async def test_a_new_partition_gets_its_first_leader(bench: Machines) -> None:
+async def test_new_partition_gets_its_first_leader(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
 
@@ -148,7 +148,7 @@ async def test_a_new_partition_gets_its_first_leader(bench: Machines) -> None:
 
 
 @pytest.mark.scenario(38)
-async def test_a_partition_stays_new_when_the_store_fails(bench: Machines) -> None:
+async def test_partition_stays_new_after_a_store_failure(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     bench.store.next("commit", fails(StoreUnavailable("gone")))
@@ -162,7 +162,7 @@ async def test_a_partition_stays_new_when_the_store_fails(bench: Machines) -> No
 
 
 @pytest.mark.scenario(39)
-async def test_a_partition_stays_new_where_a_leader_is_stored_already(bench: Machines) -> None:
+async def test_partition_stays_new_if_a_leader_is_stored(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW, stored=led(5, 3, [5], 4, by=EPOCH - 1), known=None)
 
@@ -187,7 +187,7 @@ async def test_first_leaders_need_no_election(bench: Machines) -> None:
 
 
 @pytest.mark.scenario(67)
-async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Machines) -> None:
+async def test_first_leader_of_a_deposed_controller_is_not_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     await bench.follow_us()
@@ -201,7 +201,7 @@ async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Mach
 
 
 @pytest.mark.scenario(69)
-async def test_the_first_leader_is_the_first_online_replica_and_all_online_ones_begin_in_sync(
+async def test_first_online_replica_leads_with_all_online_ones_in_sync(
     bench: Machines,
 ) -> None:
     bench.live(2, 3)
@@ -217,9 +217,7 @@ async def test_the_first_leader_is_the_first_online_replica_and_all_online_ones_
 
 
 @pytest.mark.scenario(70)
-async def test_a_partition_none_of_whose_replicas_is_online_stays_new(
-    bench: Machines, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_partition_without_online_replicas_stays_new(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     await bench.put("t-0", [1, 2], NEW)
 
     moved = await bench.move("t-0", ONLINE)
@@ -231,7 +229,7 @@ async def test_a_partition_none_of_whose_replicas_is_online_stays_new(
 
 
 @pytest.mark.scenario(71)
-async def test_a_broker_that_shuts_down_is_no_first_leader_and_not_in_sync(bench: Machines) -> None:
+async def test_broker_in_shutdown_is_not_in_the_first_isr(bench: Machines) -> None:
     bench.live(2)
     bench.shutting_down(1)
     await bench.put("t-0", [1, 2], NEW)
@@ -242,7 +240,7 @@ async def test_a_broker_that_shuts_down_is_no_first_leader_and_not_in_sync(bench
 
 
 @pytest.mark.scenario(72)
-async def test_a_replica_whose_directory_failed_is_no_first_leader_and_not_in_sync(bench: Machines) -> None:
+async def test_replica_in_a_failed_directory_is_not_in_the_first_isr(bench: Machines) -> None:
     bench.live(1, 2)
     row = await bench.put("t-0", [1, 2], NEW)
     bench.cluster.table.mark_dirs(1, np.array([row]), True)
@@ -282,7 +280,7 @@ async def test_first_leaders_fail_one_by_one(bench: Machines) -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
+async def test_next_call_starts_with_an_empty_batch_after_any_error(
     bench: Machines, error: Exception, escapes: bool
 ) -> None:
     bench.live(5)
@@ -302,7 +300,7 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
     assert bench.sent.lead[5].keys() == {"t-0"}
 
 
-async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: Machines) -> None:
+async def test_session_end_ends_the_call_without_requests(bench: Machines) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
     await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
@@ -315,10 +313,10 @@ async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: M
     assert bench.outbox.flushes == []
 
 
-# -- what is recorded --------------------------------------------------------------------------------------------------
+# -- recorded events ---------------------------------------------------------------------------------------------------
 
 
-async def test_moves_are_recorded_with_what_came_of_them(bench: Machines) -> None:
+async def test_moves_are_recorded_with_their_results(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5])
 
@@ -349,7 +347,7 @@ async def test_moves_are_recorded_with_what_came_of_them(bench: Machines) -> Non
         (OFFLINE, led(6, 3, [5], 1), led(6, 3, [5], 1), Refusal.STORE_FAILED),
     ],
 )
-async def test_a_refused_partition_is_recorded_as_it_stays(
+async def test_rejected_partition_is_recorded_with_its_state(
     bench: Machines, state: PartitionState, stored: Leadership | None, known: Leadership | None, refusal: Refusal
 ) -> None:
     bench.live(5)
@@ -367,7 +365,7 @@ async def test_a_refused_partition_is_recorded_as_it_stays(
     assert event.refused == REFUSAL_TEXT[refusal]
 
 
-async def test_a_partition_that_was_elected_again_is_recorded_once(bench: Machines) -> None:
+async def test_partition_elected_again_is_recorded_once(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], OFFLINE, stored=led(-1, 0, [5], 1), known=led(-1, 0, [5], 0))
 

@@ -1,4 +1,4 @@
-"""Elections that are not simple: unclean ones, races with the leaders of partitions, and stores that do not answer."""
+"""Complex elections: unclean ones, races with partition leaders, and stores that do not respond."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,16 +18,14 @@ NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, Partit
 MADE = Refusal.NONE
 
 
-# -- whether an election may be unclean --------------------------------------------------------------------------------
+# -- unclean elections -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("override", "default", "elected"),
     [(None, False, False), (None, True, True), ("true", False, True), (" True ", False, True), ("false", True, False)],
 )
-async def test_a_topic_says_whether_its_elections_may_be_unclean(
-    override: str | None, default: bool, elected: bool
-) -> None:
+async def test_topic_config_allows_unclean_elections(override: str | None, default: bool, elected: bool) -> None:
     async with open_machines(unclean_default=default) as bench:
         bench.live(5)
         await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
@@ -41,7 +39,7 @@ async def test_a_topic_says_whether_its_elections_may_be_unclean(
         assert bench.partitions.unclean_elections == elected
 
 
-async def test_topics_whose_configuration_cannot_be_read_are_refused_alone(bench: Machines) -> None:
+async def test_unreadable_topic_config_rejects_its_topic_only(bench: Machines) -> None:
     bench.live(5)
     for name in ("a-0", "b-0"):
         await bench.put(name, [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
@@ -55,7 +53,7 @@ async def test_topics_whose_configuration_cannot_be_read_are_refused_alone(bench
     assert bench.store.config_reads == [["a", "b"]]
 
 
-async def test_elections_that_need_no_configuration_go_on_when_none_can_be_read(bench: Machines) -> None:
+async def test_clean_elections_succeed_without_readable_configs(bench: Machines) -> None:
     bench.live(5)
     await bench.put("a-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 0))
     await bench.put("c-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
@@ -66,7 +64,7 @@ async def test_elections_that_need_no_configuration_go_on_when_none_can_be_read(
     assert refusals_of(moved) == [Refusal.CONFIG_UNREADABLE, MADE]
 
 
-async def test_an_unclean_choice_that_is_made_again_counts_again(bench: Machines) -> None:
+async def test_repeated_unclean_election_is_counted_again(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 1), known=led(6, 0, [6], 0))
 
@@ -76,11 +74,11 @@ async def test_an_unclean_choice_that_is_made_again_counts_again(bench: Machines
     assert await bench.stored("t-0") == led(5, 1, [5], 2, recovering=True)
 
 
-# -- what a leader wrote behind our back -------------------------------------------------------------------------------
+# -- concurrent writes by leaders --------------------------------------------------------------------------------------
 
 
-async def test_a_member_that_the_dead_leader_let_in_unheard_is_elected(bench: Machines) -> None:
-    """What we know names nobody who may lead; what is stored does."""
+async def test_member_added_unnoticed_by_the_dead_leader_is_elected(bench: Machines) -> None:
+    """The known ISR has no electable member, the stored one has."""
     bench.live(6)
     await bench.put("t-0", [5, 6], OFFLINE, stored=led(5, 0, [5, 6], 1), known=led(5, 0, [5], 0))
 
@@ -90,7 +88,7 @@ async def test_a_member_that_the_dead_leader_let_in_unheard_is_elected(bench: Ma
     assert await bench.stored("t-0") == bench.leadership("t-0") == led(6, 1, [6], 2)
 
 
-async def test_nobody_is_elected_uncleanly_while_somebody_unheard_of_is_in_sync() -> None:
+async def test_no_unclean_election_while_an_unnoticed_member_is_in_sync() -> None:
     async with open_machines(unclean_default=True) as bench:
         bench.live(6, 7)
         await bench.put("t-0", [5, 7, 6], OFFLINE, stored=led(5, 0, [5, 6], 1), known=led(5, 0, [5], 0))
@@ -100,7 +98,7 @@ async def test_nobody_is_elected_uncleanly_while_somebody_unheard_of_is_in_sync(
         assert await bench.stored("t-0") == led(6, 1, [6], 2)
 
 
-async def test_partitions_for_which_nobody_is_found_are_read_once_and_asked_about_once(bench: Machines) -> None:
+async def test_rows_without_a_candidate_are_read_once(bench: Machines) -> None:
     bench.live(5)
     await bench.put("a-0", [6], OFFLINE, stored=led(-1, 0, [6], 0))
     await bench.put("b-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))
@@ -113,7 +111,7 @@ async def test_partitions_for_which_nobody_is_found_are_read_once_and_asked_abou
     assert [len(rows) for rows in bench.store.commits] == [1]
 
 
-async def test_rows_that_were_read_are_not_doubted_again(bench: Machines) -> None:
+async def test_rows_already_read_are_not_read_again(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [6], OFFLINE, stored=led(-1, 0, [6], 0), known=None)
 
@@ -124,7 +122,7 @@ async def test_rows_that_were_read_are_not_doubted_again(bench: Machines) -> Non
     assert bench.leadership("t-0") is None
 
 
-async def test_a_refused_row_for_which_nobody_is_found_then_is_not_read_a_second_time(bench: Machines) -> None:
+async def test_rejected_row_without_a_candidate_is_not_read_twice(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [6, 5], OFFLINE, stored=led(6, 0, [6], 1), known=led(6, 0, [6, 5], 0))
 
@@ -134,10 +132,10 @@ async def test_a_refused_row_for_which_nobody_is_found_then_is_not_read_a_second
     assert bench.store.reads == [["t-0"]]
 
 
-async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(
+async def test_stored_unassigned_member_widens_the_rows_during_a_call(
     bench: Machines,
 ) -> None:
-    """A member of the ISR from outside the assignment stays in it while it is online, and never leads."""
+    """An ISR member outside the assignment stays in the ISR while it is online, and never leads."""
     bench.live(5, 6, 7, 8, 9)
     await bench.put("t-0", [5, 6], OFFLINE, stored=led(-1, 0, [5, 6], 0))
     await bench.put("t-1", [5, 6], OFFLINE, stored=led(-1, 0, [9, 8, 7, 6], 4), known=led(-1, 0, [6], 2))
@@ -159,7 +157,7 @@ async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_
     assert set(bench.sent.metadata[9]["t-1"].isr) == {6, 7, 8, 9}
 
 
-async def test_a_stray_found_in_an_unread_row_widens_the_rows_that_were_known(bench: Machines) -> None:
+async def test_unassigned_member_in_an_unread_row_widens_known_rows(bench: Machines) -> None:
     bench.live(5, 6, 7)
     await bench.put("t-0", [5, 6, 7], OFFLINE, stored=led(-1, 0, [5, 6], 0))
     await bench.put("t-1", [5, 6, 7], OFFLINE, stored=led(-1, 3, [1, 2, 3, 6], 5, recovering=True), known=None)
@@ -171,7 +169,7 @@ async def test_a_stray_found_in_an_unread_row_widens_the_rows_that_were_known(be
     assert bench.leadership("t-1") == await bench.stored("t-1") == led(6, 4, [6], 6, recovering=True)
 
 
-async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Machines) -> None:
+async def test_imbalance_counter_follows_a_reloaded_row(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], ONLINE, stored=led(6, 1, [5, 6], 1), known=led(5, 0, [5, 6], 0))
     before = bench.cluster.imbalance_count
@@ -181,7 +179,7 @@ async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Ma
     assert (before, bench.cluster.imbalance_count) == (0, 0)
 
 
-async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
+async def test_constantly_changing_row_fails_after_a_number_of_rounds(
     bench: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
@@ -201,10 +199,10 @@ async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_round
     assert bench.sent.lead[5].keys() == {"t-1"}
 
 
-# -- calls whose outcome is unknown ------------------------------------------------------------------------------------
+# -- unknown outcomes --------------------------------------------------------------------------------------------------
 
 
-async def test_a_first_leader_that_was_written_unsaid_is_found_and_gone_on_with(bench: Machines) -> None:
+async def test_first_leader_with_a_lost_response_is_found(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], NEW)
     bench.store.next("commit", fails_after(StoreUnavailable("gone")))
@@ -216,7 +214,7 @@ async def test_a_first_leader_that_was_written_unsaid_is_found_and_gone_on_with(
     assert bench.sent.lead == {5: {"t-0": SentLead(5, 0, (5,), 0, (5,), is_new=True)}}
 
 
-async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: Machines) -> None:
+async def test_foreign_first_leader_is_kept(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], NEW)
 
@@ -232,7 +230,7 @@ async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: M
     assert bench.sent.requests == []
 
 
-async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refused_what_changed_is_planned_again(
+async def test_unknown_outcome_is_resolved_per_row(
     bench: Machines,
 ) -> None:
     bench.live(5, 6)
@@ -257,7 +255,7 @@ async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refus
 
 
 @pytest.mark.parametrize("step", [fails, fails_after], ids=["nothing was written", "it was written"])
-async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_finds_out(
+async def test_unresolved_outcome_fails_the_row_until_the_next_call(
     bench: Machines, step: Callable[[Exception], Step]
 ) -> None:
     bench.live(5)
@@ -275,7 +273,7 @@ async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_fin
     assert bench.leadership("t-0") == await bench.stored("t-0")
 
 
-async def test_a_call_that_changed_nothing_is_not_read_back(bench: Machines) -> None:
+async def test_failed_call_without_writes_is_not_read_back(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], ONLINE, stored=led(5, 3, [5], 4))
     bench.store.next("commit", fails(StoreError("refused")))
@@ -286,7 +284,7 @@ async def test_a_call_that_changed_nothing_is_not_read_back(bench: Machines) -> 
     assert bench.store.reads == []
 
 
-async def test_what_was_elected_before_the_store_failed_stays_elected_and_is_told(bench: Machines) -> None:
+async def test_elections_before_a_store_failure_are_kept_and_sent(bench: Machines) -> None:
     bench.live(5)
     await bench.put("new-0", [5], NEW)
     await bench.put("ours-0", [5], OFFLINE, stored=led(-1, 0, [5], 0))

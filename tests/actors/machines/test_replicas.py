@@ -1,6 +1,6 @@
-"""The machine of replicas, over a real store: moves, brokers that leave ISRs, and what brokers are told.
+"""Replica machine over a real store: moves, brokers that leave ISRs, and requests to brokers.
 
-Where the store is read before an ISR is shrunk elsewhere, it is here the refused row that is read.
+Kafka reads the store before an ISR is shrunk. Here only a rejected row is read.
 """
 
 import numpy as np
@@ -23,11 +23,11 @@ STARTED, SUCCESSFUL, INELIGIBLE = S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.D
 LED = PartitionState.ONLINE
 
 
-# -- how a controller begins -------------------------------------------------------------------------------------------
+# -- startup -----------------------------------------------------------------------------------------------------------
 
 
 async def _start(bench: Machines) -> None:
-    """What a controller does with replicas when it begins: dead ones are protected, then moved like any others."""
+    """Apply the startup moves of a controller: offline replicas are protected, then moved like any others."""
     table, live = bench.cluster.table, bench.cluster.live_brokers.live
     rows = table.rows(table.all())
     states = np.where(rows.online(live), np.uint8(ONLINE), np.uint8(INELIGIBLE))
@@ -46,7 +46,7 @@ async def _start(bench: Machines) -> None:
         pytest.param([5], 100, OFFLINE, marks=pytest.mark.scenario(111)),
     ],
 )
-async def test_replicas_begin_as_their_brokers_are(
+async def test_initial_replica_states_follow_their_brokers(
     bench: Machines, live: list[int], assigned: int, began: ReplicaState
 ) -> None:
     bench.live(*live)
@@ -58,7 +58,7 @@ async def test_replicas_begin_as_their_brokers_are(
 
 
 @pytest.mark.scenario(147)
-async def test_a_leadership_from_before_us_is_told_under_our_header(bench: Machines) -> None:
+async def test_earlier_leadership_is_sent_under_our_controller_epoch(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], LED, stored=led(5, 2, [5], 1, by=49), replica_state=ABSENT)
 
@@ -68,7 +68,7 @@ async def test_a_leadership_from_before_us_is_told_under_our_header(bench: Machi
     assert bench.sent.epochs == {EPOCH}
 
 
-# -- the table of moves ------------------------------------------------------------------------------------------------
+# -- transitions -------------------------------------------------------------------------------------------------------
 
 
 def _refused(number: int, before: ReplicaState, *targets: ReplicaState) -> list[object]:
@@ -93,7 +93,7 @@ def _refused(number: int, before: ReplicaState, *targets: ReplicaState) -> list[
         *_refused(131, INELIGIBLE, INELIGIBLE),
     ],
 )
-async def test_a_replica_moves_where_the_table_allows_it_and_nobody_is_told(
+async def test_only_legal_transitions_are_applied_without_requests(
     bench: Machines,
     caplog: pytest.LogCaptureFixture,
     before: ReplicaState,
@@ -114,7 +114,7 @@ async def test_a_replica_moves_where_the_table_allows_it_and_nobody_is_told(
 
 
 @pytest.mark.scenario(122)
-async def test_a_deletion_is_asked_for(bench: Machines) -> None:
+async def test_deletion_is_requested(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=OFFLINE)
 
@@ -126,7 +126,7 @@ async def test_a_deletion_is_asked_for(bench: Machines) -> None:
 
 
 @pytest.mark.scenario(127)
-async def test_a_deleted_replica_leaves_the_assignment(bench: Machines) -> None:
+async def test_deleted_replica_leaves_the_assignment(bench: Machines) -> None:
     await bench.put("t-0", [5], replica_state=SUCCESSFUL)
 
     await bench.move_replicas("t-0", ABSENT, 5)
@@ -135,8 +135,8 @@ async def test_a_deleted_replica_leaves_the_assignment(bench: Machines) -> None:
     assert bench.view("t-0").replica_states == {}
 
 
-async def test_a_deleted_replica_leaves_the_reassignment_too_and_the_counter_follows(bench: Machines) -> None:
-    """The first that is left becomes the preferred one."""
+async def test_deleted_replica_leaves_the_reassignment(bench: Machines) -> None:
+    """The first remaining replica becomes the preferred one, and the imbalance count follows."""
     bench.live(5, 6)
     await bench.put(
         "t-0",
@@ -156,7 +156,7 @@ async def test_a_deleted_replica_leaves_the_reassignment_too_and_the_counter_fol
 
 @pytest.mark.scenario(57)
 @pytest.mark.parametrize("target", list(ReplicaState))
-async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Machines, target: ReplicaState) -> None:
+async def test_call_without_rows_starts_no_batch(bench: Machines, target: ReplicaState) -> None:
     bench.live(5)
     bench.replicas.batch.update_metadata([5])  # a batch that was begun now would find this, and say so
 
@@ -168,7 +168,7 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Mach
     assert bench.outbox.flushes == []
 
 
-# -- coming up ---------------------------------------------------------------------------------------------------------
+# -- online ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Mach
         pytest.param(INELIGIBLE, marks=pytest.mark.scenario(130)),
     ],
 )
-async def test_a_replica_that_comes_up_is_told_who_leads(bench: Machines, before: ReplicaState) -> None:
+async def test_online_replica_receives_its_leader(bench: Machines, before: ReplicaState) -> None:
     bench.live(5)
     await bench.put("t-0", [5], LED, stored=led(5, 0, [5], 0), replica_state=before)
 
@@ -192,7 +192,7 @@ async def test_a_replica_that_comes_up_is_told_who_leads(bench: Machines, before
 
 
 @pytest.mark.scenario(133)
-async def test_a_new_replica_is_told_to_follow_as_new(bench: Machines) -> None:
+async def test_new_replica_receives_is_new(bench: Machines) -> None:
     bench.live(4, 5)
     await bench.put("t-0", [4, 5], LED, stored=led(4, 2, [4], 0), replica_state={4: ONLINE})
 
@@ -205,9 +205,7 @@ async def test_a_new_replica_is_told_to_follow_as_new(bench: Machines) -> None:
 
 
 @pytest.mark.scenario(134)
-async def test_a_new_replica_that_leads_already_is_refused_and_the_others_go_on(
-    bench: Machines, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_new_replica_that_leads_is_rejected_alone(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(4, 5)
     await bench.put("t-0", [5, 4], LED, stored=led(5, 0, [5], 0), replica_state=ABSENT)
     await bench.put("t-1", [5, 4], LED, stored=led(4, 0, [4], 0), replica_state=ABSENT)
@@ -221,7 +219,7 @@ async def test_a_new_replica_that_leads_already_is_refused_and_the_others_go_on(
 
 
 @pytest.mark.scenario(135)
-async def test_a_new_replica_that_the_assignment_does_not_name_is_put_at_its_end(bench: Machines) -> None:
+async def test_unassigned_new_replica_is_appended_to_the_assignment(bench: Machines) -> None:
     await bench.put("t-0", [4], replica_state={4: ONLINE, 5: NEW})
 
     await bench.move_replicas("t-0", ONLINE, 5)
@@ -231,7 +229,7 @@ async def test_a_new_replica_that_the_assignment_does_not_name_is_put_at_its_end
 
 
 @pytest.mark.scenario(136)
-async def test_a_replica_without_leadership_comes_up_untold(bench: Machines) -> None:
+async def test_replica_without_leadership_gets_no_request(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=OFFLINE)
 
@@ -242,7 +240,7 @@ async def test_a_replica_without_leadership_comes_up_untold(bench: Machines) -> 
 
 
 @pytest.mark.scenario(137)
-async def test_replicas_on_several_brokers_are_told_at_once(bench: Machines) -> None:
+async def test_replicas_on_several_brokers_share_a_flush(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("a-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
     await bench.put("b-0", [5], LED, stored=led(5, 0, [5], 0))
@@ -252,8 +250,8 @@ async def test_replicas_on_several_brokers_are_told_at_once(bench: Machines) -> 
     assert {to: set(names) for to, names in bench.sent.lead.items()} == {5: {"a-0", "b-0"}, 6: {"a-0"}}
 
 
-async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench: Machines) -> None:
-    """Its broker starts along with another one, which the assignment names."""
+async def test_replica_to_be_stopped_is_not_started(bench: Machines) -> None:
+    """Its broker starts along with another, assigned one."""
     bench.live(5, 6)
     states = {5: ONLINE, 6: ONLINE}
     await bench.put("t-0", [5], LED, stored=led(5, 0, [5, 6], 0), replica_state=states)
@@ -264,7 +262,7 @@ async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench:
 
 
 @pytest.mark.scenario(148)
-async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Machines) -> None:
+async def test_unregistered_broker_receives_nothing(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [7, 5], LED, stored=led(5, 0, [5], 0))
 
@@ -275,11 +273,11 @@ async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Machines) 
     assert bench.sent.lead == {}
 
 
-# -- going offline -----------------------------------------------------------------------------------------------------
+# -- offline -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(116)
-async def test_a_new_replica_without_leadership_is_stopped_and_brokers_are_told_the_rest(bench: Machines) -> None:
+async def test_new_replica_without_leadership_is_stopped(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], replica_state=NEW)
 
@@ -292,8 +290,8 @@ async def test_a_new_replica_without_leadership_is_stopped_and_brokers_are_told_
 
 
 @pytest.mark.scenario(119)
-async def test_a_leader_that_goes_offline_leaves_the_isr_and_no_leader(bench: Machines) -> None:
-    """Nothing is read here: the write is refused if what we know is out of date."""
+async def test_offline_leader_leaves_the_isr_and_no_leader(bench: Machines) -> None:
+    """Nothing is read here: the write is rejected if the cluster state is stale."""
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
 
@@ -311,7 +309,7 @@ async def test_a_leader_that_goes_offline_leaves_the_isr_and_no_leader(bench: Ma
 
 
 @pytest.mark.scenario(132)
-async def test_an_ineligible_replica_without_leadership_goes_offline(bench: Machines) -> None:
+async def test_ineligible_replica_without_leadership_goes_offline(bench: Machines) -> None:
     await bench.put("t-0", [5], replica_state=INELIGIBLE)
 
     await bench.move_replicas("t-0", OFFLINE, 5)
@@ -321,9 +319,7 @@ async def test_an_ineligible_replica_without_leadership_goes_offline(bench: Mach
 
 @pytest.mark.scenario(138)
 @pytest.mark.scenario(139)
-async def test_the_end_of_our_session_ends_the_call_and_the_next_one_works(
-    bench: Machines, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_call_after_a_session_end_works(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(5, 6, 7)
     await bench.put("a-0", [5, 7], LED, stored=led(7, 0, [5, 7], 0))
     await bench.put("b-0", [6, 7], LED, stored=led(7, 0, [6, 7], 0))
@@ -351,7 +347,7 @@ async def test_the_end_of_our_session_ends_the_call_and_the_next_one_works(
     ],
     ids=lambda each: type(each).__name__,
 )
-async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
+async def test_next_call_starts_with_an_empty_batch_after_any_error(
     bench: Machines, error: Exception, escapes: bool
 ) -> None:
     bench.live(5, 6, 7)
@@ -372,7 +368,7 @@ async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
 
 
 @pytest.mark.scenario(140)
-async def test_a_deposed_controller_takes_nobody_out_of_an_isr(bench: Machines) -> None:
+async def test_deposed_controller_shrinks_no_isr(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
     await bench.follow_us()
@@ -386,7 +382,7 @@ async def test_a_deposed_controller_takes_nobody_out_of_an_isr(bench: Machines) 
 
 
 @pytest.mark.scenario(141)
-async def test_a_replica_that_is_not_in_sync_goes_offline_without_a_write_and_is_told_of(bench: Machines) -> None:
+async def test_out_of_sync_replica_goes_offline_without_a_write(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(6, 1, [6], 0))
 
@@ -398,7 +394,7 @@ async def test_a_replica_that_is_not_in_sync_goes_offline_without_a_write_and_is
 
 
 @pytest.mark.scenario(142)
-async def test_the_isr_of_a_topic_that_goes_shrinks_unsaid(bench: Machines) -> None:
+async def test_isr_of_a_topic_in_deletion_shrinks_without_requests(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(6, 1, [5, 6], 0))
     bench.cluster.queue_deletion(["t"])
@@ -412,7 +408,7 @@ async def test_the_isr_of_a_topic_that_goes_shrinks_unsaid(bench: Machines) -> N
 
 
 @pytest.mark.scenario(143)
-async def test_a_stop_carries_the_epoch_from_before_and_a_deletion_the_one_from_after(bench: Machines) -> None:
+async def test_stop_has_the_old_epoch_and_deletion_the_new_one(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(6, 4, [5, 6], 0))
 
@@ -430,7 +426,7 @@ async def test_a_stop_carries_the_epoch_from_before_and_a_deletion_the_one_from_
         pytest.param(True, marks=pytest.mark.scenario(145)),
     ],
 )
-async def test_where_nothing_is_stored_the_replica_is_stopped_and_stays(
+async def test_replica_without_stored_leadership_is_stopped_and_kept(
     bench: Machines, caplog: pytest.LogCaptureFixture, queued: bool
 ) -> None:
     bench.live(5, 6)
@@ -447,7 +443,7 @@ async def test_where_nothing_is_stored_the_replica_is_stopped_and_stays(
 
 
 @pytest.mark.scenario(146)
-async def test_two_brokers_leave_an_isr_one_after_the_other_and_the_last_word_is_told(bench: Machines) -> None:
+async def test_last_isr_is_sent_when_two_brokers_leave(bench: Machines) -> None:
     bench.live(1, 2, 3)
     await bench.put("t-0", [1, 2, 3], LED, stored=led(3, 7, [1, 2, 3], 0))
 
@@ -458,8 +454,8 @@ async def test_two_brokers_leave_an_isr_one_after_the_other_and_the_last_word_is
     assert bench.sent.stop == {1: {"t-0": SentStop(7, delete=False)}, 2: {"t-0": SentStop(8, delete=False)}}
 
 
-async def test_without_named_brokers_only_assigned_replicas_go_offline(bench: Machines) -> None:
-    """What an earlier assignment left on a broker stays, even where another partition still names that broker."""
+async def test_without_brokers_only_assigned_replicas_go_offline(bench: Machines) -> None:
+    """Replicas of an earlier assignment stay on a broker, even if another partition is still assigned to it."""
     bench.live(1, 2)
     await bench.put("t-0", [1, 2])
     await bench.put("t-1", [2], replica_state={1: ONLINE, 2: ONLINE})
@@ -471,10 +467,10 @@ async def test_without_named_brokers_only_assigned_replicas_go_offline(bench: Ma
     assert bench.sent.stop[1].keys() == {"t-0"}
 
 
-# -- what is recorded --------------------------------------------------------------------------------------------------
+# -- recorded events ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_replica_that_goes_offline_is_recorded_with_the_leadership_that_is_left(bench: Machines) -> None:
+async def test_offline_replica_is_recorded_with_the_new_leadership(bench: Machines) -> None:
     bench.live(5, 6)
     await bench.put("t-0", [5, 6], LED, stored=led(5, 0, [5, 6], 0))
 
@@ -489,7 +485,7 @@ async def test_a_replica_that_goes_offline_is_recorded_with_the_leadership_that_
     assert {event.controller_epoch for event in bench.events} == {EPOCH}
 
 
-async def test_a_move_to_the_same_state_is_not_recorded(bench: Machines) -> None:
+async def test_move_to_the_same_state_is_not_recorded(bench: Machines) -> None:
     bench.live(5)
     await bench.put("t-0", [5], LED, stored=led(5, 0, [5], 0))
 

@@ -1,4 +1,4 @@
-"""Brokers that leave ISRs: what is left, races with the leaders of partitions, and stores that do not answer."""
+"""Brokers that leave ISRs: results, races with partition leaders, and stores that do not respond."""
 
 from collections.abc import Awaitable, Callable
 
@@ -50,10 +50,10 @@ LED = PartitionState.ONLINE
         pytest.param(led(1, 3, [], 5, by=49), 1, led(1, 3, [], 5, by=49), marks=pytest.mark.scenario(155)),
     ],
 )
-async def test_what_is_left_when_a_broker_leaves_an_isr(
+async def test_leadership_after_a_broker_leaves_the_isr(
     bench: Machines, stored: Leadership, broker: int, left: Leadership
 ) -> None:
-    """Where nothing is to be written the leadership is taken over as it is, under our epoch."""
+    """Without a write the leadership is adopted unchanged, under our controller epoch."""
     bench.live(1, 2, 3)
     await bench.put("t-0", [1, 2, 3], LED, stored=stored)
 
@@ -71,7 +71,7 @@ async def test_what_is_left_when_a_broker_leaves_an_isr(
 
 
 @pytest.mark.scenario(156)
-async def test_a_broker_that_the_leader_dropped_meanwhile_needs_no_second_write(bench: Machines) -> None:
+async def test_broker_removed_by_the_leader_needs_no_second_write(bench: Machines) -> None:
     bench.live(1, 2)
     await bench.put(
         "t-0", [1, 2], LED, stored=led(1, 3, [1], 6), known=led(1, 3, [1, 2], 5, recovering=True)
@@ -87,9 +87,7 @@ async def test_a_broker_that_the_leader_dropped_meanwhile_needs_no_second_write(
 
 
 @pytest.mark.scenario(157)
-async def test_leadership_of_a_later_controller_is_kept(
-    bench: Machines, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_leadership_of_a_later_controller_is_kept(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(1, 2)
     theirs, ours = led(1, 4, [1, 2], 6, by=51), led(1, 3, [1, 2], 5)
     await bench.put("t-0", [1, 2], LED, stored=theirs, known=ours)
@@ -111,7 +109,7 @@ async def test_leadership_of_a_later_controller_is_kept(
         pytest.param(True, marks=pytest.mark.scenario(159)),
     ],
 )
-async def test_a_leadership_that_cannot_be_read_is_a_failure_unless_the_topic_goes(
+async def test_unreadable_leadership_fails_except_in_deletion(
     bench: Machines, caplog: pytest.LogCaptureFixture, queued: bool, status: Found
 ) -> None:
     bench.live(1, 2)
@@ -127,9 +125,7 @@ async def test_a_leadership_that_cannot_be_read_is_a_failure_unless_the_topic_go
 
 
 @pytest.mark.scenario(160)
-async def test_a_read_that_fails_fails_all_rows_that_had_to_be_read(
-    bench: Machines, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_read_fails_all_rows_to_read(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(1, 2)
     for name in ("t-0", "t-1"):
         await bench.put(name, [1, 2], LED, stored=led(1, 3, [1, 2], 6), known=led(1, 3, [1, 2], 5))
@@ -145,7 +141,7 @@ async def test_a_read_that_fails_fails_all_rows_that_had_to_be_read(
 
 
 @pytest.mark.scenario(161)
-async def test_a_write_that_fails_fails_its_row_alone(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_write_fails_its_row_only(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
     bench.live(1, 2)
     for name in ("t-0", "t-1"):
         await bench.put(name, [1, 2], LED, stored=led(1, 3, [1, 2], 5))
@@ -159,7 +155,7 @@ async def test_a_write_that_fails_fails_its_row_alone(bench: Machines, caplog: p
     assert "STORE_FAILED; the first: t-1" in caplog.text
 
 
-async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
+async def test_constantly_changing_row_fails_after_a_number_of_rounds(
     bench: Machines, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
@@ -178,8 +174,9 @@ async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_round
     assert "STORE_FAILED" in caplog.text
 
 
-async def test_several_brokers_go_offline_while_the_leader_writes_in_between(bench: Machines) -> None:
-    """Each broker's leave is its own write; what the leader wrote meanwhile is read, and gone on from."""
+async def test_several_brokers_go_offline_with_concurrent_leader_writes(bench: Machines) -> None:
+    """Each broker is removed by its own write; a concurrent write of the leader is read, and the next plan starts
+    from it."""
     bench.live(3, 4)
     for name in ("t-0", "t-1"):
         await bench.put(name, [1, 2, 3, 4], LED, stored=led(3, 7, [1, 2, 3], 0))
@@ -190,7 +187,7 @@ async def test_several_brokers_go_offline_while_the_leader_writes_in_between(ben
     async def leader_drops_2() -> None:
         await bench.leader_writes("t-0", led(3, 8, [3, 4], 3), expected=2)
 
-    # Broker 1: refused, then kept. Broker 2: refused, then nothing to write.
+    # Broker 1: rejected, then committed. Broker 2: rejected, then no write needed.
     bench.store.next("commit", after(leader_lets_4_in), really, after(leader_drops_2))
 
     await bench.move_replicas(["t-0", "t-1"], OFFLINE, 1, 2)
@@ -203,7 +200,7 @@ async def test_several_brokers_go_offline_while_the_leader_writes_in_between(ben
     assert [bench.replica(name, broker) for name in ("t-0", "t-1") for broker in (1, 2)] == [OFFLINE] * 4
 
 
-async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(
+async def test_stored_unassigned_member_widens_the_rows_during_a_call(
     bench: Machines,
 ) -> None:
     bench.live(3)
@@ -221,8 +218,8 @@ async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_
     assert bench.sent.metadata[3]["t-0"] == SentState(3, 9, (3,), 2, offline=(1, 2))
 
 
-async def test_a_broker_that_was_let_in_unheard_is_not_looked_for(bench: Machines) -> None:
-    """We do not know it as in sync and write nothing; its leader drops it when it lags."""
+async def test_member_added_unnoticed_is_not_removed(bench: Machines) -> None:
+    """The cluster state does not have it in sync, so that nothing is written; its leader removes it when it lags."""
     bench.live(1, 2)
     stored = led(1, 3, [1, 2], 6)
     await bench.put("t-0", [1, 2], LED, stored=stored, known=led(1, 3, [1], 5))
@@ -237,7 +234,7 @@ async def test_a_broker_that_was_let_in_unheard_is_not_looked_for(bench: Machine
 # -- calls whose outcome is unknown ------------------------------------------------------------------------------------
 
 
-async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refused_what_changed_is_planned_again(
+async def test_unknown_outcome_is_resolved_per_row(
     bench: Machines,
 ) -> None:
     bench.live(5, 6)
@@ -261,7 +258,7 @@ async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refus
 
 
 @pytest.mark.parametrize("step", [fails, fails_after], ids=["nothing was written", "it was written"])
-async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_finds_out(
+async def test_unresolved_outcome_fails_the_row_until_the_next_call(
     bench: Machines, step: Callable[[Exception], Step]
 ) -> None:
     bench.live(5, 6)

@@ -1,4 +1,4 @@
-"""Elections, and who allows unclean ones: a topic, what the store says for all brokers, or the instance itself."""
+"""Elections with unclean leaders, allowed by the topic, the cluster default or the instance's own setting."""
 
 import pytest
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 # -- elections ---------------------------------------------------------------------------------------------------------
 
 
-async def test_where_it_is_allowed_anybody_who_is_online_leads_and_recovers() -> None:
+async def test_any_online_replica_leads_and_recovers_if_allowed() -> None:
     for unclean, config in ((True, {}), (False, {"unclean.leader.election.enable": "true"})):
         async with world(1, 2, unclean=unclean) as w:
             await w.create("orders", [[1, 2]], config)
@@ -28,7 +28,7 @@ async def test_where_it_is_allowed_anybody_who_is_online_leads_and_recovers() ->
             await w.check()
 
 
-async def test_an_override_forbids_what_the_default_allows() -> None:
+async def test_topic_override_forbids_against_the_default() -> None:
     async with world(1, 2, unclean=True) as w:
         await w.create("orders", [[1, 2]], {"unclean.leader.election.enable": "false"})
         await w.stop(2)
@@ -40,7 +40,7 @@ async def test_an_override_forbids_what_the_default_allows() -> None:
         assert w.controller.partitions.unclean_elections == 0
 
 
-async def test_allowing_it_for_a_topic_or_by_default_revives_what_waits() -> None:
+async def test_allowing_by_topic_or_default_elects_waiting_partitions() -> None:
     async with world(1, 2) as w:
         for topic in ("orders", "audit"):
             await w.create(topic, [[1, 2]])
@@ -61,7 +61,7 @@ async def test_allowing_it_for_a_topic_or_by_default_revives_what_waits() -> Non
         await w.check()
 
 
-async def test_elections_on_request_answer_for_each_partition() -> None:
+async def test_requested_elections_have_results_per_partition() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2], [2, 1], [3, 1]])
         await w.stop(1)
@@ -90,13 +90,13 @@ async def test_elections_on_request_answer_for_each_partition() -> None:
         await w.check()
 
 
-# -- what the store says for all brokers -------------------------------------------------------------------------------
+# -- cluster default in the store --------------------------------------------------------------------------------------
 
 ALLOWED = {"unclean.leader.election.enable": "true"}
 FORBIDDEN = {"unclean.leader.election.enable": "false"}
 
 
-async def test_allowing_it_for_all_brokers_revives_what_waits_and_an_override_still_forbids() -> None:
+async def test_allowing_by_cluster_default_respects_overrides() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await w.create("strict", [[1, 2]], FORBIDDEN)
@@ -113,7 +113,7 @@ async def test_allowing_it_for_all_brokers_revives_what_waits_and_an_override_st
         await w.check()
 
 
-async def test_what_is_allowed_for_all_brokers_holds_until_it_is_forbidden_or_taken_back() -> None:
+async def test_cluster_default_holds_until_forbidden_or_removed() -> None:
     for taken_back in (FORBIDDEN, {}):
         async with world(1, 2) as w:
             await w.create("orders", [[1, 2]])
@@ -126,7 +126,7 @@ async def test_what_is_allowed_for_all_brokers_holds_until_it_is_forbidden_or_ta
 
             assert await w.stored("orders-0") == (NO_LEADER, 2, (1,))
 
-            # Forbidding did not make the controller deaf.
+            # The controller still notices changes after it was forbidden.
             await w.store.set_default_config(ALLOWED)
             await settle()
 
@@ -134,7 +134,7 @@ async def test_what_is_allowed_for_all_brokers_holds_until_it_is_forbidden_or_ta
             await w.check()
 
 
-async def test_while_a_leader_lives_nothing_changes_with_what_is_allowed() -> None:
+async def test_setting_has_no_effect_on_partitions_with_live_leaders() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
@@ -147,7 +147,7 @@ async def test_while_a_leader_lives_nothing_changes_with_what_is_allowed() -> No
         assert w.brokers.sent == []
 
 
-async def test_what_the_store_says_for_all_brokers_wins_over_the_instances_own_setting() -> None:
+async def test_cluster_default_overrides_the_own_setting() -> None:
     async with world(1, 2, unclean=True) as w:
         await w.create("orders", [[1, 2]])
         await w.store.set_default_config(FORBIDDEN)
@@ -159,14 +159,14 @@ async def test_what_the_store_says_for_all_brokers_wins_over_the_instances_own_s
 
         assert (await w.stored("orders-0"))[0] == NO_LEADER
 
-        # With nothing said in the store the own setting holds again.
+        # Without a cluster default the own setting applies again.
         await w.store.set_default_config({"log.retention.ms": "1"})
         await settle()
 
         assert (await w.stored("orders-0"))[0] == 2
 
 
-async def test_ones_own_setting_cannot_forbid_what_the_store_allows_and_holds_once_it_does_not() -> None:
+async def test_own_setting_applies_only_without_a_cluster_default() -> None:
     async with world(1, 2, unclean=True) as w:
         await w.create("orders", [[1, 2]])
         await w.store.set_default_config(ALLOWED)
@@ -181,7 +181,7 @@ async def test_ones_own_setting_cannot_forbid_what_the_store_allows_and_holds_on
         assert (await w.stored("orders-0"))[0] == NO_LEADER
 
 
-async def test_a_value_that_is_no_boolean_is_logged_and_the_own_setting_holds(
+async def test_invalid_cluster_default_is_logged_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world(1, 2, unclean=True) as w:
@@ -198,7 +198,7 @@ async def test_a_value_that_is_no_boolean_is_logged_and_the_own_setting_holds(
         assert "unclean.leader.election.enable='no'" in caplog.text
 
 
-async def test_nobody_is_looked_for_while_it_stays_forbidden() -> None:
+async def test_no_election_while_unclean_election_stays_forbidden() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await stop_last_in_sync(w)
@@ -213,7 +213,7 @@ async def test_nobody_is_looked_for_while_it_stays_forbidden() -> None:
 
 
 @pytest.mark.parametrize(("own", "stored", "leader"), [(False, ALLOWED, 2), (True, FORBIDDEN, NO_LEADER)])
-async def test_a_new_controller_reads_what_is_set_for_all_brokers_before_it_elects(
+async def test_takeover_reads_the_cluster_default_before_elections(
     own: bool, stored: dict[str, str], leader: int
 ) -> None:
     async with world(1, 2) as w:
@@ -231,14 +231,14 @@ async def test_a_new_controller_reads_what_is_set_for_all_brokers_before_it_elec
             assert second.is_active
             assert (await w.stored("orders-0"))[0] == leader
 
-            # And it hears of the next change.
+            # It notices the next change too.
             await w.store.set_default_config(ALLOWED)
             await settle()
 
             assert (await w.stored("orders-0"))[0] == 2
 
 
-async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rules_again() -> None:
+async def test_deposed_instance_uses_its_own_setting_until_takeover() -> None:
     async with world(1, 2) as w:
         await w.store.set_default_config(ALLOWED)
         await settle()
@@ -248,7 +248,7 @@ async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rul
             await settle()
             assert second.partitions.unclean.default
             assert not w.controller.partitions.unclean.default
-            # Nobody told it, and it asks nobody while it stands by.
+            # It has no notification and reads nothing while it is a standby.
             await w.store.set_default_config(FORBIDDEN)
             await w.store.set_default_config(ALLOWED)
             await settle()
@@ -260,7 +260,7 @@ async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rul
         assert w.controller.partitions.unclean.default
 
 
-async def test_a_change_for_all_brokers_that_could_not_be_read_is_looked_at_again() -> None:
+async def test_unreadable_cluster_default_is_read_again() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         await stop_last_in_sync(w)
