@@ -1,4 +1,4 @@
-"""What all tests share: the event loop's backend, how random stories are told, and which tests run side by side."""
+"""Configuration of all tests: event loop backend, random examples, markers, and distribution over workers."""
 
 import gc
 from typing import Any, Final
@@ -9,16 +9,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import scenarios, storm_seeds
 
-# The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
-# No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.
+# The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
-# For hunting: other stories each time, and many of them. `pytest --hypothesis-profile=wide`
+# For searches: new examples on each run, and many. `pytest --hypothesis-profile=wide`
 settings.register_profile("wide", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before workers are started, which take the first seed over."""
+    """Draw the first seed before the workers start, which inherit it."""
     storm_seeds.draw()
 
 
@@ -27,28 +26,28 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    """Repeat the first seed at the end of a run that failed: its head may be out of sight, and `-q` prints none."""
+    """Repeat the first seed at the end of a failed run: the header may have scrolled away, and `-q` prints none."""
     if exitstatus:
         terminalreporter.write_line(storm_seeds.seed_headline())
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """asyncio is what kactl runs on; uvloop is a faster form of it."""
+    """kactl runs on asyncio; uvloop is a faster implementation of it."""
     return "asyncio"
 
 
-# What is dear to make and asked by several files: real brokers, and what all jobs say of an incident.
+# Folders whose files share expensive fixtures: real brokers, and the results of all jobs for an incident.
 TOGETHER: Final = ("tests/interop/", "tests/forensics/answers/")
 
 
-# What starts a Java; whatever asks for one of them is marked `java`.
+# Fixtures that start Java. A test that uses one of them is marked `java`.
 JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note the stories that are told, before tests are left out by their names or marks."""
+    """Record the scenarios before tests are deselected by name or mark."""
     config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
     for item in items:
         if not JAVA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
@@ -59,8 +58,8 @@ _FROZEN: Final = pytest.StashKey[int]()
 
 
 def _freeze(config: pytest.Config) -> None:
-    """Take what exists out of garbage collections: thousands of tests and their modules stay until the run ends, and a
-    full collection that goes through them takes longer than most tests."""
+    """Exclude existing objects from garbage collection: thousands of tests and their modules live until the run
+    ends, and a full collection through them takes longer than most tests."""
     gc.collect()
     gc.freeze()
     config.stash[_FROZEN] = gc.get_freeze_count()
@@ -72,16 +71,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Freeze again between two files, once a test has called `gc.unfreeze`, as a server does when it ends."""
+    """Freeze again between two files, if a test has called `gc.unfreeze`, as a stopping server does."""
     if nextitem is not None and nextitem.path != item.path and gc.get_freeze_count() < item.config.stash[_FROZEN] // 2:
         _freeze(item.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """With several workers: a file's tests stay together, and so do those that share what is dear to make.
+    """Keep the tests of a file on one worker, and those of folders with shared expensive fixtures.
 
-    Those of real brokers mostly wait, for sessions to end above all; everything else gets done meanwhile.
+    Tests of real brokers mostly wait for session timeouts, while other workers run everything else.
     """
     return _ByFile(config, log)
 

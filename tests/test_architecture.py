@@ -1,4 +1,4 @@
-"""Imports point one way, the checker that says so is awake, and the project's text speaks of the project alone."""
+"""Import contracts are kept, their checker detects violations, and the text contains no machine-specific names."""
 
 import re
 import shutil
@@ -12,14 +12,14 @@ from tests.support import tree
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
-    """Checks the contracts of the tree at `root`; the exit code is 0 when all are kept, 1 when one is broken."""
+    """Check the import contracts of the tree at `root`. Exit code 0: all kept; 1: one is broken."""
     run = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
     return subprocess.run([sys.executable, "-c", run], cwd=root, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def copy_of_the_tree(tmp_path: Path) -> Path:
-    """The package and its contracts, to be spoilt."""
+    """A copy of the package and its contracts for a test to break."""
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in tree.PACKAGE_FOLDERS:
         shutil.copytree(tree.ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignore)
@@ -27,7 +27,7 @@ def copy_of_the_tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_imports_point_the_way_the_contracts_say() -> None:
+def test_import_contracts_are_kept() -> None:
     done = lint_imports(tree.ROOT)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -62,7 +62,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize(("file", "line", "contract"), FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_a_forbidden_import_is_caught(copy_of_the_tree: Path, file: str, line: str, contract: str) -> None:
+def test_forbidden_import_is_detected(copy_of_the_tree: Path, file: str, line: str, contract: str) -> None:
     with (copy_of_the_tree / file).open("a", encoding="utf-8") as module:
         module.write(f"\n{line}\n")
 
@@ -75,17 +75,18 @@ def test_a_forbidden_import_is_caught(copy_of_the_tree: Path, file: str, line: s
 
 
 def test_no_transport_is_written_to_by_writelines() -> None:
-    """asyncio's own of Python 3.12 and 3.13 lacks flow control (gh-127655) and checks of the connection (gh-136234)."""
+    """asyncio's own implementation in Python 3.12 and 3.13 has no flow control (gh-127655) and no check of the
+    connection (gh-136234)."""
     uses = [name for name, file in tree.modules().items() if ".writelines(" in file.read_text(encoding="utf-8")]
 
     assert not uses
 
 
-# Paths of one machine, and hosts that a mirror may stand in for. Each is put together here, so as not to be found here.
+# Machine paths and registry mirrors. Each pattern is put together here, so that this file does not match.
 FOREIGN = ["/" + "work/", ".." + "/shared", "/" + "root/", "py" + "pi.org", "python" + "hosted.org", "repo1." + "maven"]
 
 
-def test_the_text_speaks_of_the_project_alone() -> None:
+def test_tracked_text_has_no_machine_paths_or_mirrors() -> None:
     found = []
     for file in tree.tracked_files():
         if file.is_symlink() or b"\0" in (content := file.read_bytes()):

@@ -1,4 +1,4 @@
-"""The system's clocks, and the tests' own."""
+"""System clocks and the clocks of the tests."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ async def test_sleepers_wake_in_the_order_of_their_deadlines() -> None:
     assert clock.monotonic_ms() == 100
 
 
-async def test_nobody_wakes_before_time_has_passed() -> None:
+async def test_sleepers_do_not_wake_early() -> None:
     clock: Clock = ManualClock(start_ms=5)
     assert isinstance(clock, ManualClock)
 
@@ -81,7 +81,7 @@ def test_boot_time_is_that_of_the_host() -> None:
 
 
 def test_boot_time_of_a_time_namespace_is_that_of_the_host() -> None:
-    """As in a container that was given a boot time of its own, an hour ahead."""
+    """As in a container with its own boot time, one hour ahead."""
     command = ("unshare", "--time", "--boottime", "3600", sys.executable, "-c")
     code = "from kactl.clock import SystemClock; print(*SystemClock().boot_time())"
     ran = subprocess.run([*command, code], capture_output=True, text=True, timeout=60, check=False)
@@ -108,7 +108,7 @@ def test_offset_of_a_time_namespace_is_read(text: str, offset_ns: int) -> None:
     assert boot_offset_ns(text) == offset_ns
 
 
-def test_a_platform_without_boot_time_falls_back_to_a_nameless_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_boot_time_falls_back_to_the_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     monkeypatch.setattr(clock_module, "_BOOT_ID", Path("/nowhere"))
     monkeypatch.setattr(clock_module, "_TIME_OFFSETS", Path("/nowhere"))

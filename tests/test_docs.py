@@ -1,4 +1,4 @@
-"""The pages say what is so: what is drawn is drawn anew, what is numbered has no gap, and no key is left out."""
+"""Documentation pages are current: generated diagrams, gapless numbers, and all configuration keys."""
 
 import re
 
@@ -9,15 +9,15 @@ from tests.support.diagrams import PAGE, state_machine_page
 from tests.support.tree import ROOT
 
 DOCS = ROOT / "docs"
-# Of Kafka's flaws as we count them, those that are kept have no line.
+# Numbers of Kafka's flaws that kactl fixes; the others have no line.
 FLAWS_FIXED = [*range(1, 10), 14, 15, 16, *range(19, 26), 27, 30]
 
 
-def test_the_diagrams_are_those_of_the_tables() -> None:
+def test_diagrams_are_generated_from_the_tables() -> None:
     assert PAGE.read_text() == state_machine_page(), "write it anew: python -m tests.support.diagrams"
 
 
-def test_differences_are_numbered_without_a_gap_and_no_flaw_that_is_fixed_lacks_a_line() -> None:
+def test_differences_have_no_gap_and_cover_all_fixed_flaws() -> None:
     rows = re.findall(r"^\| ([DQ])(\d+) \|(.*)\|$", (DOCS / "differences.md").read_text(), re.MULTILINE)
     numbers = {kind: [int(number) for each, number, _ in rows if each == kind] for kind in "DQ"}
 
@@ -29,7 +29,7 @@ def test_differences_are_numbered_without_a_gap_and_no_flaw_that_is_fixed_lacks_
         assert all(parts), f"{kind}{number} leaves something unsaid"
 
 
-def test_decisions_are_numbered_without_a_gap_each_under_its_own_heading() -> None:
+def test_decisions_have_no_gap_and_a_matching_heading() -> None:
     pages = sorted((DOCS / "decisions").glob("*.md"))
 
     assert [int(each.name[:4]) for each in pages] == list(range(1, len(pages) + 1))
@@ -37,7 +37,7 @@ def test_decisions_are_numbered_without_a_gap_each_under_its_own_heading() -> No
         assert each.read_text().startswith(f"# {number}. ")
 
 
-def test_every_key_of_the_configuration_is_explained_with_its_default() -> None:
+def test_every_configuration_key_is_documented_with_its_default() -> None:
     text = (DOCS / "operating.md").read_text()
     told: dict[str, str] = {}
     section = ""
@@ -52,7 +52,8 @@ def test_every_key_of_the_configuration_is_explained_with_its_default() -> None:
 
 
 def _keys() -> dict[str, str | None]:
-    """Each key behind its section, and how its default is written; None where that is not for this test to say."""
+    """Returns each key with its section, and its default as written; None for defaults that this test does not
+    check."""
     keys: dict[str, str | None] = {}
     for field in msgspec.structs.fields(Config):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Columns and objects say the same on any cluster, of every election, every move and a whole broker failure."""
+"""Columns and the object oracle agree on any cluster: elections, moves and broker failures."""
 
 from collections.abc import Collection
 
@@ -25,7 +25,7 @@ unclean_topics = st.sets(st.sampled_from(TOPICS))
 
 
 def agree(both: Both) -> None:
-    """Both forms know the same, and the counters were counted right."""
+    """Assert that both forms are equal and that the counters are correct."""
     assert plain_cluster(both.cluster) == plain_objects(both.objects)
     assert (both.cluster.offline_count, both.cluster.imbalance_count) == (
         both.objects.count_offline(),
@@ -42,7 +42,7 @@ def names_of(both: Both, rows: Rows) -> list[TopicPartition]:
 
 
 @given(clusters())
-def test_a_cluster_is_the_same_in_both_forms(both: Both) -> None:
+def test_cluster_is_equal_in_both_forms(both: Both) -> None:
     agree(both)
 
 
@@ -69,7 +69,7 @@ def plain_choice(choice: oracle_election.Choice | None) -> tuple[object, ...] | 
 
 @pytest.mark.parametrize("election", Election)
 @given(both=clusters(), topics=unclean_topics)
-def test_an_election_chooses_the_same(election: Election, both: Both, topics: Collection[str]) -> None:
+def test_elections_agree(election: Election, both: Both, topics: Collection[str]) -> None:
     cluster, table = both.cluster, both.cluster.table
     rows = table.rows(table.with_leadership())
     unclean = columns.unclean_in(cluster, rows, topics)
@@ -85,7 +85,7 @@ def test_an_election_chooses_the_same(election: Election, both: Both, topics: Co
 
 
 @given(clusters())
-def test_a_first_leader_is_the_same(both: Both) -> None:
+def test_first_leaders_agree(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
     elected = first_leader(rows, both.cluster.live_brokers)
@@ -95,11 +95,11 @@ def test_a_first_leader_is_the_same(both: Both) -> None:
         assert as_choice(rows, elected, at) == plain_choice(choice), name
 
 
-# -- which partitions --------------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
 @given(clusters(), st.sets(brokers(), max_size=3))
-def test_questions_about_the_cluster_are_answered_the_same(both: Both, asked: set[int]) -> None:
+def test_cluster_queries_agree(both: Both, asked: set[int]) -> None:
     cluster, table, objects = both.cluster, both.cluster.table, both.objects
 
     def named(at: object) -> list[TopicPartition]:
@@ -127,7 +127,7 @@ def test_questions_about_the_cluster_are_answered_the_same(both: Both, asked: se
 
 @pytest.mark.parametrize("target", [PartitionState.NEW, PartitionState.OFFLINE, PartitionState.ABSENT])
 @given(both=clusters())
-def test_partitions_move_the_same(target: PartitionState, both: Both) -> None:
+def test_partition_moves_agree(target: PartitionState, both: Both) -> None:
     at = both.cluster.table.all()
 
     refusal = columns.move_partitions(both.cluster, at, target)
@@ -139,7 +139,7 @@ def test_partitions_move_the_same(target: PartitionState, both: Both) -> None:
 
 @pytest.mark.parametrize("election", Election)
 @given(both=clusters(), topics=unclean_topics)
-def test_partitions_go_online_the_same(election: Election, both: Both, topics: Collection[str]) -> None:
+def test_partitions_going_online_agree(election: Election, both: Both, topics: Collection[str]) -> None:
     at, batch, objects = both.cluster.table.all(), RequestBatch(both.cluster), ObjectBatch(both.objects)
 
     refusal, _ = columns.go_online(both.cluster, batch, at, election, topics)
@@ -153,7 +153,7 @@ def test_partitions_go_online_the_same(election: Election, both: Both, topics: C
 
 @pytest.mark.parametrize("target", [state for state in ReplicaState if state != ReplicaState.OFFLINE], ids=str)
 @given(both=clusters(), broker=brokers())
-def test_replicas_move_the_same(target: ReplicaState, both: Both, broker: int) -> None:
+def test_replica_moves_agree(target: ReplicaState, both: Both, broker: int) -> None:
     table, batch, objects = both.cluster.table, RequestBatch(both.cluster), ObjectBatch(both.objects)
     at = table.all()
     rows = table.rows(at)
@@ -171,7 +171,7 @@ def test_replicas_move_the_same(target: ReplicaState, both: Both, broker: int) -
 
 
 @given(both=clusters(), gone=st.sets(brokers(), min_size=1, max_size=2))
-def test_replicas_go_offline_the_same(both: Both, gone: set[int]) -> None:
+def test_replicas_going_offline_agree(both: Both, gone: set[int]) -> None:
     table, batch, objects = both.cluster.table, RequestBatch(both.cluster), ObjectBatch(both.objects)
     by_broker = {broker: both.objects.with_replica_on([broker]) for broker in gone}
 
@@ -184,7 +184,7 @@ def test_replicas_go_offline_the_same(both: Both, gone: set[int]) -> None:
 
 
 @given(clusters())
-def test_a_controller_begins_the_same(both: Both) -> None:
+def test_controller_startups_agree(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
     both.cluster.apply(partition.begin(rows, both.cluster.live_brokers))
@@ -198,7 +198,7 @@ def test_a_controller_begins_the_same(both: Both) -> None:
 
 
 @given(both=clusters(), broker=brokers(), topics=unclean_topics)
-def test_a_broker_failure_goes_the_same_way(both: Both, broker: int, topics: Collection[str]) -> None:
+def test_broker_failures_agree(both: Both, broker: int, topics: Collection[str]) -> None:
     sent = columns.broker_failed(both.cluster, broker, unclean_topics=topics)
 
     requests = failure.broker_failed(both.objects, broker, unclean_topics=topics)
@@ -208,7 +208,7 @@ def test_a_broker_failure_goes_the_same_way(both: Both, broker: int, topics: Col
 
 
 @given(clusters(), st.lists(brokers(), min_size=2, max_size=4, unique=True))
-def test_failures_one_after_the_other_go_the_same_way(both: Both, gone: list[int]) -> None:
+def test_successive_failures_agree(both: Both, gone: list[int]) -> None:
     for broker in gone:
         sent = columns.broker_failed(both.cluster, broker)
         requests = failure.broker_failed(both.objects, broker)

@@ -1,4 +1,4 @@
-"""What is installed is what stands in the tree, under the names it is imported by, in the versions we tested."""
+"""The wheel contains the tree under its import names, with declared and pinned dependencies."""
 
 import ast
 import json
@@ -29,14 +29,14 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_the_packages_listed_are_the_folders_there_are() -> None:
+def test_listed_packages_are_the_existing_folders() -> None:
     listed = tree.pyproject()["tool"]["setuptools"]["packages"]
 
     assert len(listed) == len(set(listed))
     assert set(listed) == tree.packages()
 
 
-def test_no_module_lies_in_a_folder_that_is_not_a_package() -> None:
+def test_every_module_is_in_a_package() -> None:
     lost = {str(file) for file in tree.modules().values() if not (file.parent / "__init__.py").exists()}
 
     assert not lost
@@ -45,7 +45,7 @@ def test_no_module_lies_in_a_folder_that_is_not_a_package() -> None:
 def test_every_module_is_imported_as_part_of_kactl_only() -> None:
     names = [name for name in tree.modules() if not name.endswith("__main__")]
 
-    # In the tree, where `import actors` would work if somebody wrote it.
+    # In the tree, where `import actors` would succeed by mistake.
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", IMPORT_ALL],
         cwd=tree.ROOT,
@@ -62,7 +62,7 @@ def test_every_module_is_imported_as_part_of_kactl_only() -> None:
 
 
 @pytest.mark.parametrize("folder", ["actors", "transports"])
-def test_the_links_are_relative_and_committed(folder: str) -> None:
+def test_links_are_relative_and_committed(folder: str) -> None:
     link = tree.ROOT / "kactl" / folder
 
     staged = subprocess.run(
@@ -75,7 +75,7 @@ def test_the_links_are_relative_and_committed(folder: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_nothing_beside_kactl(tmp_path: Path) -> None:
+def test_wheel_contains_every_module_and_only_kactl(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for file in tree.tracked_files():
         if not file.is_symlink():  # the wheel must not depend on the links
@@ -97,7 +97,7 @@ def test_the_wheel_holds_every_module_and_nothing_beside_kactl(tmp_path: Path) -
 
 
 def pinned() -> dict[str, Version]:
-    """constraints.txt: one exact version for each name."""
+    """constraints.txt: one exact version per name."""
     pins: dict[str, Version] = {}
     for line in (tree.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -107,18 +107,18 @@ def pinned() -> dict[str, Version]:
 
 
 def declared() -> list[Requirement]:
-    """What pyproject asks for, over all extras; kactl's own extras are resolved."""
+    """Returns the requirements of pyproject over all extras; kactl's own extras are resolved."""
     project = tree.pyproject()["project"]
     lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
     return [wanted for line in lines if (wanted := Requirement(line)).name != "kactl"]
 
 
 def applies(wanted: Requirement, extras: set[str]) -> bool:
-    """Whether a requirement holds here, asked for with these extras (or with none)."""
+    """Returns whether a requirement applies here, with these extras (or with none)."""
     return wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras | {""})
 
 
-def test_the_pins_satisfy_what_pyproject_asks_for() -> None:
+def test_pins_satisfy_pyproject() -> None:
     pins = pinned()
 
     for wanted in declared():
@@ -142,14 +142,14 @@ def test_every_dependency_of_a_dependency_is_pinned() -> None:
     assert len(seen) > len(declared()) / 2
 
 
-def test_only_the_extras_that_something_uses_exist() -> None:
+def test_every_extra_is_used() -> None:
     extras = tree.pyproject()["project"]["optional-dependencies"]
 
     assert set(extras) == {"server", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
     assert extras["kafka"] == []  # earlier install lines name it
 
 
-# Folder of the package -> the extras that its modules may import from.
+# Folder of the package -> the extras that its modules may import.
 EXTRAS_OF = {
     "kactl.admin": {"server"},
     "kactl.cli": {"server", "pipeline"},
@@ -160,12 +160,12 @@ EXTRAS_OF = {
 
 @cache
 def packages_distributions() -> Mapping[str, list[str]]:
-    """Which distributions bring each package that can be imported; read once, since that takes a second."""
+    """Returns the distributions of each importable package; cached, since it takes a second."""
     return metadata.packages_distributions()
 
 
 def imported(file: Path) -> set[str]:
-    """The packages that a module imports at run time, anywhere in it; not those for type checking only."""
+    """Returns the packages that a module imports at run time, anywhere in it; not those for type checking only."""
     module = ast.parse(file.read_text(encoding="utf-8"))
     skipped = {
         id(node)
@@ -185,7 +185,7 @@ def imported(file: Path) -> set[str]:
 
 
 def distributions(name: str) -> set[str]:
-    """The distributions that may provide an imported module."""
+    """Returns the distributions that can provide an imported module."""
     if name.startswith("opentelemetry."):  # one namespace, filled by several distributions
         part = name.split(".")[1]
         return {
@@ -195,7 +195,7 @@ def distributions(name: str) -> set[str]:
     return {canonicalize_name(each) for each in packages_distributions().get(name.split(".")[0], ())}
 
 
-def test_every_import_at_run_time_is_of_a_declared_dependency() -> None:
+def test_every_runtime_import_is_a_declared_dependency() -> None:
     project = tree.pyproject()["project"]
     core = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
     extras = {

@@ -1,4 +1,4 @@
-"""The README says what is so: its program is the one that is tested, its configuration can be read, its files exist."""
+"""The README is current: its program is tested, its configuration is valid, and its files exist."""
 
 import re
 import shlex
@@ -19,13 +19,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_its_program_is_the_one_that_is_run_as_a_test() -> None:
+def test_readme_program_is_the_tested_one() -> None:
     (program,) = blocks("python")
 
     assert program == (ROOT / "tests" / "examples" / "embed.py").read_text()
 
 
-def test_its_configuration_can_be_used(tmp_path: Path) -> None:
+def test_readme_configuration_is_valid(tmp_path: Path) -> None:
     (text,) = blocks("toml")
     file = tmp_path / "kactl.toml"
     file.write_text(text)
@@ -38,31 +38,31 @@ def test_its_configuration_can_be_used(tmp_path: Path) -> None:
 
 
 def commands() -> list[str]:
-    """What a person is told to type, without the remarks behind it."""
+    """Returns the commands of the shell blocks, without comments."""
     lines = [line.split("  #")[0] for block in blocks("sh") for line in block.splitlines()]
     return [each.strip() for line in lines for each in line.split("&&") if each.strip().startswith("kactl ")]
 
 
 @pytest.mark.parametrize("command", commands())
-def test_its_commands_are_understood(command: str) -> None:
+def test_readme_commands_are_valid(command: str) -> None:
     found: click.Command = kactl
     _, *words = shlex.split(command)
     while isinstance(found, click.Group) and words and words[0] in found.commands:
         found = found.commands[words.pop(0)]
 
-    found.make_context(command, words).close()  # reads the words as the command line does, and does nothing
+    found.make_context(command, words).close()  # parses the words as the command line does, without executing
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:kactl|actors|transports)/[\w/.]*)`", README))))
-def test_the_files_that_it_names_are_there(path: str) -> None:
+def test_named_files_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
 
 @pytest.mark.parametrize("path", re.findall(r"\]\((?!http)([^)]+)\)", README))
-def test_the_pages_that_it_points_at_are_there(path: str) -> None:
+def test_linked_pages_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
 
 @pytest.mark.parametrize("target", re.findall(r"^make (\w+)$", README, re.MULTILINE))
-def test_the_targets_that_it_names_are_in_the_makefile(target: str) -> None:
+def test_named_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every numbered story in `scenarios.txt` is told by a test, and no test tells one that is not listed."""
+"""Every numbered scenario in `scenarios.txt` has a test, and every marked number is listed."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ LIST = Path(__file__).with_name("scenarios.txt")
 
 
 def listed() -> set[int]:
-    """The numbers of the list; a line begins with a number or a range, and goes on as it likes."""
+    """Returns the numbers of the list; a line begins with a number or a range, followed by any text."""
     numbers: set[int] = set()
     for line in LIST.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -26,12 +26,12 @@ def listed() -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
-    """The tests that tell each story, as pytest itself collects them; slow and external ones too."""
+def scenario_tests(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
+    """Tests of each scenario as collected by pytest, slow and external ones included."""
     stories, collected = request.config.stash[COLLECTED]
     if collected >= set((tree.ROOT / "tests").rglob("test_*.py")):
         return stories
-    # Only a part of the tests is run; it takes a while to find the others.
+    # Only a part of the tests was collected; collecting the others takes a while.
     found = tmp_path_factory.mktemp("scenarios") / "told.json"
     done = subprocess.run(
         [
@@ -55,11 +55,11 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return {int(number): tests for number, tests in json.loads(found.read_text(encoding="utf-8")).items()}
 
 
-def test_every_story_of_the_list_is_told(told: dict[int, list[str]]) -> None:
-    assert sorted(listed() - told.keys()) == []
+def test_every_listed_scenario_has_a_test(scenario_tests: dict[int, list[str]]) -> None:
+    assert sorted(listed() - scenario_tests.keys()) == []
 
 
-def test_no_story_is_told_that_is_not_listed(told: dict[int, list[str]]) -> None:
-    strangers = {number: tests for number, tests in told.items() if number not in listed()}
+def test_every_marked_scenario_is_listed(scenario_tests: dict[int, list[str]]) -> None:
+    strangers = {number: tests for number, tests in scenario_tests.items() if number not in listed()}
 
     assert strangers == {}

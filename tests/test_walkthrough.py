@@ -1,8 +1,8 @@
 """The shell blocks of README, executed in order in a fresh copy of the tree and a fresh environment.
 
-A reader types each block into a terminal. A block whose command runs until Ctrl-C gets a terminal of its own and is
-ended like that; every other one has to end without an error. Only ports differ from what is printed: KACTL_API__LISTEN
-and KACTL_SERVER name a free one, and so does the copy of kactl.toml.
+Each block runs in a terminal. A block whose command runs until Ctrl-C gets its own terminal and is ended by Ctrl-C;
+every other block has to end without an error. Only ports differ from the README: KACTL_API__LISTEN and KACTL_SERVER
+name a free one, and so does the copy of kactl.toml.
 """
 
 import json
@@ -32,19 +32,19 @@ README: Final = (tree.ROOT / "README.md").read_text(encoding="utf-8")
 KAFKA: Final = "### Over real Kafka brokers"
 BLOCK: Final = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
-# Commands that run until Ctrl-C, and a line that shows that they work.
+# Commands that run until Ctrl-C, and an output line that shows that they work.
 UNTIL_CTRL_C: Final = {
     "make run": "every replica is in sync again",
     "kactl up": "Ctrl-C stops it",
-    "kactl watch": "",  # prints nothing before something happens
+    "kactl watch": "",  # prints nothing before the first event
     "kactl controller --config kactl.toml": "serves its API at",
 }
-# Suites and benches: the first contains this test, the others take minutes to hours.
+# Suites and benchmarks: the first contains this test, the others take minutes to hours.
 NOT_EXECUTED: Final = {"make test", "make truth", "make soak", "make bench"}
 
 # An installation downloads some 30 MB; two busy cores need a minute to unpack them.
 INSTALL_S: Final = 600.0
-# From the start of a server to its line; a demo waits twice for three seconds and once for a session.
+# From the start of a server to its output line; a demo waits twice for three seconds and once for a session.
 READY_S: Final = 180.0
 BLOCK_S: Final = 300.0
 STOP_S: Final = 60.0
@@ -55,7 +55,7 @@ NOT_FOR_RUNNING: Final = {"pyspark", "pandas", "pyarrow", "mypy", "ruff", "pytes
 
 
 class Checkout(NamedTuple):
-    """A copy of the tree, as a clone has it, and an activated environment."""
+    """A copy of the tree, as in a clone, with an activated environment."""
 
     folder: Path
     env: dict[str, str]
@@ -71,7 +71,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     venv = folder.parent / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=INSTALL_S)
     port = free_port()
-    # Nothing of the environment that runs the tests; PIP_ settings and the cache of the user stay.
+    # The variables of the test run are not inherited; PIP_ settings and the user's cache are.
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("KACTL_", "PYTHON", "VIRTUAL_ENV"))}
     ours = str(Path(sys.executable).parent)
     path = [part for part in kept["PATH"].split(os.pathsep) if part != ours]
@@ -117,7 +117,7 @@ class Terminal:
             time.sleep(POLL_S)
 
     def ctrl_c(self) -> int:
-        """End it as a terminal does, by a signal to the whole foreground group; its exit code."""
+        """Send the terminal's signal to the whole foreground group. Returns the exit code."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
         try:
@@ -130,7 +130,7 @@ class Terminal:
 
 @pytest.fixture
 def terminals() -> Iterator[list[Terminal]]:
-    """The terminals that a test opened; those that are left are ended."""
+    """Terminals opened by a test; those still open are ended after it."""
     opened: list[Terminal] = []
     yield opened
     for each in reversed(opened):
@@ -138,13 +138,13 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def blocks(text: str) -> list[str]:
-    """The shell blocks that are executed, in order."""
+    """Returns the executed shell blocks, in order."""
     found = [block.strip() for block in BLOCK.findall(text)]
     return [block for block in found if block not in NOT_EXECUTED]
 
 
 def bash(checkout: Checkout, block: str, *, timeout_s: float = BLOCK_S) -> str:
-    """Type a block into a terminal whose shell stops at the first error; its output."""
+    """Run a block in a shell that stops at the first error. Returns its output."""
     done = subprocess.run(
         ["bash", "-xeuo", "pipefail", "-c", block],
         cwd=checkout.folder,
@@ -161,15 +161,15 @@ def bash(checkout: Checkout, block: str, *, timeout_s: float = BLOCK_S) -> str:
 
 
 def execute(checkout: Checkout, block: str, terminals: list[Terminal]) -> str:
-    """One block; the output of one that ended."""
+    """Run one block. Returns the output of one that ended."""
     if block not in UNTIL_CTRL_C:
         return bash(checkout, block, timeout_s=INSTALL_S if block.startswith("pip ") else BLOCK_S)
     terminal = Terminal(checkout, block, checkout.folder.parent / f"terminal-{len(terminals)}.log")
     terminals.append(terminal)
     terminal.wait_for(UNTIL_CTRL_C[block], INSTALL_S if block == "make run" else READY_S)
-    if block == "make run":  # the only one that the next command is not for
+    if block == "make run":  # the only server that the next command does not use
         terminals.remove(terminal)
-        assert terminal.ctrl_c() in (0, -signal.SIGINT), terminal.output  # make ends itself by the same signal
+        assert terminal.ctrl_c() in (0, -signal.SIGINT), terminal.output  # make terminates by the same signal
         assert "Stopped. The cluster is kept" in terminal.output
     return ""
 
@@ -182,7 +182,7 @@ def test_walkthrough_ends_without_an_error(checkout: Checkout, terminals: list[T
 
     output = execute(checkout, walk, terminals)
 
-    # Each step shows something, rather than an empty plan or a halted deletion.
+    # Each step has a visible result: no empty plan or blocked deletion.
     assert "would move" in output.partition("kactl topic add-partitions")[0]
     plan = json.loads((checkout.folder / "plan.json").read_text())
     assert plan["partitions"], "the plan of the walkthrough is empty"

@@ -1,6 +1,6 @@
-"""What every store and every transport must keep, run over each of them."""
+"""Contract suites that every store and every transport passes."""
 
 import pytest
 
-# The suites are no test modules themselves; without this their assertions would say nothing when they fail.
+# The suites are not test modules: without this, pytest does not rewrite their assertions.
 pytest.register_assert_rewrite("tests.contracts.store_contract", "tests.contracts.transport_contract")

@@ -22,7 +22,7 @@ from tests.support.store_clients import (
 class BrokerContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_a_registered_broker_is_read_back(self, stores: Stores) -> None:
+    async def test_registered_broker_is_read_back(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             session = await store.new_session(SESSION_MS)
 
@@ -80,7 +80,7 @@ class BrokerContract:
 
             assert await store.brokers() == {}
 
-    async def test_a_registration_ends_when_its_session_expires(self, stores: Stores) -> None:
+    async def test_registration_ends_when_its_session_expires(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)

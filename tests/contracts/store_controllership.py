@@ -29,7 +29,7 @@ class ControllershipContract:
         async with stores.open_client() as store:
             assert await store.controller() is None
 
-    async def test_the_first_epoch_is_one(self, stores: Stores) -> None:
+    async def test_first_epoch_is_one(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(7)
 
@@ -126,7 +126,7 @@ class ControllershipContract:
 
             await new.contest(2, take_over=True)
 
-            # A store whose take-over is two steps may report the first of them alone.
+            # A store with a two-step takeover may report the first step alone.
             while (held := await old.controller()) is None or held.id != 2:
                 await recorder.wait_for(Changed.CONTROLLER)
             assert held.epoch == 2

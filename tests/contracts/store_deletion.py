@@ -24,7 +24,7 @@ from tests.support.store_clients import (
 
 
 async def wait_for_topics(store: Store, recorder: EventRecorder, *names: str) -> list[str]:
-    """The topics, as soon as they are these; read again after each event."""
+    """Returns the topics once they are equal to `names`; reads again after each event."""
     with anyio.fail_after(WAIT_S):
         while (topics := await store.topics()) != sorted(names):
             await recorder.wait_for(Changed.TOPICS)
@@ -270,7 +270,7 @@ class DeletionContract:
             assert watching.take_deleted_topics() == frozenset()
 
     async def test_deleted_topics_are_recorded_until_taken(self, stores: Stores) -> None:
-        """The answers to any number of reads may be lost."""
+        """The responses to any number of reads may be lost."""
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await create_and_lead(other)
             recorder = EventRecorder(watching)

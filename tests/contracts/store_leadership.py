@@ -171,7 +171,7 @@ class LeadershipContract:
         async with stores.open_client() as store:
             fence = await create_and_lead(store)
             change = new_write([ORDERS_0, ORDERS_1], leader=3, isr=(3, 9, 1, 2, 4), expected=0)
-            change.isr[:, 1] = [NO_BROKER, 77, NO_BROKER, 3, NO_BROKER]  # free places between; 77 is not assigned
+            change.isr[:, 1] = [NO_BROKER, 77, NO_BROKER, 3, NO_BROKER]  # free slots between; 77 is not assigned
 
             await store.commit(change, fence)
 

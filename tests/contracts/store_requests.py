@@ -48,11 +48,11 @@ class RequestContract:
             await store.set_reassignment_request({ORDERS_2: (1,)}, fence)
             assert await store.reassignment_request() == {ORDERS_2: (1,)}
 
-            for _ in range(2):  # the second time there is nothing to take away
+            for _ in range(2):  # the second call has nothing to delete
                 await store.set_reassignment_request({}, fence)
                 assert await store.reassignment_request() is None
 
-            await store.set_reassignment_request({ORDERS_1: (3, 4)}, fence)  # somebody took it away meanwhile
+            await store.set_reassignment_request({ORDERS_1: (3, 4)}, fence)  # another client deleted it meanwhile
             assert await store.reassignment_request() == {ORDERS_1: (3, 4)}
 
     async def test_only_new_reassignment_requests_are_reported(self, stores: Stores) -> None:
@@ -66,7 +66,7 @@ class RequestContract:
                 await recorder.wait_for(Changed.REASSIGNMENT_REQUEST)
                 assert await watching.reassignment_request() == TARGETS
                 await watching.set_reassignment_request({ORDERS_2: (1,)}, fence)
-                await watching.deletions()  # whatever the store has to say of it was said
+                await watching.deletions()  # all events of the store have arrived
                 await watching.set_reassignment_request({}, fence)
                 await watching.deletions()
                 assert recorder.events == []

@@ -40,7 +40,7 @@ class TopicContract:
             assert (await store.assignments([])).topics == ()
             assert await store.default_config() == {}
 
-    async def test_a_created_topic_is_read_back(self, stores: Stores) -> None:
+    async def test_created_topic_is_read_back(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             moving = Assignment((4, 5, 1, 2), adding=(4, 5), removing=(1, 2))
             await store.create_topic(ORDERS, {0: Assignment((1, 2, 3)), 2: Assignment((3,)), 1: moving}, {"a": "b"})
@@ -80,7 +80,7 @@ class TopicContract:
             assert assignments.topics == (ORDERS,)
             assert len(assignments) == 3
 
-    async def test_a_topic_may_have_no_partitions(self, stores: Stores) -> None:
+    async def test_topic_may_have_no_partitions(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, {}, {})
 
@@ -101,7 +101,7 @@ class TopicContract:
             assert await store.topic_configs(["orders"]) == {"orders": {"a": "1"}}
 
     @pytest.mark.parametrize("fenced", [True, False])
-    async def test_an_assignment_is_replaced(self, stores: Stores, fenced: bool) -> None:
+    async def test_assignment_is_replaced(self, stores: Stores, fenced: bool) -> None:
         async with stores.open_client() as store:
             fence = await create_and_lead(store)
             grown = {at: Assignment((3, 2, 1)) for at in range(5)}
@@ -114,8 +114,8 @@ class TopicContract:
             assert await stored_leadership(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
 
     @pytest.mark.parametrize("fenced", [True, False])
-    async def test_an_assignment_without_an_id_keeps_the_id(self, stores: Stores, fenced: bool) -> None:
-        """As of tools that do not know ids, or that read the topic before it had one."""
+    async def test_assignment_without_an_id_keeps_the_id(self, stores: Stores, fenced: bool) -> None:
+        """Written by a tool without topic ids, or one that read the topic before it had an id."""
         async with stores.open_client() as store:
             fence = await create_and_lead(store)
 

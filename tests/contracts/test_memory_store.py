@@ -11,7 +11,7 @@ from .store_contract import StoreContract
 
 
 class MemoryStores:
-    """Clients of one state; time passes when a session has to expire."""
+    """Clients of one state; the clock advances for a session to expire."""
 
     def __init__(self) -> None:
         self._state = MemoryState()

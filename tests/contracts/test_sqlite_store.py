@@ -1,4 +1,4 @@
-"""The store contract over a SQLite file, each client with a connection of its own."""
+"""The store contract over a SQLite file, each client with its own connection."""
 
 import sqlite3
 from contextlib import closing
@@ -15,7 +15,7 @@ from .store_contract import StoreContract
 
 
 class SqliteStores:
-    """Clients of one file. What nobody wants to wait for is written into the table of leases."""
+    """Clients of one file. Expiry is forced by writing into the lease table."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -40,7 +40,7 @@ class ZooKeeperStores:
 
 
 def end_session(client: Client) -> None:
-    """What a server does with a session that was silent: a second connection takes it over and closes it."""
+    """End a session as a server ends a silent one: a second connection takes it over and closes it."""
     other = KazooClient(client.hosts, client_id=client.session)
     other.start()
     other.stop()

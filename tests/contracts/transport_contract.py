@@ -1,12 +1,12 @@
-"""What every transport keeps, as stories. A transport joins by a test class with a fixture `reached`:
+"""Contract suite of transports. A transport runs it by a test class with a fixture `reached`:
 
     class TestMemoryTransport(TransportContract):
         @pytest.fixture
-        async def reached(self) -> AsyncIterator[Reach]: ...
+        async def reached(self) -> AsyncIterator[ConnectBroker]: ...
 
-`await reached(respond)` gives a transport, and a broker that answers each request with what `respond` returns. Where
-`respond` raises, the broker breaks off without an answer. The transport waits for an answer for a short time only, say
-200 ms, and has topic ids and everything else that the newest messages have.
+`await reached(respond)` returns a transport, and a broker that answers each request with the result of `respond`. If
+`respond` raises, the broker disconnects without a response. The transport waits for a response only for a short time,
+such as 200 ms, and supports topic ids and all other fields of the newest messages.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,9 +34,9 @@ from kactl.state.rows import Ints
 from kactl.transports.base import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]
-ControllerContext = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
+ConnectBroker = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
 
-# Long after any transport should have given up: a test that waits for so long fails.
+# Longer than the timeout of any transport: a test that waits for so long fails.
 PATIENCE_S = 20
 
 
@@ -120,9 +120,9 @@ NOTHING: list[tuple[Request, Response]] = [
 
 
 def plain_message(message: Request | Response) -> Any:
-    """What a message says, so that two can be compared: columns as lists, lists without gaps.
+    """Returns a message as comparable values: columns as lists, lists without gaps.
 
-    Of a live leader only its id: that is all that every version of the protocol keeps of it.
+    Of a live leader only the id, which every version of the protocol contains.
     """
     match message:
         case LeaderAndIsr() | UpdateMetadata():
@@ -167,8 +167,8 @@ class TransportContract:
     pytestmark = pytest.mark.anyio
 
     @pytest.mark.parametrize(("request_", "response"), EXCHANGES + NOTHING)
-    async def test_a_request_arrives_as_it_was_sent_and_so_does_its_answer(
-        self, reached: ControllerContext, request_: Request, response: Response
+    async def test_request_and_response_arrive_unchanged(
+        self, reached: ConnectBroker, request_: Request, response: Response
     ) -> None:
         arrived: list[Request] = []
 
@@ -185,7 +185,7 @@ class TransportContract:
         assert plain_message(answer) == plain_message(response)
         await connection.close()
 
-    async def test_requests_arrive_one_after_another(self, reached: ControllerContext) -> None:
+    async def test_requests_arrive_one_after_another(self, reached: ConnectBroker) -> None:
         arrived: list[int] = []
 
         async def respond(request: Request) -> Response:
@@ -201,14 +201,14 @@ class TransportContract:
         assert [answer.error for answer in answers] == list(range(50))
         await connection.close()
 
-    async def test_a_connection_does_nothing_before_its_first_request(self, reached: ControllerContext) -> None:
+    async def test_connection_is_idle_before_its_first_request(self, reached: ConnectBroker) -> None:
         transport, broker = await reached(never_responds)
 
-        connection = transport.connect(Broker(broker.id + 1, 1))  # whom nobody could reach
+        connection = transport.connect(Broker(broker.id + 1, 1))  # an unreachable broker
 
         await connection.close()
 
-    async def test_a_broker_that_breaks_off_can_be_reached_again(self, reached: ControllerContext) -> None:
+    async def test_disconnected_broker_can_be_reached_again(self, reached: ConnectBroker) -> None:
         breaks = True
 
         async def respond(request: Request) -> Response:
@@ -228,7 +228,7 @@ class TransportContract:
         assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
         await connection.close()
 
-    async def test_a_broker_that_does_not_answer_is_not_waited_for_forever(self, reached: ControllerContext) -> None:
+    async def test_wait_for_a_response_is_bounded(self, reached: ConnectBroker) -> None:
         answers: list[Response] = []
 
         async def respond(request: Request) -> Response:
@@ -244,7 +244,7 @@ class TransportContract:
         assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
         await connection.close()
 
-    async def test_an_answer_to_what_was_cancelled_is_never_another_ones(self, reached: ControllerContext) -> None:
+    async def test_response_to_a_cancelled_request_is_never_returned(self, reached: ConnectBroker) -> None:
         arrived, may_answer = anyio.Event(), anyio.Event()
 
         async def respond(request: Request) -> Response:
@@ -266,7 +266,7 @@ class TransportContract:
         assert answer == UpdateMetadataResponse(2)
         await connection.close()
 
-    async def test_connections_do_not_wait_for_one_another(self, reached: ControllerContext) -> None:
+    async def test_connections_are_independent(self, reached: ConnectBroker) -> None:
         arrived = anyio.Event()
 
         async def respond(request: Request) -> Response:
@@ -288,7 +288,7 @@ class TransportContract:
         await slow.close()
         await quick.close()
 
-    async def test_nothing_is_delivered_after_closing(self, reached: ControllerContext) -> None:
+    async def test_nothing_is_delivered_after_closing(self, reached: ConnectBroker) -> None:
         arrived = []
 
         async def respond(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Requests gathered from changes: who is sent what, and what of several words about a partition is the last."""
+"""Requests built from changes: recipients, content, and the last state of a partition that changes repeatedly."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ ALL = ("foo-0", "foo-1", "bar-1")
 
 
 class Gathered:
-    """A batch over a cluster, filled by name."""
+    """A batch over a cluster, filled by partition name."""
 
     def __init__(self, seed: ClusterSeed) -> None:
         self.cluster = seed.columns()
@@ -75,14 +75,14 @@ class Gathered:
 
 
 def of_kind(sent: Iterable[Addressed], kind: type) -> dict[int, Any]:
-    """Requests of a kind by broker; at the most one for each."""
+    """Returns the requests of a kind by broker; at most one per broker."""
     named = [(each.broker, each.request) for each in sent if isinstance(each.request, kind)]
     assert len(named) == len(dict(named))
     return dict(named)
 
 
 def leaders_sent(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
-    """What the LeaderAndIsr to a broker says."""
+    """Returns the content of the LeaderAndIsr to a broker."""
     return plain_states(of_kind(sent, LeaderAndIsr)[broker].states)
 
 
@@ -98,7 +98,7 @@ def stops_sent(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, An
 
 
 @pytest.mark.scenario(314)
-def test_a_broker_gets_one_request_for_all_its_partitions() -> None:
+def test_broker_gets_one_request_for_all_its_partitions() -> None:
     gathered = Gathered(SEED)
 
     for name in ALL:
@@ -114,7 +114,7 @@ def test_a_broker_gets_one_request_for_all_its_partitions() -> None:
 
 
 @pytest.mark.scenario(315)
-def test_a_new_replica_stays_new() -> None:
+def test_is_new_is_kept_by_later_changes() -> None:
     gathered = Gathered(SEED)
 
     gathered.lead([2], "foo-0", is_new=True)
@@ -128,7 +128,7 @@ def test_a_new_replica_stays_new() -> None:
     assert (entry["leader"], entry["leader_epoch"], entry["isr"], entry["version"]) == (2, 5, {2}, 8)
 
 
-def test_a_replica_is_new_to_those_alone_whom_it_was_said_to() -> None:
+def test_is_new_is_per_recipient() -> None:
     gathered = Gathered(SEED)
 
     gathered.lead([2], "foo-1", "foo-0", is_new=True)
@@ -144,7 +144,7 @@ def test_a_replica_is_new_to_those_alone_whom_it_was_said_to() -> None:
 
 
 @pytest.mark.scenario(316)
-def test_only_registered_brokers_are_told() -> None:
+def test_only_registered_brokers_receive_requests() -> None:
     gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
 
     gathered.lead([1, 2, 3], "foo-0")
@@ -154,7 +154,7 @@ def test_only_registered_brokers_are_told() -> None:
     assert list(of_kind(sent, UpdateMetadata)) == [1, 2]
 
 
-def test_only_registered_leaders_are_named() -> None:
+def test_only_registered_brokers_are_named_as_leaders() -> None:
     gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
 
     gathered.lead([2], *ALL)
@@ -163,7 +163,7 @@ def test_only_registered_leaders_are_named() -> None:
 
 
 @pytest.mark.scenario(317)
-def test_a_recovering_leader_and_the_topics_id_are_said() -> None:
+def test_recovery_state_and_topic_id_are_sent() -> None:
     gathered = Gathered(SEED)
     gathered.leadership("foo-0", led(1, 4, (1,), 7, recovering=True))
 
@@ -174,7 +174,7 @@ def test_a_recovering_leader_and_the_topics_id_are_said() -> None:
     assert entries[FOO0]["topic_id"] == ids_of(["foo"])["foo"]
 
 
-def test_a_topic_without_an_id_has_the_zero_id() -> None:
+def test_missing_topic_id_is_sent_as_zero() -> None:
     gathered = Gathered(dataclasses.replace(SEED, topic_ids={}))
 
     gathered.lead([2], "foo-0")
@@ -182,7 +182,7 @@ def test_a_topic_without_an_id_has_the_zero_id() -> None:
     assert leaders_sent(gathered.flush(), 2)[FOO0]["topic_id"] == bytes(16)
 
 
-def test_everything_that_is_known_of_a_partition_is_said() -> None:
+def test_all_partition_columns_are_sent() -> None:
     moving = PartitionSeed(
         replicas=(4, 2, 1), adding=(4,), removing=(1,), leadership=led(2, 3, (1, 2, 9), 11, by=EPOCH - 3)
     )
@@ -193,7 +193,7 @@ def test_everything_that_is_known_of_a_partition_is_said() -> None:
 
     said = {
         "topic_id": bytes(16),
-        "controller_epoch": EPOCH - 3,  # of whoever decided it
+        "controller_epoch": EPOCH - 3,  # of the controller that decided it
         "leader": 2,
         "leader_epoch": 3,
         "isr": {1, 2, 9},
@@ -206,7 +206,7 @@ def test_everything_that_is_known_of_a_partition_is_said() -> None:
 
 
 @pytest.mark.scenario(334)
-def test_all_brokers_learn_of_what_nobody_is_told_to_do() -> None:
+def test_partition_without_recipients_is_sent_as_metadata() -> None:
     gathered = Gathered(SEED)
 
     gathered.lead([], "foo-0")
@@ -221,7 +221,7 @@ def test_all_brokers_learn_of_what_nobody_is_told_to_do() -> None:
 
 
 @pytest.mark.scenario(318)
-def test_metadata_tells_the_whole_cluster() -> None:
+def test_metadata_contains_the_whole_cluster() -> None:
     gathered = Gathered(SEED)
 
     gathered.tell([2], *ALL)
@@ -239,7 +239,7 @@ def test_metadata_tells_the_whole_cluster() -> None:
 
 
 @pytest.mark.scenario(319)
-def test_partitions_without_leadership_are_passed_over() -> None:
+def test_partitions_without_leadership_are_skipped() -> None:
     gathered = Gathered(LEADERLESS)
 
     gathered.tell([2], *ALL)
@@ -252,7 +252,7 @@ def test_partitions_without_leadership_are_passed_over() -> None:
 
 @pytest.mark.scenario(320)
 @pytest.mark.scenario(331)
-def test_a_topic_that_waits_for_deletion_is_taken_away() -> None:
+def test_topic_queued_for_deletion_is_sent_as_deleted() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
 
     gathered.tell([2], *ALL)
@@ -266,7 +266,7 @@ def test_a_topic_that_waits_for_deletion_is_taken_away() -> None:
 
 
 @pytest.mark.scenario(321)
-def test_brokers_are_told_of_brokers_even_without_partitions() -> None:
+def test_live_brokers_are_sent_without_partitions() -> None:
     gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
 
     gathered.tell([1, 2, 3])
@@ -278,7 +278,7 @@ def test_brokers_are_told_of_brokers_even_without_partitions() -> None:
         assert [node.id for node in request.live_brokers] == [1, 2]
 
 
-def test_replicas_of_brokers_that_are_leaving_are_offline() -> None:
+def test_replicas_of_brokers_in_shutdown_are_offline() -> None:
     partitions = {**SEED.partitions, FOO1: dataclasses.replace(SEED.partitions[FOO1], dirs_offline=(1,))}
     gathered = Gathered(dataclasses.replace(TWO_LEAVES_THREE_IS_GONE, partitions=partitions))
 
@@ -289,11 +289,11 @@ def test_replicas_of_brokers_that_are_leaving_are_offline() -> None:
     assert offline == {FOO0: [2, 3], FOO1: [2, 3, 1], BAR1: [2, 3]}
 
 
-def test_all_brokers_of_a_batch_get_the_newest_word_of_all_its_partitions() -> None:
+def test_all_recipients_get_the_latest_state_of_all_partitions() -> None:
     gathered = Gathered(SEED)
 
     gathered.tell([3], "bar-1", "foo-0")
-    gathered.leadership("bar-1", led(2, 7, (2, 17, 18), 10))  # strays that widen the columns
+    gathered.leadership("bar-1", led(2, 7, (2, 17, 18), 10))  # unassigned members that widen the columns
     gathered.tell([1], "bar-1", "foo-1")
     sent = gathered.flush()
 
@@ -308,7 +308,7 @@ def test_all_brokers_of_a_batch_get_the_newest_word_of_all_its_partitions() -> N
 
 
 def stop_response(request: StopReplica, cluster: Cluster, error: int = 0) -> list[Any]:
-    """(partition, error) of what an answer to all of `request` says of deletions."""
+    """Returns (partition, error) of the deletions in a response to all of `request`."""
     names = [ref.name for ref in request.topics]
     errors = PartitionErrors(
         tuple(names), request.topic, request.partition, np.full(len(request.partition), error, np.int16)
@@ -319,7 +319,7 @@ def stop_response(request: StopReplica, cluster: Cluster, error: int = 0) -> lis
 
 
 @pytest.mark.scenario(322)
-def test_stops_of_a_broker_go_together_and_nobody_waits_for_the_answer() -> None:
+def test_stops_of_a_broker_share_a_request_without_deletions() -> None:
     gathered = Gathered(SEED)
 
     for name in ALL:
@@ -337,7 +337,7 @@ def test_stops_of_a_broker_go_together_and_nobody_waits_for_the_answer() -> None
 
 @pytest.mark.scenario(323)
 @pytest.mark.parametrize("words", [(True, False), (False, True), (True, True)])
-def test_a_deletion_stays_a_deletion(words: tuple[bool, bool]) -> None:
+def test_deletion_is_kept_by_a_later_stop(words: tuple[bool, bool]) -> None:
     gathered = Gathered(SEED)
 
     for delete in words:
@@ -347,7 +347,7 @@ def test_a_deletion_stays_a_deletion(words: tuple[bool, bool]) -> None:
 
 
 @pytest.mark.scenario(324)
-def test_the_epoch_of_a_queued_topic_and_an_answer_before_its_deletion_begins() -> None:
+def test_epoch_and_response_of_a_topic_queued_for_deletion() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
 
     gathered.stop([2], *ALL, delete=True)
@@ -359,7 +359,7 @@ def test_the_epoch_of_a_queued_topic_and_an_answer_before_its_deletion_begins() 
 
 @pytest.mark.scenario(325)
 @pytest.mark.parametrize("error", [0, 56])
-def test_an_answer_to_deletions_speaks_of_the_topics_that_are_being_deleted(error: int) -> None:
+def test_response_contains_only_topics_in_deletion(error: int) -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
 
     gathered.stop([2], *ALL, delete=True)
@@ -369,7 +369,7 @@ def test_an_answer_to_deletions_speaks_of_the_topics_that_are_being_deleted(erro
 
 
 @pytest.mark.scenario(326)
-def test_an_answer_to_stops_without_deletion_says_nothing() -> None:
+def test_response_to_stops_without_deletion_is_empty() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
 
     gathered.stop([2], "foo-0", "foo-1", delete=False)
@@ -378,7 +378,7 @@ def test_an_answer_to_stops_without_deletion_says_nothing() -> None:
     assert stop_response(request, gathered.cluster) == []
 
 
-def test_only_what_was_to_be_deleted_is_answered() -> None:
+def test_response_contains_only_requested_deletions() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
 
     gathered.stop([2], "foo-1", delete=True)
@@ -386,10 +386,10 @@ def test_only_what_was_to_be_deleted_is_answered() -> None:
     request = of_kind(gathered.flush(), StopReplica)[2]
 
     assert stop_response(request, gathered.cluster) == [("foo-1", 0)]
-    assert stop_response(request, gathered.cluster) == [("foo-1", 0)]  # asking changes nothing
+    assert stop_response(request, gathered.cluster) == [("foo-1", 0)]  # the query has no side effect
 
 
-def test_an_answer_about_nothing_says_nothing() -> None:
+def test_empty_response_is_empty() -> None:
     gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
     gathered.stop([2], "foo-1", delete=True)
     request = of_kind(gathered.flush(), StopReplica)[2]
@@ -400,7 +400,7 @@ def test_an_answer_about_nothing_says_nothing() -> None:
 
 
 @pytest.mark.scenario(327)
-def test_deletions_and_other_stops_go_in_one_request() -> None:
+def test_deletions_and_stops_share_a_request() -> None:
     gathered = Gathered(SEED)
 
     gathered.stop([2], "foo-1", "bar-1", delete=True)
@@ -430,7 +430,7 @@ def test_each_broker_gets_its_own_stop() -> None:
 
 
 @pytest.mark.scenario(329)
-def test_only_registered_brokers_are_stopped() -> None:
+def test_only_registered_brokers_get_stops() -> None:
     gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
 
     gathered.stop([2, 3], "foo-0", delete=False)
@@ -439,7 +439,7 @@ def test_only_registered_brokers_are_stopped() -> None:
 
 
 @pytest.mark.scenario(332)
-def test_a_stop_keeps_the_epoch_of_the_moment_in_which_it_was_added() -> None:
+def test_stop_keeps_the_epoch_at_the_time_of_adding() -> None:
     gathered = Gathered(SEED)
 
     gathered.stop([2], "foo-0", delete=False)
@@ -451,7 +451,7 @@ def test_a_stop_keeps_the_epoch_of_the_moment_in_which_it_was_added() -> None:
     assert stops_sent(sent, 3)[FOO0]["leader_epoch"] == 40
 
 
-def test_each_of_several_stops_has_its_own_epoch() -> None:
+def test_stops_have_separate_epochs() -> None:
     gathered = Gathered(SEED)
 
     for name in reversed(ALL):
@@ -461,7 +461,7 @@ def test_each_of_several_stops_has_its_own_epoch() -> None:
     assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == {FOO0: 4, FOO1: 5, BAR1: 6}
 
 
-# -- the whole ---------------------------------------------------------------------------------------------------------
+# -- the whole batch ---------------------------------------------------------------------------------------------------
 
 ADDITIONS: list[Callable[[Gathered], None]] = [
     lambda gathered: gathered.lead([2], "foo-0"),
@@ -472,7 +472,7 @@ ADDITIONS: list[Callable[[Gathered], None]] = [
 
 @pytest.mark.scenario(330)
 @pytest.mark.parametrize("add", ADDITIONS)
-def test_a_batch_is_not_begun_on_top_of_another(add: Callable[[Gathered], None]) -> None:
+def test_new_batch_requires_an_empty_one(add: Callable[[Gathered], None]) -> None:
     gathered = Gathered(SEED)
     gathered.batch.begin()
     add(gathered)
@@ -489,7 +489,7 @@ def test_a_batch_is_not_begun_on_top_of_another(add: Callable[[Gathered], None])
 
 
 @pytest.mark.scenario(333)
-def test_first_lead_then_tell_then_stop() -> None:
+def test_requests_are_ordered_leader_metadata_stop() -> None:
     gathered = Gathered(SEED)
 
     gathered.stop([1, 3], "foo-0", delete=False)
@@ -510,8 +510,8 @@ def test_first_lead_then_tell_then_stop() -> None:
 
 
 @pytest.mark.scenario(335)
-def test_nobody_is_told_of_a_broker_that_is_none() -> None:
-    """Slots are marked here, not ids named: a mark on a free slot is the broker -1."""
+def test_free_slots_are_not_sent_to() -> None:
+    """Slots are marked here, not ids: a mark on a free slot would be broker -1."""
     gathered = Gathered(SEED)
     rows = rows_of(gathered.cluster, "bar-1")  # two replicas, so that the third slot is free
     marks = slots_of(rows, 2, -1)
@@ -526,10 +526,10 @@ def test_nobody_is_told_of_a_broker_that_is_none() -> None:
     assert list(of_kind(sent, StopReplica)) == [2]
     assert list(of_kind(sent, UpdateMetadata)) == [1, 2, 3]
     gathered.batch.update_metadata([-1])
-    gathered.batch.begin()  # it left nothing behind
+    gathered.batch.begin()  # it left no state
 
 
-def test_additions_to_an_empty_batch_of_nothing_are_nothing() -> None:
+def test_empty_additions_leave_the_batch_empty() -> None:
     gathered = Gathered(SEED)
     nothing = rows_of(gathered.cluster).take(np.zeros(3, np.bool_))
 
@@ -539,7 +539,7 @@ def test_additions_to_an_empty_batch_of_nothing_are_nothing() -> None:
     assert gathered.flush() == []
 
 
-def test_many_partitions_stand_side_by_side_by_topic() -> None:
+def test_partitions_are_grouped_by_topic() -> None:
     names = [tp(f"{topic}-{number}") for number in range(40) for topic in ("b", "a", "c")]
     seed = ClusterSeed(
         live=frozenset({1, 2, 70_000}),
@@ -560,7 +560,7 @@ def test_many_partitions_stand_side_by_side_by_topic() -> None:
     assert list(map(plain_request, sent)) == list(map(plain_object_request, expected.flush()))
 
 
-def test_a_topic_that_grew_later_stands_side_by_side_all_the_same() -> None:
+def test_expanded_topic_is_grouped_too() -> None:
     gathered = Gathered(SEED)
     gathered.cluster.put_assignment(tp("foo-2"), Assignment((2,)))
     gathered.leadership("foo-2", led(2, 3, (2,), 1))
@@ -579,7 +579,7 @@ def test_a_topic_that_grew_later_stands_side_by_side_all_the_same() -> None:
     assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == epochs
 
 
-def test_what_does_not_fit_one_request_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_request_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Gathered(SEED)
     whole.lead([2], *ALL)
     whole.stop([2], *ALL, delete=False)

@@ -1,4 +1,4 @@
-"""Putting waiting requests together makes no difference: neither to the broker, nor to what its controller hears."""
+"""Merging queued requests changes neither the broker's final state nor the results for its controller."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def broker_on_port(id_: int, port: int = 9092) -> Broker:
     return Broker(id_, 100 + id_, (Endpoint("I", f"h{id_}", port),))
 
 
-# -- a controller that says anything at all ----------------------------------------------------------------------------
+# -- random requests ---------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -31,7 +31,7 @@ class Dice:
     """Random requests.
 
     Args:
-        sane: leaders are alive and epochs go up, as from a real controller; else anything goes.
+        sane: leaders are live and epochs increase, as from a real controller; otherwise values are arbitrary.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Dice:
         return self.update_metadata() if kind < 4 else self.stop_replica()
 
     def named(self) -> tuple[list[TopicRef], Any, Any]:
-        """Topics, and some partitions of theirs."""
+        """Returns topics and some of their partitions."""
         refs = [TopicRef(name, IDS[int(self.chance(0.02))]) for name in ("a", "b", "c")]
         which = np.flatnonzero(self.random.random(9) < 0.4)
         return refs, (which // 3).astype(np.int32), (which % 3).astype(np.int32)
@@ -114,34 +114,34 @@ class Dice:
         return StopReplica(9, 1, 77, refs, topic, partition, epochs, self.random.random(len(topic)) < 0.5)
 
 
-# -- what becomes of it ------------------------------------------------------------------------------------------------
+# -- outcomes ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
-class Heard:
-    """What the controller makes of answers: whose directory failed, and what became of each deletion."""
+class Results:
+    """Results of responses for the controller: failed directories and the outcome of each deletion."""
 
     failed: set[str] = dataclasses.field(default_factory=set)
     deletions: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
-    def hear(self, request: Request, answer: dict[str, int]) -> None:
+    def record(self, request: Request, answer: dict[str, int]) -> None:
         if isinstance(request, LeaderAndIsr):
             self.failed |= {name for name, error in answer.items() if error == ErrorCode.KAFKA_STORAGE_ERROR}
             self.failed -= {name for name, error in answer.items() if error == ErrorCode.NONE}
         if isinstance(request, StopReplica):
             for row, (name, error) in enumerate(answer.items()):
                 codes = self.deletions.setdefault(name, [])
-                # To hear the same twice is to hear it.
+                # A repeated result counts once.
                 if request.delete[row] and codes[-1:] != [error]:
                     codes.append(error)
 
 
 @dataclasses.dataclass
 class CoalescingQueue:
-    """A broker, a controller, and what waits between them."""
+    """A broker, a controller, and the request queue between them."""
 
     broker: ModelBroker
-    heard: Heard = dataclasses.field(default_factory=Heard)
+    results: Results = dataclasses.field(default_factory=Results)
     waiting: list[Request] = dataclasses.field(default_factory=list)
     in_flight: bool = False
     delivered: int = 0
@@ -149,7 +149,7 @@ class CoalescingQueue:
     def deliver(self) -> None:
         if self.waiting:
             request = self.waiting.pop(0)
-            self.heard.hear(request, self.broker.take(request))
+            self.results.record(request, self.broker.take(request))
             self.delivered += 1
             self.in_flight = False
 
@@ -164,8 +164,8 @@ class CoalescingQueue:
     @property
     def outcome(self) -> tuple[Any, ...]:
         broker = dataclasses.asdict(self.broker)
-        deletions = {name: codes for name, codes in self.heard.deletions.items() if codes}
-        return broker, self.heard.failed, deletions
+        deletions = {name: codes for name, codes in self.results.deletions.items() if codes}
+        return broker, self.results.failed, deletions
 
 
 @settings(max_examples=500)
@@ -175,7 +175,7 @@ class CoalescingQueue:
     steps=st.lists(st.sampled_from(["put", "put", "put", "put", "take off", "deliver", "coalesce"]), max_size=40),
     unmade=st.sets(st.sampled_from(["a-0", "a-1", "b-0", "c-2"])),
 )
-def test_it_makes_no_difference(seed: int, sane: bool, steps: list[str], unmade: set[str]) -> None:
+def test_merging_does_not_change_the_outcome(seed: int, sane: bool, steps: list[str], unmade: set[str]) -> None:
     dice = Dice(seed, sane)
     whole, together = (CoalescingQueue(ModelBroker(US, frozenset(unmade))) for _ in range(2))
 
@@ -295,7 +295,7 @@ TOGETHER: dict[str, tuple[list[Request], list[str]]] = {
         [update_one(1, 2, name="a-0", epoch=3), update_one(1, 2, name="a-0", leader=-2)],
         ["UpdateMetadata"],
     ),
-    "the same epoch, heard already": (
+    "the same epoch, received already": (
         [lead_one("a-0", 2, 2), lead_one("a-0", US, 2)],
         ["LeaderAndIsr"],
     ),
@@ -303,7 +303,7 @@ TOGETHER: dict[str, tuple[list[Request], list[str]]] = {
 
 
 @pytest.mark.parametrize(("requests", "kinds"), TOGETHER.values(), ids=TOGETHER.keys())
-def test_what_is_superseded_is_put_together(requests: list[Request], kinds: list[str]) -> None:
+def test_superseded_requests_are_merged(requests: list[Request], kinds: list[str]) -> None:
     made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
 
     assert [type(each).__name__ for each in made] == kinds
@@ -361,7 +361,7 @@ APART: dict[str, list[Request]] = {
 
 
 @pytest.mark.parametrize("requests", APART.values(), ids=APART.keys())
-def test_where_it_would_make_a_difference_nothing_is_put_together(requests: list[Request]) -> None:
+def test_requests_with_different_outcomes_are_not_merged(requests: list[Request]) -> None:
     made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
 
     assert [id(each) for each in made] == [id(each) for each in requests]
@@ -382,14 +382,14 @@ UNKNOWN: dict[str, list[Request]] = {
 
 
 @pytest.mark.parametrize("requests", UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_where_it_is_not_known_who_is_alive_nothing_moves_past_the_news_of_it(requests: list[Request]) -> None:
+def test_nothing_passes_an_update_without_known_live_brokers(requests: list[Request]) -> None:
     made = _no_difference(requests, alive=None)
 
     assert [id(each) for each in made] == [id(each) for each in requests]
 
 
 def _no_difference(requests: list[Request], *, alive: Any) -> list[Request]:
-    """What is made of them, which has the same outcome for a broker that has heard of `a-0`."""
+    """Returns the merged requests, after asserting the same outcome for a broker that knows `a-0`."""
     made = [each.request for each in coalesced(requests, broker=US, alive=alive)]
     outcomes = []
     for said in (requests, made):
@@ -401,7 +401,7 @@ def _no_difference(requests: list[Request], *, alive: Any) -> list[Request]:
     return made
 
 
-def test_what_was_put_together_waits_since_the_first_of_it() -> None:
+def test_merged_request_has_the_queue_time_of_its_first() -> None:
     requests: list[Request] = [
         update_one(1, 2),
         lead_one("a-0", 2, 3),
@@ -419,7 +419,7 @@ def test_what_was_put_together_waits_since_the_first_of_it() -> None:
     ]
 
 
-def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_requests_respect_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.outbound.merge.PARTITIONS_OF_A_REQUEST_MAX", 2)
     requests = [lead_one(f"a-{at}", US, 3) for at in (1, 2, 3, 3)]
 
@@ -428,7 +428,7 @@ def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch)
     assert [len(each.request.states) for each in made if isinstance(each.request, LeaderAndIsr)] == [2, 1]
 
 
-def test_what_different_controllers_said_is_left_as_it_is() -> None:
+def test_requests_of_different_controllers_are_not_merged() -> None:
     requests = [update_one(1, 2), dataclasses.replace(update_one(1, 2), controller_epoch=2)]
 
     assert [each.request for each in coalesced(requests, broker=US, alive={})] == requests

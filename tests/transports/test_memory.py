@@ -10,7 +10,7 @@ from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
+from tests.contracts.transport_contract import ConnectBroker, Respond, TransportContract
 from tests.support.clocks import ManualClock
 from tests.support.control_requests import update_metadata
 
@@ -31,7 +31,7 @@ class Responds:
 
 class TestMemoryTransport(TransportContract):
     @pytest.fixture
-    def reached(self) -> ControllerContext:
+    def reached(self) -> ConnectBroker:
         async def reach(respond: Respond) -> tuple[Transport, Broker]:
             hub = MemoryHub()
             hub.attach(1, Responds(respond))

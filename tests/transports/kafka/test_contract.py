@@ -9,7 +9,7 @@ from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
 from kactl.transports.base import Transport
 from kactl.transports.kafka import KafkaTransport
-from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
+from tests.contracts.transport_contract import ConnectBroker, Respond, TransportContract
 from tests.support.message_strategies import LISTENER
 
 from .peer import listening
@@ -17,7 +17,7 @@ from .peer import listening
 
 class TestKafkaTransport(TransportContract):
     @pytest.fixture
-    async def reached(self) -> AsyncIterator[ControllerContext]:
+    async def reached(self) -> AsyncIterator[ConnectBroker]:
         async with contextlib.AsyncExitStack() as peers:
 
             async def reach(respond: Respond) -> tuple[Transport, Broker]:
