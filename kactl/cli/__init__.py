@@ -1,1 +1,1 @@
-"""The command `kactl`: asks a running server, or is one."""
+"""The command `kactl`: runs a server, or sends requests to a running one."""

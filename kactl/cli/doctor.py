@@ -147,7 +147,7 @@ def _server(address: str) -> Check:
 
 
 def _read_all(read: Callable[[], bytes]) -> str:
-    """Read a response until it ends. Returns what has been read if the server is too slow."""
+    """Read a response until it ends. Returns the part received if the server is too slow."""
     content = b""
     try:
         while len(content) < _ANSWER_MAX and (more := read()):

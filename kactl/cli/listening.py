@@ -54,8 +54,8 @@ class ListenerController:
 
         def led() -> bool:
             known = table.topic(topic)
-            at = np.zeros(0, np.intp) if known is None else np.asarray(table.rows_of(known))
-            return len(at) >= partitions and bool((table.rows(at).leader != NO_LEADER).all())
+            rows = np.zeros(0, np.intp) if known is None else np.asarray(table.rows_of(known))
+            return len(rows) >= partitions and bool((table.rows(rows).leader != NO_LEADER).all())
 
         await self._until(led, f"electing leaders for topic {topic}", timeout_ms)
 
@@ -68,7 +68,7 @@ class ListenerController:
 
         await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
 
-    async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: float) -> None:
+    async def _until(self, reached: Callable[[], bool], action: str, timeout_ms: float) -> None:
         """Wait for a condition, which is checked after each event."""
         epoch = self._controller.cluster.fence.epoch
         try:
@@ -81,7 +81,7 @@ class ListenerController:
                         return
                     await self._controller.history.changed()
         except TimeoutError:
-            raise ActionTimedOut(what, timeout_ms) from None
+            raise ActionTimedOut(action, timeout_ms) from None
 
 
 def listed_as(config: Config) -> Broker | None:
@@ -100,7 +100,7 @@ def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
     from kactl.transports.kafka.listener import bound
 
     with contextlib.ExitStack() as stack:
-        yield {each.listener: stack.enter_context(bound(each)) for each in config.kafka.endpoints}
+        yield {endpoint.listener: stack.enter_context(bound(endpoint)) for endpoint in config.kafka.endpoints}
 
 
 @contextlib.asynccontextmanager
@@ -111,12 +111,12 @@ async def listener(
     if not sockets:
         yield None
         return
-    for each in config.kafka.endpoints:
-        if not _is_loopback(each.host):
+    for endpoint in config.kafka.endpoints:
+        if not _is_loopback(endpoint.host):
             log.warning(
                 "%s://%s:%d does not authenticate clients: any client that can reach it can create and delete topics. "
                 "Restrict access to brokers and administrators with a firewall",
-                each.listener, each.host, each.port,
+                endpoint.listener, endpoint.host, endpoint.port,
             )  # fmt: skip
     settings = ListenerSettings(
         partitions=config.kafka.num_partitions,

@@ -176,16 +176,16 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
 
     Entered before the controller, so that the log includes the controller's last event, its resignation.
     """
-    asked = config.log
-    if not asked.folder:
+    log_config = config.log
+    if not log_config.folder:
         yield
         return
     from kactl.state_change_log.keeper import as_json, as_kafka, kept
     from kactl.state_change_log.past import read_back
     from kactl.state_change_log.segments import Segments
 
-    folder = Path(asked.folder)
-    if asked.format == "json":
+    folder = Path(log_config.folder)
+    if log_config.format == "json":
         try:
             past = await anyio.to_thread.run_sync(partial(read_back, folder, now_ms=controller.clock.now_ms()))
         except OSError as error:
@@ -195,12 +195,12 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
                 _LOG.warning("%d lines of the state-change log in %s cannot be read", past.skipped, folder)
             controller.recall(past.events, past.terms, orderly=past.orderly)
     try:
-        segments = Segments(folder, bytes_max=asked.segment_bytes, count_max=asked.segments)
+        segments = Segments(folder, bytes_max=log_config.segment_bytes, count_max=log_config.segments)
     except OSError as error:
         raise BadConfig(
-            "log.folder", f"{asked.folder} cannot be used ({error.strerror}): name another folder"
+            "log.folder", f"{log_config.folder} cannot be used ({error.strerror}): choose another folder"
         ) from None
-    lines = as_json if asked.format == "json" else as_kafka(config.node_id)
+    lines = as_json if log_config.format == "json" else as_kafka(config.node_id)
     loop = controller.loop
     async with kept(
         controller.history,
@@ -224,7 +224,7 @@ def _controller(
     listed_as: Broker | None = None,
 ) -> Controller:
     """Returns a controller with the settings of the configuration."""
-    asked = config.controller
+    settings = config.controller
     return Controller(
         config.node_id,
         store=store,
@@ -232,14 +232,14 @@ def _controller(
         hub=hub,
         clock=clock,
         level=level,
-        unclean_leader_election=asked.unclean_leader_election,
-        delete_topics=asked.delete_topics,
-        auto_balance=asked.auto_leader_rebalance,
-        balance_interval_ms=asked.leader_imbalance_check_interval,
-        balance_percentage=asked.leader_imbalance_percent,
-        standby_interval_ms=STANDBY_INTERVAL_MS if asked.warm_standby else 0,
-        parity=asked.parity,
-        take_over=asked.takeover,
+        unclean_leader_election=settings.unclean_leader_election,
+        delete_topics=settings.delete_topics,
+        auto_balance=settings.auto_leader_rebalance,
+        balance_interval_ms=settings.leader_imbalance_check_interval,
+        balance_percentage=settings.leader_imbalance_percent,
+        standby_interval_ms=STANDBY_INTERVAL_MS if settings.warm_standby else 0,
+        parity=settings.parity,
+        take_over=settings.takeover,
         listed_as=listed_as,
         controller_ids=config.kafka.controller_ids,
         min_insync_replicas=config.kafka.min_insync_replicas,

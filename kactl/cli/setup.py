@@ -65,8 +65,8 @@ def check_listen(listen: Listen) -> None:
     """
     where = f"{listen.host}:{listen.port}"
     try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found:
+        addresses = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in addresses:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
@@ -110,8 +110,8 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
         file.truncate(0)
         file.write(f"process {os.getpid()}, which serves {url}\n")
         file.flush()
-        found = os.fstat(file.fileno())
-        yield Holder(lock=f"{found.st_dev}:{found.st_ino}", turn=uuid.uuid4().hex)
+        status = os.fstat(file.fileno())
+        yield Holder(lock=f"{status.st_dev}:{status.st_ino}", turn=uuid.uuid4().hex)
         file.truncate(0)
 
 
@@ -139,7 +139,7 @@ class Stop:
 
 
 def run(serve: Callable[[Stop], Awaitable[None]], *, uvloop: bool) -> None:
-    """Run a server until SIGINT or SIGTERM; a second signal cancels what takes too long to end.
+    """Run a server until SIGINT or SIGTERM; a second signal cancels a shutdown that takes too long.
 
     Raises:
         Failure: the server failed with an error that explains itself.
