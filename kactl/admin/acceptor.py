@@ -29,7 +29,7 @@ _GONE: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
 
 
 class Acceptor:
-    """Listening sockets whose connections pass a gate.
+    """Listening sockets. A gate admits or rejects each connection.
 
     Args:
         make: returns the protocol of a connection, from the address of its client.

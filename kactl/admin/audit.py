@@ -32,7 +32,7 @@ class Audit:
     """The outcome of one request, set by its handler where `audited` cannot derive it.
 
     Attributes:
-        outcome: of a request whose handler returned.
+        outcome: used if the handler returns.
         detail: details of the outcome; may be empty.
     """
 
@@ -46,7 +46,7 @@ class Audit:
         self._has_begun = True
 
     def ended_by(self, error: BaseException) -> None:
-        """Derive the outcome of a request whose handler raised."""
+        """Derive the outcome from the exception of the handler."""
         self.detail = str(error) or type(error).__name__
         if isinstance(error, ActionTimedOut):
             self.outcome = "unfinished"

@@ -7,8 +7,8 @@
 A connection in FRESH, HEAD, BODY or IDLE waits for its client to send; one in UNREAD waits for its client to read.
 Each of these states has a timeout, after which the connection is cut. At the limit a new connection replaces the one
 that has waited longest, so a probe succeeds in a crowd of silent clients if its head follows the connection at once: a
-fresh connection is not replaced for a moment, and others stay in the listen queue for that long. A connection whose
-handler is running is never replaced. If all handlers are running, the connections reserved for probes remain.
+fresh connection is not replaced for a moment, and others stay in the listen queue for that long. A connection with a
+running handler is never replaced. If all handlers are running, the connections reserved for probes remain.
 
 aiohttp parses the requests. It has no timeout for a head and no limit on the number of connections, so its request
 handler is subclassed here, in the methods that it documents for that.

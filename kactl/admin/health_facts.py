@@ -91,33 +91,33 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
 
 
 async def _on_standby(service: Service) -> Observed:
-    """Use the copy of the cluster. A leader counts as gone if its broker is not registered."""
+    """Use the copy of the cluster. A leader counts as failed if its broker is not registered."""
     controller, standby = service.controller, service.controller.loop.standby
     copy = standby.copy
     if copy is None:
-        why = "this instance is a standby without a copy of the cluster: query the controller, or set warm-standby"
-        return Observed(_facts(service, unknown=why, standby_detail="there is no copy"), 0, 0)
+        reason = "this instance is a standby without a copy of the cluster: query the controller, or set warm-standby"
+        return Observed(_facts(service, unknown=reason, standby_detail="there is no copy"), 0, 0)
     lag_ms = standby.lag_ms
     try:
         async with asyncio.timeout(READ_LIMIT_S):
             brokers = await controller.store.brokers()
             deleting = await controller.store.deletions()
-    except (KactlError, TimeoutError) as failed:
-        why = f"the store does not respond: {str(failed) or 'timeout'}"
-        return Observed(_facts(service, unknown=why, standby_lag_ms=lag_ms), 0, copy.table.topic_count())
+    except (KactlError, TimeoutError) as error:
+        reason = f"the store does not respond: {str(error) or 'timeout'}"
+        return Observed(_facts(service, unknown=reason, standby_lag_ms=lag_ms), 0, copy.table.topic_count())
     await controller.min_isr.refresh(copy, active=False)
     table = copy.table
     counted = _counted_on_standby(copy, deleting)
     leader = table.column("leader")
-    gone = ~BrokerSet(brokers)[leader]
+    leaderless = ~BrokerSet(brokers)[leader]
     missing = some(table.column("assigned") & ~table.column("in_sync"))
-    at = np.flatnonzero(counted)
+    rows = np.flatnonzero(counted)
     partitions = _partitions(
         table,
-        offline=counted & gone,
+        offline=counted & leaderless,
         under_replicated=counted & missing,
         min_isr=controller.min_isr.of_topics(table),
-        not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(at)))),
+        not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(rows)))),
         counted=counted,
     )
     detail = "" if not standby.stale else f"{standby.stale:,} topics or partitions are not read yet"
@@ -163,7 +163,7 @@ def _partitions(
         under_min_isr=_named(table, (against.under | (offline & ~_is_new(table))) & every),
         min_isr_unknown=int(np.count_nonzero(against.unknown & every)),
         not_preferred=not_preferred,
-        lagging=tuple(sorted(lagging.items(), key=lambda each: (-each[1], each[0]))),
+        lagging=tuple(sorted(lagging.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
@@ -173,18 +173,18 @@ def _is_new(table: Table) -> Bools:
     return new
 
 
-def _named(table: Table, which: Bools) -> tuple[int, tuple[str, ...]]:
-    at = np.flatnonzero(which)
-    return len(at), tuple(map(str, sorted(table.names(at[:NAMED_MAX]))))
+def _named(table: Table, selected: Bools) -> tuple[int, tuple[str, ...]]:
+    rows = np.flatnonzero(selected)
+    return len(rows), tuple(map(str, sorted(table.names(rows[:NAMED_MAX]))))
 
 
 def _dead(table: Table, registered: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(shares(table).replicas.keys() - set(registered)))
 
 
-def _mask(table: Table, at: RowNumbers) -> Bools:
+def _mask(table: Table, rows: RowNumbers) -> Bools:
     mask = np.zeros(len(table.column("topic")), np.bool_)
-    mask[at] = True
+    mask[rows] = True
     return mask
 
 

@@ -38,7 +38,7 @@ PROBE_CONNECTIONS: Final = 16
 STREAMS_MAX: Final = 100
 # A new connection cannot be replaced for this long: a round trip, and one turn of a busy client.
 FRESH_S: Final = 0.1
-# Running handlers, including those whose client has gone: each may hold a page of partitions.
+# Running handlers, including those of disconnected clients: each may hold a page of partitions.
 REQUESTS_AT_ONCE_MAX: Final = 256
 # Store, log, brokers and participants of this process.
 OTHER_DESCRIPTORS: Final = 64

@@ -70,7 +70,7 @@ async def serve(
     Args:
         controller: already entered.
         participants: the brokers of this process; the API can kill and restart them.
-        render_metrics: from `telemetry_for_server`, whose meter provider the controller was given.
+        render_metrics: from `telemetry_for_server`; the controller uses its meter provider.
         capacity: limit of connections; None for the number that the descriptors of this process allow.
 
     Raises:
@@ -249,7 +249,7 @@ def _refusal(service: Service, http: web.Request, error: Exception) -> web.Respo
 
 def _response(service: Service, error: Exception, *, instance: str) -> web.Response:
     """Returns the problem document of an error, with all headers even if no route matched."""
-    document, headers = problem.of(error, instance=instance, controller=service.who())
+    document, headers = problem.of(error, instance=instance, controller=service.known_controller())
     return web.Response(
         body=_encoder.encode(document),
         status=document.status,

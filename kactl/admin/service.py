@@ -76,7 +76,7 @@ class Service:
         """Make `cluster` available: the controller's, or a copy of it. Valid until the next `await`.
 
         Raises:
-            NotController: this instance is a standby whose copy is incomplete, or which keeps none.
+            NotController: this instance is a standby without a complete copy.
             Refused: the takeover is not complete.
             StoreError: the brokers cannot be read.
         """
@@ -109,7 +109,7 @@ class Service:
         await self.prepare()
         return min_isr.of_topics(self.controller.cluster.table if self._view is None else self._view.copied.table)
 
-    def who(self) -> ProblemController:
+    def known_controller(self) -> ProblemController:
         """Returns the current controller as far as this instance knows it."""
         return ProblemController(id=self.controller.loop.active_id, epoch=self.controller.cluster.fence.epoch)
 

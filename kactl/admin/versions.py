@@ -88,7 +88,7 @@ def lock_of(service: Service, http: web.Request) -> asyncio.Lock | None:
 
 
 async def check(service: Service, http: web.Request, version: Version, path: Any, expected_epoch: int | None) -> None:
-    """Reject a write whose precondition does not hold.
+    """Reject a write if its precondition does not hold.
 
     Raises:
         Refused, StaleEpoch: 412; nothing was changed.

@@ -26,7 +26,7 @@ Reason = Annotated[
     Meta(
         max_length=REASON_LENGTH_MAX,
         pattern=ONE_LINE,
-        description="why; written to the events and to the server's log; one line",
+        description="reason for the change, written to the events and to the server's log; one line",
     ),
 ]
 
