@@ -24,11 +24,11 @@ def _at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+def audit_trail(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == AUDIT_LOGGER]
 
 
-async def requests(server: Served) -> list[RequestEvent]:
+async def request_events(server: Served) -> list[RequestEvent]:
     page = (await server.get("/v1/events", params={"kinds": "request"})).read(EventPage)
     return [event for event in page.items if isinstance(event, RequestEvent)]
 
@@ -69,18 +69,18 @@ async def test_change_is_recorded_with_its_reason(
     await settle()
 
     assert answer.status in (200, 201)
-    (event,) = await requests(server)
+    (event,) = await request_events(server)
     assert (event.action, event.target, event.outcome, event.reason) == (action, target, "done", REASON)
     assert event.controller_epoch == 1
-    assert lines(caplog) == [f"{action} {target}: done; requested over the API, reason: {REASON}"]
+    assert audit_trail(caplog) == [f"{action} {target}: done; requested over the API, reason: {REASON}"]
 
 
 async def test_cancelled_reassignment_names_its_partition(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     await server.ask("DELETE", "/v1/reassignments/orders/0", params={"reason": REASON})
 
-    (line,) = lines(caplog)
+    (line,) = audit_trail(caplog)
     assert line.startswith("cancel reassignment of orders-0: failed (1 of 1 partitions failed, the first: ")
-    assert await requests(server) == []
+    assert await request_events(server) == []
 
 
 @pytest.mark.parametrize(
@@ -98,24 +98,24 @@ async def test_dry_run_is_not_recorded(
     answer = await server.ask(method, path, json={**body, "dry_run": True, "reason": REASON})
 
     assert answer.status == 200
-    assert lines(caplog) == []
-    assert await requests(server) == []
+    assert audit_trail(caplog) == []
+    assert await request_events(server) == []
 
 
 async def test_rejected_change_is_logged_without_an_event(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     answer = await server.post("/v1/topics", {"name": "orders", "reason": REASON})
 
     assert answer.status == 409
-    (line,) = lines(caplog)
+    (line,) = audit_trail(caplog)
     assert line.startswith("create topic orders: failed (Topic 'orders' already exists.")
     assert line.endswith(f"; requested over the API, reason: {REASON}")
-    assert await requests(server) == []
+    assert await request_events(server) == []
 
 
 async def test_long_name_is_truncated(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     await server.post("/v1/topics", {"name": "x" * 100_000})
 
-    (line,) = lines(caplog)
+    (line,) = audit_trail(caplog)
     assert "more characters): failed (name: 100000 characters, at most 249 are allowed)" in line
     assert len(line) < 3_000
 
@@ -124,9 +124,9 @@ async def test_deletion_in_progress_is_unfinished(server: Served, caplog: pytest
     answer = await server.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0"})
 
     assert answer.status == 202
-    (event,) = await requests(server)
+    (event,) = await request_events(server)
     assert (event.outcome, event.detail) == ("unfinished", "the topic is marked for deletion")
-    assert lines(caplog)[0].endswith("reason: none given")
+    assert audit_trail(caplog)[0].endswith("reason: none given")
 
 
 class FullStore(MemoryStore):
@@ -148,10 +148,10 @@ async def test_change_rejected_by_the_store_is_not_reported_as_done(caplog: pyte
         await server.controller.create_topic("orders", partitions=1, replication_factor=1)
         created = await server.post("/v1/topics", {"name": "new", "reason": REASON})
         changed = await server.ask("PATCH", "/v1/topics/orders", json={"config": {"a": "b"}})
-        recorded = await requests(server)
+        recorded = await request_events(server)
 
     assert (created.status, changed.status) == (503, 503)
-    assert [line.split(";")[0] for line in lines(caplog)] == [
+    assert [line.split(";")[0] for line in audit_trail(caplog)] == [
         "create topic new: unknown (the disk is full)",
         "change topic orders: unknown (the disk is full)",
     ]
@@ -170,10 +170,10 @@ async def test_change_with_a_rejected_part_is_partly_done(caplog: pytest.LogCapt
         await server.controller.create_topic("orders", partitions=1, replication_factor=1)
         config_only = await server.ask("PATCH", "/v1/topics/orders", json={"config": {"a": "b"}})
         both = await server.ask("PATCH", "/v1/topics/orders", json={"partitions": 2, "config": {"a": "b"}})
-        recorded = await requests(server)
+        recorded = await request_events(server)
 
     assert (config_only.status, both.status) == (503, 503)
-    assert [line.split(" (")[0] for line in lines(caplog)] == [
+    assert [line.split(" (")[0] for line in audit_trail(caplog)] == [
         "change topic orders: failed",
         "change topic orders: partly",
     ]

@@ -25,7 +25,7 @@ from tests.support.clocks import settle
 pytestmark = pytest.mark.anyio
 
 
-def leaders(server: Served, topic: str) -> list[int]:
+def current_leaders(server: Served, topic: str) -> list[int]:
     return [view.leader for view in server.controller.partitions_of(topic)]
 
 
@@ -38,7 +38,7 @@ async def test_added_partitions_have_leaders(server: Served) -> None:
     assert answer.status == 200
     assert answer.read(TopicChanged) == TopicChanged(name="orders", partitions=5, config=None, dry_run=False)
     assert [view.replicas for view in server.controller.partitions_of("orders")][4:] == [(2, 3, 1)]
-    assert -1 not in leaders(server, "orders")
+    assert -1 not in current_leaders(server, "orders")
 
 
 async def test_topic_name_that_collides_in_metrics_is_rejected(server: Served) -> None:
@@ -249,7 +249,7 @@ async def test_broker_is_drained_and_undrained(server: Served) -> None:
     await settle()
 
     assert drained.remaining == ()
-    assert 1 not in leaders(server, "orders")
+    assert 1 not in current_leaders(server, "orders")
     assert (await server.get("/v1/brokers/1")).json()["state"] == "shutting_down"
 
     overrides = await server.post("/v1/brokers/1/drain", {"undo": True})

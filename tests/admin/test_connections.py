@@ -29,7 +29,7 @@ JSON_HEAD = "POST /v1/elections HTTP/1.1\r\nHost: {host}\r\nContent-Type: applic
 PATIENCE_S = 20
 
 
-async def connected(server: Served, content: bytes | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_connection(server: Served, content: bytes | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     writer.write(content.replace("{host}", where.netloc).encode() if isinstance(content, str) else content)
@@ -37,7 +37,7 @@ async def connected(server: Served, content: bytes | str) -> tuple[asyncio.Strea
     return reader, writer
 
 
-async def ended(reader: asyncio.StreamReader) -> bytes:
+async def read_until_closed(reader: asyncio.StreamReader) -> bytes:
     """Returns the data received until the server closes the connection."""
     with anyio.fail_after(PATIENCE_S):
         try:
@@ -49,7 +49,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 @contextlib.asynccontextmanager
 async def crowd(server: Served, count: int, content: bytes | str) -> AsyncIterator[list[asyncio.StreamReader]]:
     """Open connections that send the same data and then nothing."""
-    both = [await connected(server, content) for _ in range(count)]
+    both = [await open_connection(server, content) for _ in range(count)]
     try:
         yield [reader for reader, _ in both]
     finally:
@@ -59,7 +59,7 @@ async def crowd(server: Served, count: int, content: bytes | str) -> AsyncIterat
 
 async def probe(server: Served) -> int:
     """Returns the status of `/readyz` over a new connection."""
-    reader, writer = await connected(server, "GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n")
+    reader, writer = await open_connection(server, "GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n")
     with anyio.fail_after(PATIENCE_S):
         line = await reader.readline()
     writer.close()
@@ -75,7 +75,7 @@ async def test_incomplete_head_is_cut(server: Served, monkeypatch: pytest.Monkey
 
     async with crowd(server, 3, HALF_HEAD) as silent, crowd(server, 1, b"") as mute:
         for reader in (*silent, *mute):
-            assert await ended(reader) == b""
+            assert await read_until_closed(reader) == b""
 
     assert b'kactl_api_refused_count_total{error_type="head"} 4.0' in (await server.get("/metrics")).body
 
@@ -83,8 +83,8 @@ async def test_incomplete_head_is_cut(server: Served, monkeypatch: pytest.Monkey
 @pytest.mark.anyio
 async def test_slow_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEAD_TIMEOUT_S", 0.2)
-    reader, writer = await connected(server, HALF_HEAD)
-    end = asyncio.create_task(ended(reader))
+    reader, writer = await open_connection(server, HALF_HEAD)
+    end = asyncio.create_task(read_until_closed(reader))
 
     while not end.done():
         writer.write(b"X: y\r\n")
@@ -96,14 +96,14 @@ async def test_slow_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.anyio
 async def test_endless_head_is_cut(server: Served) -> None:
-    reader, writer = await connected(server, HALF_HEAD)
+    reader, writer = await open_connection(server, HALF_HEAD)
 
     with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
         for number in range(limits.HEAD_BYTES_MAX // 1000):
             writer.write(f"X{number}: {'y' * 1200}\r\n".encode())
             await writer.drain()
 
-    assert await ended(reader) == b""
+    assert await read_until_closed(reader) == b""
     writer.close()
     assert b'kactl_api_refused_count_total{error_type="head"} 1.0' in (await server.get("/metrics")).body
 
@@ -111,9 +111,9 @@ async def test_endless_head_is_cut(server: Served) -> None:
 @pytest.mark.anyio
 async def test_idle_connection_is_closed(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "IDLE_TIMEOUT_S", 0.05)
-    reader, writer = await connected(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n")
+    reader, writer = await open_connection(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n")
 
-    answer = await ended(reader)
+    answer = await read_until_closed(reader)
 
     assert answer.startswith(b"HTTP/1.1 200")
     writer.close()
@@ -126,9 +126,9 @@ async def test_idle_connection_is_closed(server: Served, monkeypatch: pytest.Mon
 async def test_missing_body_is_rejected(server: Served, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.05)
     monkeypatch.setattr(limits, "LINGERING_S", 0.05)
-    reader, writer = await connected(server, JSON_HEAD + body)
+    reader, writer = await open_connection(server, JSON_HEAD + body)
 
-    answer = await ended(reader)
+    answer = await read_until_closed(reader)
 
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"only 1 bytes did" in answer
@@ -140,14 +140,16 @@ async def test_slow_body_is_read(server: Served, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.2)
     monkeypatch.setattr("kactl.admin.route.BODY_BYTES_PER_S", 1000)
     body = b'{"type": "preferred", "all": true' + b" " * 4000 + b"}"
-    reader, writer = await connected(server, JSON_HEAD + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+    reader, writer = await open_connection(
+        server, JSON_HEAD + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
 
     for begin in range(0, len(body), 500):
         writer.write(body[begin : begin + 500])
         await writer.drain()
         await asyncio.wait([asyncio.ensure_future(server.get("/livez"))])
 
-    assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+    assert (await read_until_closed(reader)).startswith(b"HTTP/1.1 200")
     writer.close()
 
 
@@ -171,9 +173,9 @@ async def test_client_that_does_not_read_is_cut(server: Served, monkeypatch: pyt
 @pytest.mark.anyio
 async def test_connection_ends_after_its_last_request(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REQUESTS_PER_CONNECTION_MAX", 3)
-    reader, writer = await connected(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n" * 5)
+    reader, writer = await open_connection(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n" * 5)
 
-    answers = await ended(reader)
+    answers = await read_until_closed(reader)
 
     assert answers.count(b"HTTP/1.1 200") == 3
     assert answers.count(b"Connection: close") == 1
@@ -210,8 +212,8 @@ async def test_streams_are_not_replaced_and_probes_have_reserved_connections() -
         for reader in streams:
             await reader.readuntil(b"retry: ")
 
-        reader, writer = await connected(server, "GET /v1/topics HTTP/1.1\r\nHost: {host}\r\n\r\n")
-        refused = await ended(reader)
+        reader, writer = await open_connection(server, "GET /v1/topics HTTP/1.1\r\nHost: {host}\r\n\r\n")
+        refused = await read_until_closed(reader)
         writer.close()
 
         assert await probe(server) == 200

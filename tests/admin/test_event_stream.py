@@ -48,7 +48,7 @@ class Blocks:
 
 
 @contextlib.asynccontextmanager
-async def opened(server: Served, query: str = "", **headers: str) -> AsyncIterator[Blocks]:
+async def open_stream(server: Served, query: str = "", **headers: str) -> AsyncIterator[Blocks]:
     async with server.http.get(f"{server.url}/v1/events/stream{query}", headers=headers) as response:
         assert response.status == 200
         assert response.headers["Content-Type"] == "text/event-stream"
@@ -57,7 +57,7 @@ async def opened(server: Served, query: str = "", **headers: str) -> AsyncIterat
 
 async def test_new_stream_starts_with_new_events(server: Served) -> None:
     seq = server.controller.history.seq
-    async with opened(server) as blocks:
+    async with open_stream(server) as blocks:
         assert await blocks.next() == {"retry": "2000", "id": str(seq)}
 
         await server.controller.create_topic("new")
@@ -76,7 +76,7 @@ async def test_streams_at_the_same_position_share_one_frame(server: Served, monk
 
     monkeypatch.setattr(stream, "_frame", noted)
     async with contextlib.AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(opened(server)) for _ in range(5)]
+        streams = [await stack.enter_async_context(open_stream(server)) for _ in range(5)]
         for blocks in streams:
             await blocks.next()
         seq = server.controller.history.seq
@@ -91,20 +91,20 @@ async def test_streams_at_the_same_position_share_one_frame(server: Served, monk
 
 async def test_stream_resumes_after_the_last_event_id(server: Served) -> None:
     first = server.controller.history.oldest
-    async with opened(server, **{"Last-Event-ID": str(first + 1)}) as blocks:
+    async with open_stream(server, **{"Last-Event-ID": str(first + 1)}) as blocks:
         assert (await blocks.next())["id"] == str(first + 1)
         assert [(await blocks.event()).seq for _ in range(3)] == [first + 2, first + 3, first + 4]
 
 
 async def test_last_event_id_takes_precedence_over_after(server: Served) -> None:
     first = server.controller.history.oldest
-    async with opened(server, f"?after={first}", **{"Last-Event-ID": str(first + 3)}) as blocks:
+    async with open_stream(server, f"?after={first}", **{"Last-Event-ID": str(first + 3)}) as blocks:
         await blocks.next()
         assert (await blocks.event()).seq == first + 4
 
 
 async def test_stream_can_start_after_any_event(server: Served) -> None:
-    async with opened(server, "?after=0") as blocks:
+    async with open_stream(server, "?after=0") as blocks:
         await blocks.next()
         history = server.controller.history
         numbers = list(range(history.oldest, history.seq + 1))
@@ -115,7 +115,7 @@ async def test_stream_can_start_after_any_event(server: Served) -> None:
 
 
 async def test_stream_is_filtered_by_kind(server: Served) -> None:
-    async with opened(server, "?after=0&kinds=topic&kinds=controller") as blocks:
+    async with open_stream(server, "?after=0&kinds=topic&kinds=controller") as blocks:
         await blocks.next()
         assert [(await blocks.event()).__struct_config__.tag for _ in range(2)] == ["controller", "topic"]
 
@@ -129,7 +129,7 @@ async def test_late_reader_receives_a_reset(server: Served, monkeypatch: pytest.
     monkeypatch.setattr(history, "_limit", 2)
     await server.controller.create_topic("new")
 
-    async with opened(server, **{"Last-Event-ID": "1"}) as blocks:
+    async with open_stream(server, **{"Last-Event-ID": "1"}) as blocks:
         await blocks.next()
         reset = await blocks.event()
 
@@ -138,7 +138,7 @@ async def test_late_reader_receives_a_reset(server: Served, monkeypatch: pytest.
 
 
 async def test_number_of_another_process_is_a_reset(server: Served) -> None:
-    async with opened(server, **{"Last-Event-ID": str(server.controller.history.seq + 1000)}) as blocks:
+    async with open_stream(server, **{"Last-Event-ID": str(server.controller.history.seq + 1000)}) as blocks:
         await blocks.next()
         reset = await blocks.event()
 
@@ -154,7 +154,7 @@ async def test_invalid_last_event_id_is_rejected(server: Served, id_: str) -> No
 
 
 async def test_idle_stream_receives_pings(server: Served) -> None:
-    async with opened(server) as blocks:
+    async with open_stream(server) as blocks:
         await blocks.next()
         for _ in range(2):
             await server.clock.advance(stream.PING_MS)
@@ -163,7 +163,7 @@ async def test_idle_stream_receives_pings(server: Served) -> None:
 
 
 async def test_closed_idle_stream_leaves_no_task(server: Served) -> None:
-    async with opened(server) as blocks:
+    async with open_stream(server) as blocks:
         await blocks.next()
         await settle()
         waiting, tasks = len(server.controller.history._waiting), len(asyncio.all_tasks())
@@ -178,7 +178,7 @@ async def test_closed_idle_stream_leaves_no_task(server: Served) -> None:
 
 
 async def test_stream_waits_without_polling(server: Served) -> None:
-    async with opened(server) as blocks:
+    async with open_stream(server) as blocks:
         await blocks.next()
         await server.controller.create_topic("new")
         await blocks.event()
@@ -187,7 +187,7 @@ async def test_stream_waits_without_polling(server: Served) -> None:
 
 
 async def test_number_of_streams_is_limited() -> None:
-    async with served(capacity=Capacity(streams=1)) as server, opened(server) as blocks:
+    async with served(capacity=Capacity(streams=1)) as server, open_stream(server) as blocks:
         await blocks.next()
 
         refused = await server.get("/v1/events/stream")
@@ -199,7 +199,7 @@ async def test_number_of_streams_is_limited() -> None:
 
 async def test_disconnected_client_frees_its_stream() -> None:
     async with served(capacity=Capacity(streams=1)) as server:
-        async with opened(server) as blocks:
+        async with open_stream(server) as blocks:
             await blocks.next()
             blocks.response.close()
 

@@ -51,7 +51,7 @@ election = st.fixed_dictionaries(
 )
 
 
-async def check(server: Served, method: str, path: str, **more: Any) -> None:
+async def check_response(server: Served, method: str, path: str, **more: Any) -> None:
     before = await server.state()
 
     answer: Answered = await server.ask(method, path, **more)
@@ -68,19 +68,19 @@ async def check(server: Served, method: str, path: str, **more: Any) -> None:
 @given(body=topic | anything)
 @one_server
 async def test_any_topic_body_gets_a_response_or_problem(server: Served, body: Any) -> None:
-    await check(server, "POST", "/v1/topics", data=msgspec.json.encode(body), headers=JSON)
+    await check_response(server, "POST", "/v1/topics", data=msgspec.json.encode(body), headers=JSON)
 
 
 @given(body=election | anything)
 @one_server
 async def test_any_election_body_gets_a_response_or_problem(server: Served, body: Any) -> None:
-    await check(server, "POST", "/v1/elections", data=msgspec.json.encode(body), headers=JSON)
+    await check_response(server, "POST", "/v1/elections", data=msgspec.json.encode(body), headers=JSON)
 
 
 @given(body=st.binary(max_size=50), path=st.sampled_from(["/v1/topics", "/v1/elections", "/v1/brokers/9/kill"]))
 @one_server
 async def test_invalid_json_gets_a_problem(server: Served, body: bytes, path: str) -> None:
-    await check(server, "POST", path, data=body, headers=JSON)
+    await check_response(server, "POST", path, data=body, headers=JSON)
 
 
 @given(
@@ -98,10 +98,10 @@ async def test_invalid_json_gets_a_problem(server: Served, body: bytes, path: st
 )
 @one_server
 async def test_any_query_gets_a_response_or_problem(server: Served, path: str, query: list[tuple[str, str]]) -> None:
-    await check(server, "GET", path, params=query)
+    await check_response(server, "GET", path, params=query)
 
 
 @given(parts=st.lists(st.text(max_size=6) | st.sampled_from(["topics", "brokers", "partitions", "0"]), max_size=4))
 @one_server
 async def test_any_path_gets_a_response_or_problem(server: Served, parts: list[str]) -> None:
-    await check(server, "GET", "/v1/" + "/".join(quote(part, safe="") for part in parts))
+    await check_response(server, "GET", "/v1/" + "/".join(quote(part, safe="") for part in parts))

@@ -25,7 +25,7 @@ MIN_ISR = 2  # of every topic
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
+def arbitrary_clusters(draw: st.DrawFn) -> Cluster:
     """Clusters with arbitrary states, including impossible ones, which readers must support."""
     cluster = Cluster(0)
     for topic in draw(st.permutations(TOPICS)):
@@ -85,7 +85,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("whole", [0, 5, views_module._SORTED_WHOLE_MAX])
-@given(cluster=clusters(), query=queries)
+@given(cluster=arbitrary_clusters(), query=queries)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_pages_equal_a_filter_over_objects(
     cluster: Cluster, query: PartitionQuery, whole: int, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +119,7 @@ def _fields(query: PartitionQuery) -> dict[str, Any]:
     return {name: getattr(query, name) for name in query.__struct_fields__}
 
 
-@given(cluster=clusters())
+@given(cluster=arbitrary_clusters())
 def test_broker_counts_equal_a_count_over_objects(cluster: Cluster) -> None:
     held = shares(cluster.table)
 

@@ -25,7 +25,7 @@ PATIENT: Final = {**QUICK, "KACTL_STORE__SESSION_TIMEOUT": "10s"}
 _Kind = TypeVar("_Kind")
 
 
-class Ran:
+class CommandResult:
     """Result of one command."""
 
     def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
@@ -42,9 +42,9 @@ class Ran:
         return [msgspec.json.decode(line, type=kind) for line in self.out.splitlines()]
 
 
-def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Ran:
+def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> CommandResult:
     """Run a command without a terminal until it ends."""
-    return Ran(
+    return CommandResult(
         subprocess.run(
             [*KACTL, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ class Up:
             assert response.status == 200
         return self.process
 
-    def __call__(self, *arguments: str | Path) -> Ran:
+    def __call__(self, *arguments: str | Path) -> CommandResult:
         """Run a command that uses this server."""
         return kactl("--server", self.url, *arguments)
 

@@ -14,14 +14,14 @@ from kactl.cli.root import kactl as root
 from .server import KACTL, Up, kactl
 
 
-def commands(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
+def commands_below(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
     """Yield all commands below a group, with their names."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
-            yield from commands(command, *names, name)
+            yield from commands_below(command, *names, name)
         yield " ".join((*names, name)), command
 
 
@@ -34,7 +34,7 @@ def formats_of(command: click.Command) -> tuple[str, ...]:
 
 
 def test_csv_and_kafka_formats_are_limited_to_one_command_each() -> None:
-    formats = {name: formats_of(command) for name, command in commands(root)}
+    formats = {name: formats_of(command) for name, command in commands_below(root)}
 
     assert [name for name, supported in formats.items() if "csv" in supported] == ["forensics sql"]
     assert [name for name, supported in formats.items() if "kafka" in supported] == ["topic describe"]

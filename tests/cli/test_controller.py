@@ -13,7 +13,7 @@ from tests.support.processes import Process, free_port
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
 
-from .server import KACTL, START_S, STOP_S, Ran, kactl
+from .server import KACTL, START_S, STOP_S, CommandResult, kactl
 
 __all__ = ["chroot", "jars", "zookeeper"]  # fixtures
 pytestmark = pytest.mark.interop
@@ -33,7 +33,7 @@ class Node:
         self.process = Process(command, output=folder / f"{node_id}.log")
         self.process.wait_for_line("serves its API at", START_S)
 
-    def __call__(self, *arguments: str) -> Ran:
+    def __call__(self, *arguments: str) -> CommandResult:
         return kactl("--server", self.url, *arguments)
 
     @property
@@ -50,7 +50,7 @@ class Node:
 
 
 @pytest.fixture
-def started() -> Iterator[list[Node]]:
+def started_nodes() -> Iterator[list[Node]]:
     nodes: list[Node] = []
     yield nodes
     for node in nodes:
@@ -58,19 +58,19 @@ def started() -> Iterator[list[Node]]:
 
 
 def test_standby_takes_over_from_the_active_controller(
-    zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, started: list[Node]
+    zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, started_nodes: list[Node]
 ) -> None:
     first = Node(tmp_path, 101, zookeeper.connect(chroot))
-    started.append(first)
+    started_nodes.append(first)
     first.process.wait_for_line("controller 101 is active under epoch 1", START_S)
     second = Node(tmp_path, 102, zookeeper.connect(chroot))
-    started.append(second)
+    started_nodes.append(second)
     second.process.wait_for_line("controller 101 is active; this instance stands by", START_S)
 
     standby, refused = second.info, second("get", "topics")
     probes = first.probe("/leader"), second.probe("/leader")
     third = Node(tmp_path, 103, zookeeper.connect(chroot), "--takeover")
-    started.append(third)
+    started_nodes.append(third)
     third.process.wait_for_line("controller 103 is active under epoch 2", START_S)
     first.process.wait_for_line("resigned from epoch 1", START_S)
     third.process.signal(signal.SIGINT)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.cli import doctor
+from tests.support.processes import free_port
 
 from .server import Up, kactl
 
@@ -16,7 +17,7 @@ LOCAL_CHECKS = {"python", "uvloop", "java", "pyspark", "pyarrow", "kazoo", "open
 
 
 @pytest.fixture
-def zookeeper() -> Iterator[str]:
+def responding_zookeeper() -> Iterator[str]:
     """Address of a server that responds to `srvr` once, as ZooKeeper does."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -30,11 +31,6 @@ def zookeeper() -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         thread.join(10)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def test_local_checks_and_clock_pass(up: Up) -> None:
@@ -56,16 +52,18 @@ def test_missing_server_does_not_fail() -> None:
     assert "no server at" in done.out
 
 
-def test_unreachable_zookeeper_server_fails(zookeeper: str, tmp_path: Path) -> None:
+def test_unreachable_zookeeper_server_fails(responding_zookeeper: str, tmp_path: Path) -> None:
     unreachable = f"127.0.0.1:{free_port()}"
     file = tmp_path / "kactl.toml"
-    file.write_text(f'node-id = 1\n[store]\nkind = "zookeeper"\nconnect = "{zookeeper},{unreachable}/kafka"\n')
+    file.write_text(
+        f'node-id = 1\n[store]\nkind = "zookeeper"\nconnect = "{responding_zookeeper},{unreachable}/kafka"\n'
+    )
 
     done = kactl("doctor", "--config", file, "-o", "json")
 
     checks = {check["check"]: check for check in json.loads(done.out)}
     assert done.code == 1
-    assert checks[f"zookeeper {zookeeper}"]["value"] == "leader"
+    assert checks[f"zookeeper {responding_zookeeper}"]["value"] == "leader"
     assert checks[f"zookeeper {unreachable}"]["result"] == "FAIL"
     assert "check that it runs" in checks[f"zookeeper {unreachable}"]["detail"]
 

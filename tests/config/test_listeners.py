@@ -13,27 +13,22 @@ CLIENT = Endpoint("CLIENT", "::1", 9191)
 BOTH = 'listeners = ["INTERNAL://127.0.0.1:9190", "CLIENT://[::1]:9191"]'
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kactl.toml"
-
-
-def written(file: Path, *lines: str) -> Path:
+def config_from(file: Path, *lines: str) -> Path:
     file.write_text("\n".join(("node-id = 9", "[kafka]", *lines)))
     return file
 
 
 def test_without_listeners_nothing_is_bound_or_advertised(file: Path) -> None:
-    kafka = load(written(file)).kafka
+    kafka = load(config_from(file)).kafka
 
     assert kafka.endpoints == kafka.advertised == ()
     assert (kafka.num_partitions, kafka.default_replication_factor) == (1, 1)
 
 
 def test_all_listeners_are_advertised_unless_restricted(file: Path) -> None:
-    everywhere = load(written(file, BOTH)).kafka
-    internal = load(written(file, BOTH, 'visible-on = ["INTERNAL"]')).kafka
-    nowhere = load(written(file, BOTH, "visible-on = []")).kafka
+    everywhere = load(config_from(file, BOTH)).kafka
+    internal = load(config_from(file, BOTH, 'visible-on = ["INTERNAL"]')).kafka
+    nowhere = load(config_from(file, BOTH, "visible-on = []")).kafka
 
     assert everywhere.endpoints == internal.endpoints == nowhere.endpoints == (INTERNAL, CLIENT)
     assert everywhere.advertised == (INTERNAL, CLIENT)
@@ -43,7 +38,7 @@ def test_all_listeners_are_advertised_unless_restricted(file: Path) -> None:
 
 def test_advertised_address_may_differ_from_the_bound_one(file: Path) -> None:
     kafka = load(
-        written(
+        config_from(
             file,
             'listeners = ["INTERNAL://0.0.0.0:9190", "CLIENT://[::1]:9191"]',
             'advertised-listeners = ["INTERNAL://kactl.example.org:19190"]',
@@ -55,7 +50,7 @@ def test_advertised_address_may_differ_from_the_bound_one(file: Path) -> None:
 
 
 def test_wildcard_address_is_valid_if_it_is_not_advertised(file: Path) -> None:
-    kafka = load(written(file, 'listeners = ["INTERNAL://0.0.0.0:9190"]', "visible-on = []")).kafka
+    kafka = load(config_from(file, 'listeners = ["INTERNAL://0.0.0.0:9190"]', "visible-on = []")).kafka
 
     assert kafka.advertised == ()
 
@@ -66,8 +61,8 @@ def test_lists_in_the_environment_are_separated_by_commas(file: Path) -> None:
         "KACTL_KAFKA__VISIBLE_ON": "CLIENT",
         "KACTL_KAFKA__CONTROLLER_IDS": "10,11",
     }
-    kafka = load(written(file), env).kafka
-    none = load(written(file, BOTH), {"KACTL_KAFKA__VISIBLE_ON": ""}).kafka
+    kafka = load(config_from(file), env).kafka
+    none = load(config_from(file, BOTH), {"KACTL_KAFKA__VISIBLE_ON": ""}).kafka
 
     assert kafka.endpoints == (INTERNAL, CLIENT)
     assert kafka.advertised == (CLIENT,)
@@ -102,7 +97,7 @@ def test_lists_in_the_environment_are_separated_by_commas(file: Path) -> None:
 )
 def test_invalid_listener_is_rejected_with_a_correction(file: Path, line: str, key: str, message: str) -> None:
     with pytest.raises(BadConfig) as refused:
-        load(written(file, line))
+        load(config_from(file, line))
 
     assert f"kafka.{key}: " in str(refused.value)
     assert message in str(refused.value)

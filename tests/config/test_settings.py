@@ -11,11 +11,6 @@ from kactl.config.settings import Config, Duration, Listen, StoreConfig
 from kactl.errors import BadConfig
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kactl.toml"
-
-
 def test_everything_except_node_id_has_a_default(file: Path) -> None:
     file.write_text("node-id = 1\n")
 

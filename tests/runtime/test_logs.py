@@ -21,7 +21,7 @@ FORGED = "done\r\n12:00:00.000 INFO    kactl.admin: forged\x1b[2J\x1b]0;owned\x0
 
 
 @pytest.fixture
-def written() -> Iterator[io.StringIO]:
+def formatted_output() -> Iterator[io.StringIO]:
     """Returns the output of a handler with the formatter of the server; the root logger is unchanged."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -69,29 +69,29 @@ def test_argument_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.messages[0]) < TEXT_LENGTH_MAX + 40
 
 
-def test_records_of_other_loggers_are_one_line_too(written: io.StringIO) -> None:
+def test_records_of_other_loggers_are_one_line_too(formatted_output: io.StringIO) -> None:
     logging.getLogger("kactl.not_ours").warning("a library prints %s", FORGED)
     logging.getLogger("kactl.not_ours").warning("x" * 100_000)
 
-    first, second, end = written.getvalue().split("\n")
+    first, second, end = formatted_output.getvalue().split("\n")
     assert end == ""
     assert first.isprintable()
     assert len(second) < LINE_LENGTH_MAX + 40
 
 
-def test_traceback_lines_cannot_be_confused_with_records(written: io.StringIO) -> None:
+def test_traceback_lines_cannot_be_confused_with_records(formatted_output: io.StringIO) -> None:
     try:
         raise ValueError(FORGED)
     except ValueError:
         logger("kactl.tests").exception("it failed")
 
-    first, *trace = written.getvalue().rstrip("\n").split("\n")
+    first, *trace = formatted_output.getvalue().rstrip("\n").split("\n")
     assert first == "ERROR kactl.tests: it failed"
     assert len(trace) > 3
     assert all(line.startswith(TRACE_MARGIN) and line.isprintable() for line in trace)
 
 
-def test_long_traceback_keeps_its_end(written: io.StringIO) -> None:
+def test_long_traceback_keeps_its_end(formatted_output: io.StringIO) -> None:
     cause = ValueError("the first")
     for number in range(TRACE_LINES_MAX):
         later = ValueError(f"error {number}")
@@ -101,7 +101,7 @@ def test_long_traceback_keeps_its_end(written: io.StringIO) -> None:
     except RuntimeError:
         logger("kactl.tests").exception("it failed")
 
-    _, *trace = written.getvalue().rstrip("\n").split("\n")
+    _, *trace = formatted_output.getvalue().rstrip("\n").split("\n")
     assert len(trace) == TRACE_LINES_MAX + 1
     assert "more lines" in trace[0]
     assert trace[-1] == f"{TRACE_MARGIN}RuntimeError: the last"

@@ -198,8 +198,8 @@ async def test_full_disk_is_logged_once_and_stops_nothing(
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
+def file_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_number_of_files_is_limited_and_the_oldest_is_deleted(tmp_path: Path) -> None:
@@ -209,8 +209,10 @@ def test_number_of_files_is_limited_and_the_oldest_is_deleted(tmp_path: Path) ->
         segments.write([b"%049d\n" % number])
     segments.close()
 
-    assert names(tmp_path) == [NAME, f"{NAME}.1", f"{NAME}.2"]
-    kept_lines = [int(line) for name in reversed(names(tmp_path)) for line in (tmp_path / name).read_bytes().split()]
+    assert file_names(tmp_path) == [NAME, f"{NAME}.1", f"{NAME}.2"]
+    kept_lines = [
+        int(line) for name in reversed(file_names(tmp_path)) for line in (tmp_path / name).read_bytes().split()
+    ]
     assert kept_lines == list(range(50 - len(kept_lines), 50))
     assert len(kept_lines) >= 6
 
@@ -222,7 +224,7 @@ def test_limit_of_one_file(tmp_path: Path) -> None:
         segments.write([b"%049d\n" % number])
     segments.close()
 
-    assert names(tmp_path) == [NAME]
+    assert file_names(tmp_path) == [NAME]
     assert (tmp_path / NAME).stat().st_size <= 150
 
 

@@ -31,7 +31,7 @@ def stamped(event: AnyEvent, seq: int, *, time_ms: int = 0, epoch: int = 1) -> A
     return msgspec.structs.replace(event, seq=seq, time_ms=time_ms or seq, controller_epoch=epoch)
 
 
-def elected(seq: int, epoch: int) -> AnyEvent:
+def election_event(seq: int, epoch: int) -> AnyEvent:
     return stamped(ControllerEvent(what="elected", controller_id=5), seq, epoch=epoch)
 
 
@@ -39,18 +39,18 @@ def resigned(seq: int, epoch: int, cause: str = "asked to resign") -> AnyEvent:
     return stamped(ControllerEvent(what="resigned", controller_id=5, cause=cause), seq, epoch=epoch)
 
 
-def topic(seq: int, name: str = "orders") -> AnyEvent:
+def topic_event(seq: int, name: str = "orders") -> AnyEvent:
     return stamped(TopicEvent(what="created", topic=name), seq)
 
 
-def write(folder: Path, events: Sequence[AnyEvent], *, bytes_max: int = 1 << 30, count_max: int = 16) -> None:
+def write_lines(folder: Path, events: Sequence[AnyEvent], *, bytes_max: int = 1 << 30, count_max: int = 16) -> None:
     segments = Segments(folder, bytes_max=bytes_max, count_max=count_max)
     for line in as_json(events):
         segments.write([line])
     segments.close()
 
 
-def read(folder: Path, **bounds: int) -> Past:
+def read_past(folder: Path, **bounds: int) -> Past:
     return read_back(folder, now_ms=NOW_MS, **bounds)
 
 
@@ -79,9 +79,9 @@ def test_every_kind_of_event_is_read_back_unchanged(tmp_path: Path) -> None:
         ControllerEvent(what="resigned", controller_id=5, cause="asked to resign"),
     ]
     events = [stamped(event, seq) for seq, event in enumerate(kinds, start=100)]
-    write(tmp_path, events)
+    write_lines(tmp_path, events)
 
-    assert read(tmp_path) == Past(events, [Term(1, 5, 100, 107, "asked to resign", ours=True)], True, 0)
+    assert read_past(tmp_path) == Past(events, [Term(1, 5, 100, 107, "asked to resign", ours=True)], True, 0)
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -89,80 +89,82 @@ def test_log_without_events_is_an_empty_past(tmp_path: Path, exists: bool) -> No
     if exists:
         (tmp_path / NAME).touch()
 
-    assert read(tmp_path) == Past([], [], True, 0)
+    assert read_past(tmp_path) == Past([], [], True, 0)
 
 
 def test_events_continue_over_the_files_of_the_log(tmp_path: Path) -> None:
-    events = [topic(seq) for seq in range(1, 101)]
-    write(tmp_path, events, bytes_max=1_000)
+    events = [topic_event(seq) for seq in range(1, 101)]
+    write_lines(tmp_path, events, bytes_max=1_000)
     assert len(list(tmp_path.iterdir())) > 3
 
-    assert read(tmp_path).events == events
+    assert read_past(tmp_path).events == events
 
 
 def test_the_newest_events_are_read_within_their_count_and_bytes(tmp_path: Path) -> None:
-    events = [topic(seq) for seq in range(1, 101)]
-    write(tmp_path, events, bytes_max=1_000)
+    events = [topic_event(seq) for seq in range(1, 101)]
+    write_lines(tmp_path, events, bytes_max=1_000)
     (line,) = as_json(events[-1:])
 
-    assert read(tmp_path, events_max=7).events == events[-7:]
-    assert read(tmp_path, event_bytes_max=7 * len(line) + 5).events == events[-7:]
-    assert read(tmp_path, event_bytes_max=0).events == []
+    assert read_past(tmp_path, events_max=7).events == events[-7:]
+    assert read_past(tmp_path, event_bytes_max=7 * len(line) + 5).events == events[-7:]
+    assert read_past(tmp_path, event_bytes_max=0).events == []
 
 
 def test_large_log_is_read_from_its_end_only(tmp_path: Path) -> None:
     """The file is sparse, one terabyte: reading all of it would take minutes."""
-    write(tmp_path, [elected(1, 1)])
+    write_lines(tmp_path, [election_event(1, 1)])
     os.truncate(tmp_path / NAME, 1 << 40)
     with (tmp_path / NAME).open("ab") as file:
-        file.write(b"\n" + b"".join(as_json([elected(2, 2), topic(3)])))
+        file.write(b"\n" + b"".join(as_json([election_event(2, 2), topic_event(3)])))
 
-    past = read(tmp_path)
+    past = read_past(tmp_path)
 
-    assert past.events == [elected(2, 2), topic(3)]
+    assert past.events == [election_event(2, 2), topic_event(3)]
     assert [term.epoch for term in past.terms] == [2]
 
 
 def test_unreadable_lines_are_skipped_and_leave_a_reset(tmp_path: Path) -> None:
-    lines = as_json([topic(seq) for seq in range(1, 7)])
+    lines = as_json([topic_event(seq) for seq in range(1, 7)])
     lines[2] = b"\xff\x00 no line at all\n"
     lines[3] = lines[3][:40] + b"\n"
     (tmp_path / NAME).write_bytes(b"".join(lines)[:-20])  # a crash truncated the last line
 
-    past = read(tmp_path)
+    past = read_past(tmp_path)
 
-    assert past.events == [topic(1), topic(2), Reset(seq=4, time_ms=5), topic(5)]
+    assert past.events == [topic_event(1), topic_event(2), Reset(seq=4, time_ms=5), topic_event(5)]
     assert (past.skipped, past.orderly) == (3, False)
 
 
 def test_orderly_run_leaves_no_reset(tmp_path: Path) -> None:
-    events = [elected(1, 1), resigned(2, 1), elected(50, 2), topic(51)]
-    write(tmp_path, events)
+    events = [election_event(1, 1), resigned(2, 1), election_event(50, 2), topic_event(51)]
+    write_lines(tmp_path, events)
 
-    assert read(tmp_path).events == events
+    assert read_past(tmp_path).events == events
 
 
 def test_decreasing_numbers_are_skipped(tmp_path: Path) -> None:
     """Earlier versions numbered events by the wall clock, which may have been set back."""
-    write(tmp_path, [topic(900), topic(901), topic(5), topic(6)])
+    write_lines(tmp_path, [topic_event(900), topic_event(901), topic_event(5), topic_event(6)])
 
-    past = read(tmp_path)
+    past = read_past(tmp_path)
 
-    assert past.events == [topic(5), topic(6)]
+    assert past.events == [topic_event(5), topic_event(6)]
     assert past.skipped == 2
 
 
 def test_kafka_lines_are_skipped(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"".join(as_kafka(5)([elected(1, 1)])))
+    (tmp_path / NAME).write_bytes(b"".join(as_kafka(5)([election_event(1, 1)])))
 
-    assert read(tmp_path) == Past([], [], True, 1)
+    assert read_past(tmp_path) == Past([], [], True, 1)
 
 
 def test_terms_are_found_before_many_other_events(tmp_path: Path) -> None:
-    write(tmp_path, [elected(1, 1), resigned(9, 1, "a later controller was elected"), elected(20, 4)])
-    write(tmp_path, [topic(seq) for seq in range(21, 500)], bytes_max=2_000, count_max=100)
+    write_lines(
+        tmp_path, [election_event(1, 1), resigned(9, 1, "a later controller was elected"), election_event(20, 4)]
+    )
+    write_lines(tmp_path, [topic_event(seq) for seq in range(21, 500)], bytes_max=2_000, count_max=100)
 
-    past = read(tmp_path, events_max=10)
+    past = read_past(tmp_path, events_max=10)
 
     assert len(past.events) == 10
     assert past.terms == [
@@ -172,25 +174,25 @@ def test_terms_are_found_before_many_other_events(tmp_path: Path) -> None:
 
 
 def test_term_without_an_end_ends_with_the_next(tmp_path: Path) -> None:
-    write(tmp_path, [elected(1, 1), elected(50, 2), resigned(60, 2)])
+    write_lines(tmp_path, [election_event(1, 1), election_event(50, 2), resigned(60, 2)])
 
-    assert [(term.epoch, term.ended_ms, term.cause) for term in read(tmp_path).terms] == [
+    assert [(term.epoch, term.ended_ms, term.cause) for term in read_past(tmp_path).terms] == [
         (1, 50, ENDED_UNSEEN),
         (2, 60, "asked to resign"),
     ]
 
 
 def test_number_of_terms_is_limited(tmp_path: Path) -> None:
-    write(tmp_path, [elected(seq, seq) for seq in range(1, 3 * TERMS_MAX)])
+    write_lines(tmp_path, [election_event(seq, seq) for seq in range(1, 3 * TERMS_MAX)])
 
-    terms = read(tmp_path).terms
+    terms = read_past(tmp_path).terms
 
     assert len(terms) == TERMS_MAX
     assert terms[-1].epoch == 3 * TERMS_MAX - 1
-    assert read(tmp_path, term_bytes_max=0).terms == []
+    assert read_past(tmp_path, term_bytes_max=0).terms == []
 
 
 def test_topic_name_that_looks_like_an_election_is_not_one(tmp_path: Path) -> None:
-    write(tmp_path, [stamped(RequestEvent(action="a", target='{"kind":"controller",', outcome="done"), 1)])
+    write_lines(tmp_path, [stamped(RequestEvent(action="a", target='{"kind":"controller",', outcome="done"), 1)])
 
-    assert read(tmp_path).terms == []
+    assert read_past(tmp_path).terms == []

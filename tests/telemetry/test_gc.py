@@ -24,7 +24,7 @@ def knot() -> weakref.ref[Knot]:
     return weakref.ref(Knot())
 
 
-def many() -> list[list[int]]:
+def many_objects() -> list[list[int]]:
     """Returns enough new objects for a collection."""
     return [[] for _ in range(YOUNG_WORTH)]
 
@@ -34,7 +34,7 @@ def is_frozen(each: object) -> bool:
     return not any(collected is each for collected in gc.get_objects())
 
 
-class Bench:
+class CollectorHarness:
     """Collector with controllable events."""
 
     def __init__(self) -> None:
@@ -50,112 +50,114 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def harness() -> Iterator[CollectorHarness]:
     """Collector with automatic collection disabled, as in `run`, and all counts at zero."""
     gc.collect()
     gc.disable()
-    yield Bench()
+    yield CollectorHarness()
     gc.unfreeze()
     gc.enable()
 
 
-def test_garbage_is_collected_while_idle(bench: Bench) -> None:
-    garbage, live = knot(), many()
+def test_garbage_is_collected_while_idle(harness: CollectorHarness) -> None:
+    garbage, live = knot(), many_objects()
 
-    bench.collector.rest()
+    harness.collector.rest()
 
     assert garbage() is None
     assert live
 
 
-def test_nothing_is_collected_while_an_event_is_handled(bench: Bench) -> None:
-    garbage, live = knot(), many()
-    bench.busy = True
+def test_nothing_is_collected_while_an_event_is_handled(harness: CollectorHarness) -> None:
+    garbage, live = knot(), many_objects()
+    harness.busy = True
 
-    bench.collector.rest()
+    harness.collector.rest()
 
     assert garbage() is not None
     assert live
 
 
-def test_much_garbage_is_collected_in_spite_of_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_garbage_is_collected_in_spite_of_events(
+    harness: CollectorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kactl.telemetry.gc.YOUNG_MAX", YOUNG_WORTH)
-    garbage, live = knot(), many()
-    bench.busy = True
+    garbage, live = knot(), many_objects()
+    harness.busy = True
 
-    bench.collector.rest()
+    harness.collector.rest()
 
     assert garbage() is None
     assert live
 
 
-def test_few_objects_are_not_collected(bench: Bench) -> None:
+def test_few_objects_are_not_collected(harness: CollectorHarness) -> None:
     garbage = knot()
 
-    bench.collector.rest()
+    harness.collector.rest()
 
     assert garbage() is not None
 
 
-async def test_old_garbage_is_collected_after_an_idle_time(bench: Bench) -> None:
+async def test_old_garbage_is_collected_after_an_idle_time(harness: CollectorHarness) -> None:
     living = Knot()
     garbage = weakref.ref(living)
     for _ in range(OLDER_AFTER):
         gc.collect(1)  # move it into the oldest generation
     del living
 
-    bench.collector.rest()
+    harness.collector.rest()
     assert garbage() is not None
 
-    await bench.calm()
+    await harness.calm()
     assert garbage() is None
 
 
-async def test_event_restarts_the_idle_time(bench: Bench) -> None:
-    loaded = many()
-    bench.epoch = 1
-    bench.collector.rest()
-    bench.busy = True
-    await bench.clock.advance(CALM_MS)
-    bench.collector.rest()
-    bench.busy = False
+async def test_event_restarts_the_idle_time(harness: CollectorHarness) -> None:
+    loaded = many_objects()
+    harness.epoch = 1
+    harness.collector.rest()
+    harness.busy = True
+    await harness.clock.advance(CALM_MS)
+    harness.collector.rest()
+    harness.busy = False
 
-    bench.collector.rest()
+    harness.collector.rest()
     assert not is_frozen(loaded)
 
-    await bench.calm()
+    await harness.calm()
     assert is_frozen(loaded)
 
 
-async def test_objects_loaded_by_a_takeover_are_frozen_when_idle(bench: Bench) -> None:
-    bench.collector.rest()
-    loaded = many()
-    bench.epoch = 1
+async def test_objects_loaded_by_a_takeover_are_frozen_when_idle(harness: CollectorHarness) -> None:
+    harness.collector.rest()
+    loaded = many_objects()
+    harness.epoch = 1
 
-    bench.collector.rest()
+    harness.collector.rest()
     assert not is_frozen(loaded)
 
-    await bench.calm()
-    later = many()
-    await bench.calm()
+    await harness.calm()
+    later = many_objects()
+    await harness.calm()
 
     assert is_frozen(loaded)
     assert is_frozen(loaded[-1])
     assert not is_frozen(later)
 
 
-async def test_objects_of_the_previous_term_are_collected(bench: Bench) -> None:
+async def test_objects_of_the_previous_term_are_collected(harness: CollectorHarness) -> None:
     living = Knot()
     garbage = weakref.ref(living)
-    bench.collector.rest()
-    bench.epoch = 1
-    await bench.calm()
+    harness.collector.rest()
+    harness.epoch = 1
+    await harness.calm()
     del living
     gc.collect()
     assert garbage() is not None  # it is frozen
 
-    bench.epoch = 2
-    await bench.calm()
+    harness.epoch = 2
+    await harness.calm()
 
     assert garbage() is None
 
@@ -167,7 +169,7 @@ async def test_automatic_collection_is_restored() -> None:
         tasks.start_soon(collector.run)
         await settle()
         assert not gc.isenabled()
-        garbage, live = knot(), many()
+        garbage, live = knot(), many_objects()
         await clock.advance(INTERVAL_MS)
         assert garbage() is None
         assert live

@@ -29,14 +29,14 @@ HEALTHY = Facts(
 )
 
 
-def changed(facts: Facts, **fields: Any) -> Facts:
+def with_fields(facts: Facts, **fields: Any) -> Facts:
     own = {name: fields.pop(name) for name in list(fields) if name in PARTITIONS.__struct_fields__}
     if own:
         fields["partitions"] = msgspec.structs.replace(PARTITIONS, **own)
     return msgspec.structs.replace(facts, **fields)
 
 
-def check(facts: Facts, name: str, **limits: int) -> Check:
+def one_check(facts: Facts, name: str, **limits: int) -> Check:
     (result,) = [item for item in checks(facts, Limits(**limits)) if item.name == name]
     return result
 
@@ -92,7 +92,7 @@ def test_facts_without_failures_are_healthy() -> None:
     ],
 )
 def test_each_check_fails_by_its_own_value(name: str, fields: dict[str, Any], result: str, detail: str) -> None:
-    outcome = check(changed(HEALTHY, **fields), name)
+    outcome = one_check(with_fields(HEALTHY, **fields), name)
 
     assert outcome.result == result
     assert detail in outcome.detail
@@ -110,15 +110,15 @@ def test_each_check_fails_by_its_own_value(name: str, fields: dict[str, Any], re
     ],
 )
 def test_value_passes_with_a_higher_limit(limits: dict[str, int], fields: dict[str, Any], name: str) -> None:
-    facts = changed(HEALTHY, **fields)
+    facts = with_fields(HEALTHY, **fields)
 
-    assert check(facts, name).result in ("warn", "fail")
-    assert check(facts, name, **limits).result == "pass"
+    assert one_check(facts, name).result in ("warn", "fail")
+    assert one_check(facts, name, **limits).result == "pass"
 
 
 def test_status_is_the_worst_result() -> None:
-    warned = checks(changed(HEALTHY, drained=(2,)), Limits())
-    failed = checks(changed(HEALTHY, drained=(2,), dead=(3,)), Limits())
+    warned = checks(with_fields(HEALTHY, drained=(2,)), Limits())
+    failed = checks(with_fields(HEALTHY, drained=(2,), dead=(3,)), Limits())
 
     assert status_of(warned) == "degraded"
     assert status_of(failed) == "unhealthy"
