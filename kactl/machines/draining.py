@@ -44,46 +44,46 @@ def held_by(cluster: Cluster, broker: int) -> Rows:
     return table.rows(common(table.with_replica_on([broker]), table.with_leadership()))
 
 
-def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
+def preview(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
     """Returns the expected effect, without reading the store.
 
     Args:
-        held: result of `held_by`.
+        rows: result of `held_by`.
         min_isr: int32[n], 0 where it is unknown.
     """
     brokers = cluster.live_brokers
-    replicated = _count(held.assigned) > 1
-    leads = replicated & (held.leader == broker)
-    leader, in_sync = held.leader.copy(), held.in_sync.copy()
+    replicated = _count(rows.assigned) > 1
+    leads = replicated & (rows.leader == broker)
+    leader, in_sync = rows.leader.copy(), rows.in_sync.copy()
     elected = partition.elect(
-        held.take(leads),
+        rows.take(leads),
         Election.CONTROLLED_SHUTDOWN,
         LiveBrokers(BrokerSet(brokers.live.ids - {broker}), brokers.registered, brokers.recovery),
         unclean=np.zeros(int(leads.sum()), np.bool_),
         controller_epoch=0,
     )
-    found = elected.refusal == Refusal.NONE
-    leader[leads] = np.where(found, elected.leader, leader[leads])
-    in_sync[:, leads] = np.where(found, elected.in_sync, in_sync[:, leads])
+    is_elected = elected.refusal == Refusal.NONE
+    leader[leads] = np.where(is_elected, elected.leader, leader[leads])
+    in_sync[:, leads] = np.where(is_elected, elected.in_sync, in_sync[:, leads])
     follows = replicated & ~leads
-    in_sync[:, follows] = replica.go_offline(held.take(follows), broker, controller_epoch=0).in_sync
-    return _effect(held, leader, in_sync, broker, min_isr)
+    in_sync[:, follows] = replica.go_offline(rows.take(follows), broker, controller_epoch=0).in_sync
+    return _effect(rows, leader, in_sync, broker, min_isr)
 
 
-def observe(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
-    """Returns the effect since `held` was gathered. Removed partitions count as unchanged."""
-    after = cluster.table.rows(held.index)
-    same = (after.topic == held.topic) & (after.partition == held.partition)
+def observe(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
+    """Returns the effect since `rows` was gathered. Removed partitions count as unchanged."""
+    after = cluster.table.rows(rows.index)
+    same = (after.topic == rows.topic) & (after.partition == rows.partition)
     width = len(after.replicas)  # slots are only ever added
-    before = np.pad(held.in_sync, ((0, width - len(held.in_sync)), (0, 0)))
+    before = np.pad(rows.in_sync, ((0, width - len(rows.in_sync)), (0, 0)))
     in_sync = np.where(same, after.in_sync, before)
     # In-sync replicas are in the slots that they had, or in slots that were free before.
-    wide = held.replace(
-        replicas=np.where(same, after.replicas, _padded(held.replicas, width)),
-        assigned=_padded(held.assigned, width),
+    wide = rows.replace(
+        replicas=np.where(same, after.replicas, _padded(rows.replicas, width)),
+        assigned=_padded(rows.assigned, width),
         in_sync=before,
     )
-    return _effect(wide, np.where(same, after.leader, held.leader), in_sync, broker, min_isr)
+    return _effect(wide, np.where(same, after.leader, rows.leader), in_sync, broker, min_isr)
 
 
 def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints) -> Effect:

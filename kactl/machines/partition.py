@@ -89,18 +89,18 @@ def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int) -> Ch
     # Of an earlier topic: no assigned replica is in sync.
     earlier = (rows.controller_epoch == controller_epoch) & ~some(rows.in_sync & rows.assigned)
     stored = rows.has_leadership & ~earlier
-    found = is_new & ~stored & (elected.leader != NO_LEADER)
+    has_leader = is_new & ~stored & (elected.leader != NO_LEADER)
     refusal = choose(
         ~is_new,
         np.uint8(Refusal.ILLEGAL_MOVE),
         stored,
         np.uint8(Refusal.STATE_EXISTS),
-        found,
+        has_leader,
         np.uint8(Refusal.NONE),
         np.uint8(Refusal.NO_ONLINE_REPLICA),
     )
     # NO_EPOCH, if nothing is stored, is the epoch before the first.
-    return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
+    return _online(rows, elected, has_leader, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
 def electable(rows: Rows) -> Bools:
@@ -121,17 +121,17 @@ def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bool
     elected = STRATEGIES[election](rows, brokers, unclean)
     may_elect = electable(rows)
     known = rows.has_leadership
-    found = may_elect & known & (elected.leader != NO_LEADER)
+    has_leader = may_elect & known & (elected.leader != NO_LEADER)
     refusal = choose(
         ~may_elect,
         np.uint8(Refusal.ILLEGAL_MOVE),
         ~known,
         np.uint8(Refusal.NO_LEADERSHIP),
-        found,
+        has_leader,
         np.uint8(Refusal.NONE),
         np.uint8(Refusal.NO_ELIGIBLE_LEADER),
     )
-    return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
+    return _online(rows, elected, has_leader, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
 def go_online(
@@ -155,7 +155,7 @@ def go_online(
 def _online(
     rows: Rows,
     elected: Elected,
-    found: Bools,
+    has_leader: Bools,
     refusal: Bytes,
     *,
     epoch: Ints,
@@ -164,15 +164,15 @@ def _online(
     return Change.of(
         rows,
         refusal=refusal,
-        writes=found,
-        state=choose(found, np.uint8(ONLINE), rows.state),
-        leader=choose(found, elected.leader, rows.leader),
-        leader_epoch=choose(found, epoch, rows.leader_epoch),
-        in_sync=choose(found, elected.in_sync, rows.in_sync),
-        recovering=choose(found, elected.recovering, rows.recovering),
-        controller_epoch=choose(found, np.int32(controller_epoch), rows.controller_epoch),
-        notify=elected.notify & found,
-        unclean=elected.unclean & found,
+        writes=has_leader,
+        state=choose(has_leader, np.uint8(ONLINE), rows.state),
+        leader=choose(has_leader, elected.leader, rows.leader),
+        leader_epoch=choose(has_leader, epoch, rows.leader_epoch),
+        in_sync=choose(has_leader, elected.in_sync, rows.in_sync),
+        recovering=choose(has_leader, elected.recovering, rows.recovering),
+        controller_epoch=choose(has_leader, np.int32(controller_epoch), rows.controller_epoch),
+        notify=elected.notify & has_leader,
+        unclean=elected.unclean & has_leader,
     )
 
 

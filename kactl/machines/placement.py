@@ -67,32 +67,32 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
 
 
 def check_growth(
-    request: PartitionsRequested, held: Mapping[int, Assignment], cluster: Cluster
+    request: PartitionsRequested, existing: Mapping[int, Assignment], cluster: Cluster
 ) -> dict[int, Assignment]:
     """Returns the partitions to add with their assignments; nothing is changed.
 
     They have as many replicas as the first partition, and continue the round of brokers from its place.
 
     Args:
-        held: the stored assignments of the topic.
+        existing: the stored assignments of the topic.
 
     Raises:
         InvalidPartitions, ReassignmentRunning, InvalidReplicationFactor, InvalidReplicaAssignment.
     """
-    first = max(held, default=-1) + 1
+    first = max(existing, default=-1) + 1
     if request.count <= first:
         raise InvalidPartitions(
             "partitions", f"{request.count} partitions, and the topic has {first}: request more than that"
         )
     if request.count > PARTITIONS_OF_A_TOPIC_MAX:
         raise InvalidPartitions("partitions", f"{request.count} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
-    if any(assignment.is_being_reassigned for assignment in held.values()):
+    if any(assignment.is_being_reassigned for assignment in existing.values()):
         raise ReassignmentRunning(request.topic)
-    if not held:
+    if not existing:
         raise InvalidPartitions(
             "partitions", "the topic has no partition to take the number of replicas from: create it again"
         )
-    size, numbers = len(held[min(held)].replicas), range(first, request.count)
+    size, numbers = len(existing[min(existing)].replicas), range(first, request.count)
     if request.assignment is not None:
         return dict(zip(numbers, _given(request.assignment, len(numbers), size, cluster), strict=True))
     live = [broker for id_, broker in cluster.brokers.items() if id_ not in cluster.shutting_down]
@@ -101,7 +101,7 @@ def check_growth(
             "partitions", f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
         )
     circle = [broker.id for broker in _interleaved(live)]
-    begin = next((circle.index(broker) for broker in held[min(held)].replicas if broker in circle), 0)
+    begin = next((circle.index(broker) for broker in existing[min(existing)].replicas if broker in circle), 0)
     placed = place(live, partitions=len(numbers), replication_factor=size, start=begin, first=first)
     return dict(zip(numbers, map(Assignment, placed), strict=True))
 

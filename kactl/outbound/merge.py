@@ -86,12 +86,12 @@ class MergeCandidate:
 
     words: Winners | None = None
 
-    def __init__(self, at: int, named: PartitionIndex) -> None:
-        self.members = [at]
-        self.conflicting = named.conflicting[at]
-        self.rows = named.rows[at]
+    def __init__(self, position: int, named: PartitionIndex) -> None:
+        self.members = [position]
+        self.conflicting = named.conflicting[position]
+        self.rows = named.rows[position]
         self.has = self._column(len(named), True, np.bool_)
-        self.source = self._column(len(named), at, np.int32)
+        self.source = self._column(len(named), position, np.int32)
         self.row = self._column(len(named), np.arange(len(self.rows)), np.int32)
 
     def _column(self, size: int, values: Any, kind: Any) -> Any:
@@ -135,8 +135,8 @@ class MergeCandidate:
 class Metadata(MergeCandidate):
     """Merge candidate of UpdateMetadata."""
 
-    def __init__(self, at: int, request: UpdateMetadata, named: PartitionIndex, alive: Alive | None) -> None:
-        super().__init__(at, named)
+    def __init__(self, position: int, request: UpdateMetadata, named: PartitionIndex, alive: Alive | None) -> None:
+        super().__init__(position, named)
         self.gone = self._column(len(named), request.states.leader == LEADER_DURING_DELETE, np.bool_)
         self.before = alive
         self.after = alive_in(request)
@@ -161,8 +161,10 @@ class Metadata(MergeCandidate):
 class Leading(MergeCandidate):
     """Candidate of LeaderAndIsr. `replica`: it names the recipient as one; `taken`: its leader is known to be alive."""
 
-    def __init__(self, at: int, request: LeaderAndIsr, named: PartitionIndex, broker: int, alive: Alive | None) -> None:
-        super().__init__(at, named)
+    def __init__(
+        self, position: int, request: LeaderAndIsr, named: PartitionIndex, broker: int, alive: Alive | None
+    ) -> None:
+        super().__init__(position, named)
         states, size = request.states, len(named)
         self.leader = self._column(size, states.leader, np.int32)
         self.epoch = self._column(size, states.leader_epoch, np.int32)
@@ -192,8 +194,8 @@ class Leading(MergeCandidate):
 class Stopping(MergeCandidate):
     """Merge candidate of StopReplica."""
 
-    def __init__(self, at: int, request: StopReplica, named: PartitionIndex) -> None:
-        super().__init__(at, named)
+    def __init__(self, position: int, request: StopReplica, named: PartitionIndex) -> None:
+        super().__init__(position, named)
         self.delete = self._column(len(named), request.delete, np.bool_)
         # -2 and -1 are not compared by the broker, so they are above all epochs.
         reach = np.where(request.leader_epoch < 0, np.int64(_ANY_EPOCH), request.leader_epoch)

@@ -298,12 +298,12 @@ class Incarnation:
         hosted = self.hosted
         rows = hosted.index.find([topic.name for topic in names.topics], names.topic, names.partition)
         known = rows != ABSENT
-        found = rows[known]
+        known_rows = rows[known]
         following = np.zeros(len(names), np.bool_)
         following[known] = (
-            (hosted.role[found] == Role.FOLLOWER)
-            & ~hosted.failed[found]
-            & (hosted.leader[found] == leader)
-            & (hosted.leader_epoch[found] == leader_epoch[known])
+            (hosted.role[known_rows] == Role.FOLLOWER)
+            & ~hosted.failed[known_rows]
+            & (hosted.leader[known_rows] == leader)
+            & (hosted.leader_epoch[known_rows] == leader_epoch[known])
         )
         return following

@@ -133,9 +133,9 @@ class Table(Columns):
 
     def put_leaderships(self, rows: RowNumbers, loaded: Leaderships) -> None:
         """Store the leadership that was loaded for `rows`. Rows without readable leadership do not change."""
-        found = loaded.found
-        if not found.all():
-            rows, loaded = rows[found], loaded.take(found)
+        is_found = loaded.found
+        if not is_found.all():
+            rows, loaded = rows[is_found], loaded.take(is_found)
         self.admit(rows, loaded.isr)
         columns = self._columns
         columns["in_sync"][:, rows] = in_sync_of(columns["replicas"][:, rows], loaded.isr)
