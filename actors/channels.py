@@ -116,10 +116,10 @@ class Channels:
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; waiting requests are dropped."""
         self._lagging.discard(broker)
-        held = self._channels.pop(broker, None)
-        if held is not None and not held[1].done():
-            self._closing.add(held[1])
-            held[1].cancel()
+        entry = self._channels.pop(broker, None)
+        if entry is not None and not entry[1].done():
+            self._closing.add(entry[1])
+            entry[1].cancel()
 
     def close(self) -> None:
         """Close all channels; nothing is sent any more. The gate opens for channels that are opened later."""
@@ -134,18 +134,18 @@ class Channels:
     def send(self, requests: Iterable[Addressed]) -> None:
         """Queue requests in the order in which they are to be sent."""
         for broker, request in requests:
-            held = self._channels.get(broker)
-            if held is None:
+            entry = self._channels.get(broker)
+            if entry is None:
                 log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
             elif broker in self._lagging and not isinstance(request, StopReplica):
                 log.debug("%s for broker %d is dropped: everything is sent anew", type(request).__name__, broker)
-            elif not held[0].put(request):
+            elif not entry[0].put(request):
                 log.warning(
                     "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
                     broker,
-                    len(held[0]),
+                    len(entry[0]),
                 )
-                self._renew(held[0].broker)
+                self._renew(entry[0].broker)
                 self._tell_lagged(broker)
 
     def resume(self, broker: int) -> None:

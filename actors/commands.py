@@ -195,7 +195,7 @@ class Commands:
         placed = (
             None
             if assignment is None
-            else tuple(arguments.brokers(held, f"assignment[{at}]") for at, held in enumerate(assignment))
+            else tuple(arguments.brokers(brokers, f"assignment[{index}]") for index, brokers in enumerate(assignment))
         )
         await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
@@ -290,10 +290,14 @@ class Commands:
         known = self.cluster.table.topic(topic)
         if known is None:
             return False
-        at = self.cluster.table.rows_of(known)
-        return len(at) >= count and bool((self.cluster.table.rows(np.asarray(at)).leader != NO_LEADER).all())
+        row_numbers = self.cluster.table.rows_of(known)
+        return len(row_numbers) >= count and bool(
+            (self.cluster.table.rows(np.asarray(row_numbers)).leader != NO_LEADER).all()
+        )
 
-    async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: int, *, by_anyone: bool = False) -> None:
+    async def _until(
+        self, reached: Callable[[], bool], action: str, timeout_ms: int, *, by_anyone: bool = False
+    ) -> None:
         """Wait until `reached` returns True; call it after every event.
 
         Args:
@@ -309,7 +313,7 @@ class Commands:
                         return
                     await self.history.changed()
         except TimeoutError:
-            raise ActionTimedOut(what, timeout_ms) from None
+            raise ActionTimedOut(action, timeout_ms) from None
 
 
 def _assignments(given: Mapping[int, Iterable[int]]) -> dict[int, Assignment]:

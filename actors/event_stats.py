@@ -173,11 +173,11 @@ class EventStats:
     def _in_hand(self, now_ms: float) -> Current | None:
         if not self._hand:
             return None
-        held, *between = self._hand
+        outer, *between = self._hand
         return Current(
-            held.event.label,
-            int(held.event.state),
-            held.since_ms,
-            now_ms - held.began_ms,
+            outer.event.label,
+            int(outer.event.state),
+            outer.since_ms,
+            now_ms - outer.began_ms,
             between[0].event.label if between else "",
         )

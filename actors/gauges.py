@@ -27,7 +27,7 @@ def readings(
         return lambda: [(read(actor), {"kactl.actor": actor.name}) for actor in (loop, partitions, replicas)]
 
     def by_broker(read: Callable[[int], float]) -> Reading:
-        return lambda: [(read(each.broker.id), {"kafka.broker.id": each.broker.id}) for each in channels.all()]
+        return lambda: [(read(channel.broker.id), {"kafka.broker.id": channel.broker.id}) for channel in channels.all()]
 
     return {
         "kafka.controller.active.count": _one(lambda: int(loop.is_active)),
@@ -87,8 +87,8 @@ def _leaders(cluster: Cluster) -> Any:
 def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str | int]]]:
     """Returns how often each registered broker occurs in a column."""
     brokers, counts = np.unique(column, return_counts=True)
-    found = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
-    return [(found.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
+    count_of = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
+    return [(count_of.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
 
 
 def _one(read: Callable[[], float]) -> Reading:

@@ -111,10 +111,10 @@ class Queries:
         """
         asked = arguments.partition(name, "name")
         self._require_active()
-        found = explain_partition(self.cluster, asked)
-        if found is None:
+        explanation = explain_partition(self.cluster, asked)
+        if explanation is None:
             raise NotFound("partition", asked)
-        return found
+        return explanation
 
     def explain_deletion(self, topic: str) -> DeletionExplanation:
         """Returns the progress of a topic's deletion, and what it waits for.

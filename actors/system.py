@@ -211,7 +211,7 @@ def _new_topic_id() -> bytes:
     Source: Uuid.randomUuid.
     """
     while True:
-        made = uuid.uuid4().bytes
+        topic_id = uuid.uuid4().bytes
         # The first character of the text form carries the first six bits; 62 is written as a dash.
-        if made[0] >> 2 != 62:
-            return made
+        if topic_id[0] >> 2 != 62:
+            return topic_id

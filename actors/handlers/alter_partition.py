@@ -43,16 +43,16 @@ class IsrProposals(Handlers):
         if known is None or known.epoch != event.broker_epoch:
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, None if known is None else known.epoch)
         proposed = Proposed.of(event.proposals)
-        at, error = self._rows_of(event.proposals, event.version)
+        row_numbers, error = self._rows_of(event.proposals, event.version)
         # Of several proposals for one partition the last one is used; the others get its result.
-        rows_at, last, which = _last_of(at)
-        error[at != NO_ROW] = (await self._decide(event, rows_at, proposed.take(last)))[which]
+        rows_at, last, which = _last_of(row_numbers)
+        error[row_numbers != NO_ROW] = (await self._decide(event, rows_at, proposed.take(last)))[which]
         if len(rows_at):
             self.batch.begin()
             self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(rows_at))
             self.channels.send(self.batch.flush())
-        self._check_reassignments(np.unique(at[error == ErrorCode.NONE]))
-        return self._results(event.proposals, at, error)
+        self._check_reassignments(np.unique(row_numbers[error == ErrorCode.NONE]))
+        return self._results(event.proposals, row_numbers, error)
 
     def _rows_of(self, proposals: tuple[IsrProposal, ...], version: int) -> tuple[RowNumbers, Errors]:
         """Returns the row of each proposal, NO_ROW for an unknown partition, and the errors of those."""
@@ -62,24 +62,24 @@ class IsrProposals(Handlers):
         topics = [table.topic_with_id(ref.id) if by_id else table.topic(ref.name) for ref in refs]
         number = {ref: index for index, ref in enumerate(refs)}
         topic = np.array([number[proposal.topic] for proposal in proposals], np.int32)
-        at = table.rows_named_in(
-            ["" if found is None else found.name for found in topics],
+        row_numbers = table.rows_named_in(
+            ["" if entry is None else entry.name for entry in topics],
             topic,
             np.array([proposal.partition for proposal in proposals], np.int32),
         )
         stranger = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        missing = np.array([stranger if found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for found in topics])
-        error = np.where(at == NO_ROW, missing[topic] if len(topic) else 0, ErrorCode.NONE)
-        return at, error.astype(np.int16)
+        missing = np.array([stranger if entry is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for entry in topics])
+        error = np.where(row_numbers == NO_ROW, missing[topic] if len(topic) else 0, ErrorCode.NONE)
+        return row_numbers, error.astype(np.int16)
 
-    async def _decide(self, event: AlterPartitionRequested, at: RowNumbers, proposed: Proposed) -> Errors:
+    async def _decide(self, event: AlterPartitionRequested, row_numbers: RowNumbers, proposed: Proposed) -> Errors:
         """Validate proposals for distinct rows and write the accepted ones. Returns the error of each."""
         table = self.cluster.table
-        ahead = is_ahead(table.rows(at), proposed)
+        ahead = is_ahead(table.rows(row_numbers), proposed)
         if ahead.any():
-            await self._read(at[ahead])
+            await self._read(row_numbers[ahead])
         judged = judge(
-            table.rows(at),
+            table.rows(row_numbers),
             proposed,
             broker=event.broker,
             live=self.cluster.live_brokers.live,
@@ -87,19 +87,19 @@ class IsrProposals(Handlers):
             epochs={broker.id: broker.epoch for broker in self.cluster.brokers.values()},
         )
         error, taken = judged.error.copy(), np.flatnonzero(judged.taken)
-        error[taken] = await self._write(event.broker, at[taken], proposed.take(taken))
-        self._refused(event, at, judged, error)
+        error[taken] = await self._write(event.broker, row_numbers[taken], proposed.take(taken))
+        self._refused(event, row_numbers, judged, error)
         return error
 
-    async def _write(self, broker: int, at: RowNumbers, proposed: Proposed) -> Errors:
+    async def _write(self, broker: int, row_numbers: RowNumbers, proposed: Proposed) -> Errors:
         """Write accepted proposals. Returns int16[n], the error of each."""
-        error = np.zeros(len(at), np.int16)
-        if not len(at):
+        error = np.zeros(len(row_numbers), np.int16)
+        if not len(row_numbers):
             return error
         table = self.cluster.table
         # A proposed member that is not a replica has no slot yet.
-        table.admit(at, proposed.isr)
-        rows = table.rows(at)
+        table.admit(row_numbers, proposed.isr)
+        rows = table.rows(row_numbers)
         change, conflict = await self._committer.commit(
             Change.of(
                 rows,
@@ -116,12 +116,12 @@ class IsrProposals(Handlers):
         error[failed] = ErrorCode.UNKNOWN_SERVER_ERROR
         if conflict.any():
             error[conflict] = ErrorCode.INVALID_UPDATE_VERSION
-            await self._read(at[conflict])
+            await self._read(row_numbers[conflict])
             # The stored ISR may be the proposed one: an earlier write whose response was lost.
-            error[conflict & is_same(table.rows(at), proposed, broker=broker)] = ErrorCode.NONE
+            error[conflict & is_same(table.rows(row_numbers), proposed, broker=broker)] = ErrorCode.NONE
         return error
 
-    async def _read(self, at: RowNumbers) -> None:
+    async def _read(self, row_numbers: RowNumbers) -> None:
         """Read some rows from the store. Rows that cannot be read keep their known state.
 
         Raises:
@@ -129,37 +129,37 @@ class IsrProposals(Handlers):
             StoreError: the store session, and so the controllership, has ended.
         """
         try:
-            stored = await self.store.leaderships(self.cluster.table.names(at))
+            stored = await self.store.leaderships(self.cluster.table.names(row_numbers))
         except StoreError as error:
             if error.remedy is Remedy.RESIGN:
                 raise
-            log.warning("the leadership of %d partitions cannot be read now: %s", len(at), error)
+            log.warning("the leadership of %d partitions cannot be read now: %s", len(row_numbers), error)
             return
         later = int(stored.controller_epoch.max(initial=0))
         if later > self.epoch:
             raise ControllerMoved(ours=self.epoch, theirs=later)
-        self.cluster.put_leaderships(at, stored)
+        self.cluster.put_leaderships(row_numbers, stored)
 
-    def _results(self, proposals: tuple[IsrProposal, ...], at: RowNumbers, error: Errors) -> list[IsrResult]:
+    def _results(self, proposals: tuple[IsrProposal, ...], row_numbers: RowNumbers, error: Errors) -> list[IsrResult]:
         table = self.cluster.table
         results = []
-        for proposal, row, code in zip(proposals, at.tolist(), error.tolist(), strict=True):
+        for proposal, row, code in zip(proposals, row_numbers.tolist(), error.tolist(), strict=True):
             leadership = table.view(row).leadership if code == ErrorCode.NONE else None
             results.append(IsrResult(proposal.topic, proposal.partition, ErrorCode(code), leadership))
         return results
 
-    def _check_reassignments(self, at: RowNumbers) -> None:
+    def _check_reassignments(self, row_numbers: RowNumbers) -> None:
         """Queue the reassignments among some rows: their target may be in sync now. Handled after the response.
 
         So are partitions whose leader added a replica that is not assigned: that replica is to be stopped.
         """
-        names = self.cluster.table.names(at)
-        unassigned = some(reassignment.unassigned_in_sync(self.cluster.table.rows(at))).tolist()
+        names = self.cluster.table.names(row_numbers)
+        unassigned = some(reassignment.unassigned_in_sync(self.cluster.table.rows(row_numbers))).tolist()
         for name, is_unassigned in zip(names, unassigned, strict=True):
             if is_unassigned or name in self.cluster.reassigning:
                 self.context.enqueue(LeadershipWritten(name))
 
-    def _refused(self, event: AlterPartitionRequested, at: RowNumbers, judged: Judged, error: Errors) -> None:
+    def _refused(self, event: AlterPartitionRequested, row_numbers: RowNumbers, judged: Judged, error: Errors) -> None:
         """Log the rejected proposals, one line per error."""
         table = self.cluster.table
         for code in np.unique(error[error != ErrorCode.NONE]).tolist():
@@ -167,13 +167,13 @@ class IsrProposals(Handlers):
             log.info(
                 "%d ISRs proposed by broker %d are rejected: %s; the first: %s, known state: %s",
                 int(np.count_nonzero(which)), event.broker, ErrorCode(code).name,
-                next(iter(table.names(at[which][:1]))), table.view(int(at[which][0])).leadership,
+                next(iter(table.names(row_numbers[which][:1]))), table.view(int(row_numbers[which][0])).leadership,
             )  # fmt: skip
 
 
-def _last_of(at: RowNumbers) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
-    """Returns the distinct rows among `at`, ascending and without NO_ROW; the last position of each; and for every
-    position with a row, its index among the distinct rows."""
-    known = np.flatnonzero(at != NO_ROW)
-    rows, first_from_behind, which = np.unique(at[known][::-1], return_index=True, return_inverse=True)
+def _last_of(row_numbers: RowNumbers) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    """Returns the distinct ones of some row numbers, ascending and without NO_ROW; the last position of each; and for
+    every position with a row, its index among the distinct rows."""
+    known = np.flatnonzero(row_numbers != NO_ROW)
+    rows, first_from_behind, which = np.unique(row_numbers[known][::-1], return_index=True, return_inverse=True)
     return rows, known[::-1][first_from_behind], which[::-1]

@@ -54,23 +54,25 @@ class Balancing(Handlers):
             self._timers.set(BalanceDue(), self.settings.balance_interval_ms)
 
     async def _check(self) -> None:
-        found = balance(self.cluster.table, self.cluster.live_brokers.live, percentage=self.settings.balance_percentage)
-        if not len(found.over):
+        imbalance = balance(
+            self.cluster.table, self.cluster.live_brokers.live, percentage=self.settings.balance_percentage
+        )
+        if not len(imbalance.over):
             return
         for broker, preferring, elsewhere in zip(
-            found.brokers.tolist(), found.preferring.tolist(), found.elsewhere.tolist(), strict=True
+            imbalance.brokers.tolist(), imbalance.preferring.tolist(), imbalance.elsewhere.tolist(), strict=True
         ):
             log.debug("of %d partitions that prefer broker %d, %d are led elsewhere", preferring, broker, elsewhere)
         log.info(
             "more than %d %% of the partitions that prefer brokers %s are led elsewhere; moving %d of them back",
-            self.settings.balance_percentage, found.over.tolist(), len(found.returning),
+            self.settings.balance_percentage, imbalance.over.tolist(), len(imbalance.returning),
         )  # fmt: skip
         moved = await self.move_many(
-            Move(found.returning, PartitionState.ONLINE, Election.PREFERRED, wanted=_is_led_elsewhere)
+            Move(imbalance.returning, PartitionState.ONLINE, Election.PREFERRED, wanted=_is_led_elsewhere)
         )
         failed = int(np.count_nonzero(moved.refusal != Refusal.NONE))
         if failed:
-            log.error("%d of %d preferred replica elections failed", failed, len(found.returning))
+            log.error("%d of %d preferred replica elections failed", failed, len(imbalance.returning))
 
 
 def _is_led_elsewhere(rows: Rows) -> Bools:

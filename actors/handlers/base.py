@@ -140,15 +140,15 @@ class Handlers:
                 return MoveResult.join(parts)
 
     async def move_many_replicas(
-        self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
+        self, row_numbers: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
         """Move any number of replicas and handle small events between two chunks."""
-        move = MoveReplicas(at, target, brokers, preemption=self.context.preemption)
+        move = MoveReplicas(row_numbers, target, brokers, preemption=self.context.preemption)
         while len(move.rows) and (brokers is None or brokers):
             await self.context.yield_point()
             move = move.rest(await self.replicas.ask(move))
 
-    async def introduce(self, brokers: frozenset[int], at: RowNumbers) -> None:
+    async def introduce(self, brokers: frozenset[int], row_numbers: RowNumbers) -> None:
         """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
 
         No small event is handled meanwhile, so no shorter LeaderAndIsr precedes it. A Kafka broker starts to checkpoint
@@ -156,17 +156,19 @@ class Handlers:
 
         Source: ReplicaManager.becomeLeaderOrFollower, startHighWatermarkCheckPointThread.
         """
-        if brokers and len(at):
-            await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
+        if brokers and len(row_numbers):
+            await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.ONLINE, brokers, whole=True))
 
     async def elect_offline(self) -> MoveResult:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""
-        at = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
-        return await self.move_many(Move(at, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))
+        row_numbers = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
+        return await self.move_many(Move(row_numbers, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))
 
-    async def move_replicas(self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None) -> None:
+    async def move_replicas(
+        self, row_numbers: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
+    ) -> None:
         if brokers is None or brokers:
-            await self.replicas.ask(MoveReplicas(at, target, brokers))
+            await self.replicas.ask(MoveReplicas(row_numbers, target, brokers))
 
     def tell_brokers(self, brokers: Iterable[int]) -> None:
         """Send UpdateMetadata with the live brokers and without partitions."""
@@ -185,9 +187,9 @@ class Handlers:
         if moving:
             self.context.enqueue(ReassignmentStored())
 
-    def broker_event(self, what: str, broker: int) -> BrokerEvent:
+    def broker_event(self, kind: str, broker: int) -> BrokerEvent:
         return BrokerEvent(
-            what=what, broker=broker, broker_epoch=self.cluster.brokers[broker].epoch, controller_epoch=self.epoch
+            what=kind, broker=broker, broker_epoch=self.cluster.brokers[broker].epoch, controller_epoch=self.epoch
         )
 
 

@@ -43,11 +43,11 @@ class BrokerAnswers(Handlers):
     async def on_isr_notified(self, event: IsrNotified) -> None:
         notifications = await self.store.isr_notifications()
         try:
-            names = sorted({name for each in notifications for name in each.partitions})
-            at = np.array([row for name in names if (row := self.cluster.table.row(name)) != NO_ROW], np.intp)
-            if len(at):
-                await self._reload(at)
-                await self._reassignments.check_complete(at)
+            names = sorted({name for notification in notifications for name in notification.partitions})
+            row_numbers = np.array([row for name in names if (row := self.cluster.table.row(name)) != NO_ROW], np.intp)
+            if len(row_numbers):
+                await self._reload(row_numbers)
+                await self._reassignments.check_complete(row_numbers)
         except StoreError:
             # The event is retried and needs the notifications again.
             raise
@@ -56,19 +56,19 @@ class BrokerAnswers(Handlers):
             raise
         await self.store.delete_notifications(notifications, self.cluster.fence)
 
-    async def _reload(self, at: RowNumbers) -> None:
+    async def _reload(self, row_numbers: RowNumbers) -> None:
         """Read leadership that leaders have written, and send it to all brokers.
 
         Raises:
             StoreError: some rows could not be read. The others are applied and sent.
         """
         table = self.cluster.table
-        stored = await self.store.leaderships(table.names(at))
-        self.cluster.put_leaderships(at, stored)
-        rows = table.rows(at)
+        stored = await self.store.leaderships(table.names(row_numbers))
+        self.cluster.put_leaderships(row_numbers, stored)
+        rows = table.rows(row_numbers)
         self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
         self.batch.begin()
-        self.batch.update_metadata(self.cluster.brokers, table.rows(at))
+        self.batch.update_metadata(self.cluster.brokers, table.rows(row_numbers))
         self.channels.send(self.batch.flush())
         unread = int(np.count_nonzero(stored.status == Found.FAILED))
         if unread:
@@ -78,7 +78,7 @@ class BrokerAnswers(Handlers):
         """Send the brokers all their replicas; the responses name those whose directory failed."""
         notifications = await self.store.log_dir_notifications()
         try:
-            brokers = frozenset(each.broker for each in notifications)
+            brokers = frozenset(notification.broker for notification in notifications)
             await self.move_many_replicas(self.cluster.table.with_replica_on(brokers), ReplicaState.ONLINE, brokers)
         finally:
             await self.store.delete_notifications(notifications, self.cluster.fence)
@@ -102,23 +102,23 @@ class BrokerAnswers(Handlers):
         before = table.dirs_offline(broker)
         if not failed.any() and not len(before):
             return
-        at = table.rows_named_in(errors.topics, errors.topic, errors.partition)
-        known = at != NO_ROW
-        serving = at[known & (errors.error == ErrorCode.NONE)]
+        row_numbers = table.rows_named_in(errors.topics, errors.topic, errors.partition)
+        known = row_numbers != NO_ROW
+        serving = row_numbers[known & (errors.error == ErrorCode.NONE)]
         table.mark_dirs(broker, serving, False)
         self._tell_serving(common(serving, before))
-        fresh = np.setdiff1d(at[known & failed], before)
+        fresh = np.setdiff1d(row_numbers[known & failed], before)
         if len(fresh):
             log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
             await self._offline.replicas_offline(fresh, frozenset({broker}))
 
-    def _tell_serving(self, at: RowNumbers) -> None:
+    def _tell_serving(self, row_numbers: RowNumbers) -> None:
         """Send brokers that replicas they know as offline serve again: leaders may add them to the ISR."""
-        if len(at) and not self.settings.parity:
+        if len(row_numbers) and not self.settings.parity:
             self.batch.begin()
-            self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(at))
+            self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(row_numbers))
             self.channels.send(self.batch.flush())
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:

@@ -74,7 +74,7 @@ class BrokerEvents(Handlers):
         new = sorted(registered.keys() - known.keys())
         dead = sorted(known.keys() - registered.keys())
         bounced = sorted(
-            each for each in registered.keys() & known.keys() if registered[each].epoch > known[each].epoch
+            broker for broker in registered.keys() & known.keys() if registered[broker].epoch > known[broker].epoch
         )
         if not (new or dead or bounced):
             return
@@ -119,12 +119,12 @@ class BrokerEvents(Handlers):
             self.cluster.add_brokers(before.values())
             raise
 
-    async def _brokers_started(self, brokers: list[int], what: str) -> None:
+    async def _brokers_started(self, brokers: list[int], kind: str) -> None:
         for broker in brokers:
             self.cluster.forget_offline_dirs(broker)
-        await self.on_broker_startup(brokers, what)
+        await self.on_broker_startup(brokers, kind)
 
-    async def on_broker_startup(self, brokers: list[int], what: str) -> None:
+    async def on_broker_startup(self, brokers: list[int], kind: str) -> None:
         """Use brokers, for the first time or again: send them everything, and their registrations to the other brokers.
 
         A new registration receives UpdateMetadata first, then one LeaderAndIsr with everything that it hosts. Small
@@ -132,15 +132,15 @@ class BrokerEvents(Handlers):
         """
         cluster = self.cluster
         for broker in brokers:
-            self.history.add(self.broker_event(what, broker))
+            self.history.add(self.broker_event(kind, broker))
         self.tell_brokers(cluster.brokers.keys() - set(brokers))
         await self._tell_of_all_partitions(brokers)
         ids = frozenset(brokers)
-        at = cluster.table.with_replica_on(ids)
+        row_numbers = cluster.table.with_replica_on(ids)
         for broker in brokers:
             # Directories of a broker that stayed registered; a new registration has none marked.
-            at = without(at, cluster.table.dirs_offline(broker))
-        await self.introduce(ids, at)
+            row_numbers = without(row_numbers, cluster.table.dirs_offline(broker))
+        await self.introduce(ids, row_numbers)
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)
@@ -172,23 +172,23 @@ class BrokerEvents(Handlers):
     async def on_writes_failed(self, event: WritesFailed) -> None:
         """Retry what the store did not commit: elections, first leaders, replicas that leave ISRs."""
         cluster, table = self.cluster, self.cluster.table
-        at = cluster.pop_retries()
+        row_numbers = cluster.pop_retries()
         try:
-            await self._learn(at)
+            await self._learn(row_numbers)
         except StoreError:
-            cluster.mark_for_retry(at)
+            cluster.mark_for_retry(row_numbers)
             raise
-        rows = table.rows(at)
+        rows = table.rows(row_numbers)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
-        await self._offline.replicas_offline(common(at, table.with_replica_on(gone)), gone)
+        await self._offline.replicas_offline(common(row_numbers, table.with_replica_on(gone)), gone)
         for broker in cluster.brokers:
-            failed = common(at, table.dirs_offline(broker))
+            failed = common(row_numbers, table.dirs_offline(broker))
             if len(failed):
                 await self._offline.replicas_offline(failed, frozenset({broker}))
-        await self._reassignments.resume(at)
+        await self._reassignments.resume(row_numbers)
         await self._deletion.resume()
 
-    async def _learn(self, at: RowNumbers) -> None:
+    async def _learn(self, row_numbers: RowNumbers) -> None:
         """Apply stored leadership that was committed without a response, and send LeaderAndIsr for all of the rows.
 
         Nothing else would send it: in memory nothing is left to be written. This includes rows that another handler has
@@ -196,15 +196,15 @@ class BrokerEvents(Handlers):
         Rows that are NEW are sent when their first leader is adopted.
         """
         table = self.cluster.table
-        rows = table.rows(at)
-        stored = await self.store.leaderships(table.names(at))
+        rows = table.rows(row_numbers)
+        stored = await self.store.leaderships(table.names(row_numbers))
         ahead = rows.has_leadership & stored.found & (stored.partition_epoch > rows.partition_epoch)
         if ahead.any():
-            self.cluster.put_leaderships(at[ahead], stored.take(ahead))
-            rows = table.rows(at[ahead])
+            self.cluster.put_leaderships(row_numbers[ahead], stored.take(ahead))
+            rows = table.rows(row_numbers[ahead])
             log.info("%d partitions have leadership in the store that no broker has received", len(rows))
             self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
-        rows = table.rows(at)
+        rows = table.rows(row_numbers)
         rows = rows.take(rows.has_leadership & (ahead | (rows.state != PartitionState.NEW)))
         self.batch.begin()
         self.batch.lead_and_follow(
@@ -229,10 +229,10 @@ class BrokerEvents(Handlers):
 
         Other tasks run between two parts. Small events are not handled there; see `on_broker_startup`.
         """
-        at = self.cluster.table.with_leadership()
+        row_numbers = self.cluster.table.with_leadership()
         size = WHOLE if self.settings.parity else METADATA_CHUNKS * self.settings.chunk_partitions
-        for begin in range(0, max(1, len(at)), size):
+        for begin in range(0, max(1, len(row_numbers)), size):
             self.batch.begin()
-            self.batch.update_metadata(brokers, self.cluster.table.rows(at[begin : begin + size]))
+            self.batch.update_metadata(brokers, self.cluster.table.rows(row_numbers[begin : begin + size]))
             self.channels.send(self.batch.flush())
             await asyncio.sleep(0)

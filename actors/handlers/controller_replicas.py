@@ -42,7 +42,7 @@ class Hosting(Handlers):
         """Ids that host no replicas. An id that is registered as a broker is a broker."""
         return self.settings.controller_ids - self.cluster.brokers.keys()
 
-    async def rewrite(self, at: RowNumbers) -> None:
+    async def rewrite(self, row_numbers: RowNumbers) -> None:
         """Replace controllers among the replicas of some rows, in the store and then in the table.
 
         The rows have assignments and no leadership yet.
@@ -51,18 +51,20 @@ class Hosting(Handlers):
             StoreError: some assignments may have been written.
         """
         table, controllers = self.cluster.table, self._controllers
-        rows = table.rows(at)
+        rows = table.rows(row_numbers)
         named = np.isin(rows.replicas, list(controllers)) & rows.assigned
-        at = at[named.any(axis=0) & ~rows.has_leadership]
-        if not len(at):
+        row_numbers = row_numbers[named.any(axis=0) & ~rows.has_leadership]
+        if not len(row_numbers):
             return
-        topics = sorted({table.view(row).topic for row in at.tolist()})
+        topics = sorted({table.view(row).topic for row in row_numbers.tolist()})
         loaded = await self.store.assignments(topics)
         begun = (await self.store.leaderships(Names(loaded.topics, loaded.topic, loaded.partition))).status
         fresh = loaded.take(begun == Found.MISSING)
         changed = rewritten(dict(fresh.items()), controllers=controllers, load=self._load())
         for ref in loaded.topics:
-            await self._write(ref, loaded, {name: each for name, each in changed.items() if name.topic == ref.name})
+            await self._write(
+                ref, loaded, {name: assignment for name, assignment in changed.items() if name.topic == ref.name}
+            )
         self._wait(fresh, changed)
 
     async def brokers_came(self) -> None:
@@ -81,10 +83,10 @@ class Hosting(Handlers):
         if not changed:
             return
         number = loaded.topics.index(ref)
-        held = {name.partition: each for name, each in loaded.take(loaded.topic == number).items()}
-        held |= {name.partition: each for name, each in changed.items()}
+        assignments = {name.partition: assignment for name, assignment in loaded.take(loaded.topic == number).items()}
+        assignments |= {name.partition: assignment for name, assignment in changed.items()}
         try:
-            await self.store.write_assignment(ref, held, self.cluster.fence)
+            await self.store.write_assignment(ref, assignments, self.cluster.fence)
         except NotFound:
             return  # deleted meanwhile; the event for that is queued
         except BadRequest as refused:
@@ -97,14 +99,14 @@ class Hosting(Handlers):
         log.info(
             "topic %s: a controller was replaced among the replicas of %d partitions: %s",
             ref.name, len(changed),
-            ", ".join(f"{name.partition} is now on {list(each.replicas)}" for name, each in _first(changed)),
+            ", ".join(f"{name.partition} is now on {list(new.replicas)}" for name, new in _first(changed)),
         )  # fmt: skip
 
     def _wait(self, fresh: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
         """Note the topics with partitions whose replicas are all on controllers, while no broker is registered."""
         controllers = self._controllers
-        for name, each in fresh.items():
-            if name not in changed and each.replicas and controllers.issuperset(each.replicas):
+        for name, assignment in fresh.items():
+            if name not in changed and assignment.replicas and controllers.issuperset(assignment.replicas):
                 log.warning("partition %s is assigned to controllers only: it waits for a broker", name)
                 self._waiting.add(name.topic)
 
@@ -113,8 +115,8 @@ class Hosting(Handlers):
         live = np.array(sorted(self.cluster.live_brokers.live.ids - self._controllers), np.int32)
         if not len(live):
             return {}
-        held = self.cluster.table.rows(self.cluster.table.all())
-        brokers = held.replicas[held.assigned]
+        rows = self.cluster.table.rows(self.cluster.table.all())
+        brokers = rows.replicas[rows.assigned]
         places = np.searchsorted(live, brokers).clip(max=len(live) - 1)
         counts = np.bincount(places[live[places] == brokers], minlength=len(live))
         return dict(zip(live.tolist(), counts.tolist(), strict=True))

@@ -56,8 +56,8 @@ class Deletion(Handlers):
             await self.unmark(marked, "deleting topics is switched off")
             return
         self.cluster.queue_deletion(marked)
-        at = self._rows_of(sorted(marked))
-        self._halt_dead(at)
+        row_numbers = self._rows_of(sorted(marked))
+        self._halt_dead(row_numbers)
         self._halt_reassigned(marked)
 
     async def unmark(self, topics: Collection[str], reason: str) -> None:
@@ -101,11 +101,11 @@ class Deletion(Handlers):
 
     async def send_again(self, broker: int) -> None:
         """Retry replicas of a broker whose StopReplica was dropped before it responded."""
-        at = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
-        rows = self.cluster.table.rows(at)
+        row_numbers = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
+        rows = self.cluster.table.rows(row_numbers)
         waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
         if waiting.any():
-            await self._move(at, waiting, ReplicaState.DELETION_INELIGIBLE)
+            await self._move(row_numbers, waiting, ReplicaState.DELETION_INELIGIBLE)
             await self.resume()
 
     def mark_ineligible(
@@ -126,24 +126,24 @@ class Deletion(Handlers):
             else:
                 self._halt(name, DeletionBlocker(reason, brokers, partitions, error))
 
-    async def fail_replica_deletion(self, at: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
+    async def fail_replica_deletion(self, row_numbers: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
         """Mark replicas on some brokers as not deletable now. Ignores replicas of topics that are not queued."""
-        at = self.cluster.table.queued(at)
-        if not len(at):
+        row_numbers = self.cluster.table.queued(row_numbers)
+        if not len(row_numbers):
             return
-        await self.move_replicas(at, ReplicaState.DELETION_INELIGIBLE, brokers)
-        rows = self.cluster.table.rows(at)
+        await self.move_replicas(row_numbers, ReplicaState.DELETION_INELIGIBLE, brokers)
+        rows = self.cluster.table.rows(row_numbers)
         for number in np.unique(rows.topic).tolist():
             partitions = tuple(sorted(rows.partition[rows.topic == number].tolist()))
             name = self.cluster.table.topic_at(number).name
             self._halt(name, DeletionBlocker(BlockerReason.REPLICA_FAILED, tuple(sorted(brokers)), partitions, error))
         await self.resume()
 
-    async def complete_replica_deletion(self, at: RowNumbers, brokers: frozenset[int]) -> None:
+    async def complete_replica_deletion(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
         """Mark replicas on some brokers as deleted. Ignores replicas of topics that are not queued."""
-        at = self.cluster.table.queued(at)
-        await self.move_replicas(at, ReplicaState.DELETION_SUCCESSFUL, brokers)
-        await self.resume(self._topics_of(at))
+        row_numbers = self.cluster.table.queued(row_numbers)
+        await self.move_replicas(row_numbers, ReplicaState.DELETION_SUCCESSFUL, brokers)
+        await self.resume(self._topics_of(row_numbers))
 
     # -- progress ------------------------------------------------------------------------------------------------------
 
@@ -157,15 +157,18 @@ class Deletion(Handlers):
         if not names:
             return
         table = self.cluster.table
-        at, topic = table.rows_by_topic(names)
-        assigned, replica_state = table.column("assigned")[:, at], table.column("replica_state")[:, at]
+        row_numbers, topic = table.rows_by_topic(names)
+        assigned, replica_state = (
+            table.column("assigned")[:, row_numbers],
+            table.column("replica_state")[:, row_numbers],
+        )
         halted = np.array([name in self.cluster.deletion_ineligible for name in names], np.bool_)
         due = deletion.due(topic, assigned, replica_state, halted=halted)
         ineligible = assigned & (replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
         if due.complete.any():
             await self._complete([names[position] for position in np.flatnonzero(due.complete).tolist()])
         if ineligible.any():
-            await self._move(at, ineligible, ReplicaState.OFFLINE)
+            await self._move(row_numbers, ineligible, ReplicaState.OFFLINE)
         starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
         if starting:
             await self._start(starting)
@@ -193,25 +196,25 @@ class Deletion(Handlers):
         cluster.begin_deletion(fresh)
         for name in fresh:
             self.history.add(TopicEvent(what="deletion started", topic=name, controller_epoch=self.epoch))
-        at = self._rows_of(topics)
-        rows = table.rows(at)
+        row_numbers = self._rows_of(topics)
+        rows = table.rows(row_numbers)
         self.batch.begin()
         self.batch.update_metadata(cluster.brokers, rows)
         self.channels.send(self.batch.flush())
         deletable = cluster.deletable
         reachable = deletion.to_delete(rows, deletable)
-        await self._move(at, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
-        await self._move(at, reachable, ReplicaState.OFFLINE)
-        await self._move(at, reachable, ReplicaState.DELETION_STARTED)
-        self._halt_dead(at)
+        await self._move(row_numbers, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
+        await self._move(row_numbers, reachable, ReplicaState.OFFLINE)
+        await self._move(row_numbers, reachable, ReplicaState.DELETION_STARTED)
+        self._halt_dead(row_numbers)
 
     async def _complete(self, topics: list[str]) -> None:
         """Delete topics whose replicas are all deleted: first from the store, then from the table.
 
         The replicas become ABSENT first, so that a retry after a store error does not find them in another state.
         """
-        at = self._rows_of(topics)
-        await self._move(at, self.cluster.table.rows(at).assigned, ReplicaState.ABSENT)
+        row_numbers = self._rows_of(topics)
+        await self._move(row_numbers, self.cluster.table.rows(row_numbers).assigned, ReplicaState.ABSENT)
         for some_topics in self._parted(topics):
             failed = await self._delete_stored(some_topics)
             for topic, error in failed.items():
@@ -273,9 +276,9 @@ class Deletion(Handlers):
             event = TopicEvent(what="deletion halted", topic=topic, cause=halt.text, controller_epoch=self.epoch)
             self.history.add(event)
 
-    def _halt_dead(self, at: RowNumbers) -> None:
-        """Block the topics that have offline replicas in the rows `at`."""
-        rows = self.cluster.table.rows(at)
+    def _halt_dead(self, row_numbers: RowNumbers) -> None:
+        """Block the topics that have offline replicas in the rows `row_numbers`."""
+        rows = self.cluster.table.rows(row_numbers)
         dead = deletion.dead(rows, self.cluster.deletable)
         for number in np.unique(rows.topic[some(dead)]).tolist():
             here = dead & (rows.topic == number)
@@ -286,7 +289,7 @@ class Deletion(Handlers):
 
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
         # Not topics whose deletion has started: their reassignments no longer run, so none would remove the blocker.
-        moving = {each.topic for each in self.cluster.reassigning} - self.cluster.deletion_started
+        moving = {name.topic for name in self.cluster.reassigning} - self.cluster.deletion_started
         self.mark_ineligible(moving.intersection(topics), BlockerReason.REASSIGNMENT)
 
     def _led_moves(self, topic: str) -> tuple[int, ...]:
@@ -307,15 +310,15 @@ class Deletion(Handlers):
 
     def _led(self, topic: str) -> Ints:
         """Returns the partitions of a topic that have leadership in the table."""
-        at = self._rows_of([topic])
+        row_numbers = self._rows_of([topic])
         table = self.cluster.table
-        led: Ints = table.column("partition")[at[table.column("leader_epoch")[at] != NO_EPOCH]]
+        led: Ints = table.column("partition")[row_numbers[table.column("leader_epoch")[row_numbers] != NO_EPOCH]]
         return led
 
-    def _topics_of(self, at: RowNumbers) -> set[str]:
-        numbers = np.unique(self.cluster.table.column("topic")[at])
+    def _topics_of(self, row_numbers: RowNumbers) -> set[str]:
+        numbers = np.unique(self.cluster.table.column("topic")[row_numbers])
         return {self.cluster.table.topic_at(number).name for number in numbers.tolist()}
 
-    async def _move(self, at: RowNumbers, which: Bools, target: ReplicaState) -> None:
+    async def _move(self, row_numbers: RowNumbers, which: Bools, target: ReplicaState) -> None:
         moving = some(which)
-        await self.replicas.ask(MoveReplicas(at[moving], target, which=which[:, moving]))
+        await self.replicas.ask(MoveReplicas(row_numbers[moving], target, which=which[:, moving]))

@@ -54,17 +54,17 @@ class DeletionEvents(Handlers):
             log.info("broker %d responded under registration %d, which has ended", broker, event.broker_epoch)
             return
         answers = response.partitions
-        at = table.rows_named_in(answers.topics, answers.topic, answers.partition)
-        known = at != NO_ROW
-        at, errors = at[known], answers.error[known]
+        row_numbers = table.rows_named_in(answers.topics, answers.topic, answers.partition)
+        known = row_numbers != NO_ROW
+        row_numbers, errors = row_numbers[known], answers.error[known]
         if response.error:
-            errors = np.full(len(at), response.error, np.int16)
+            errors = np.full(len(row_numbers), response.error, np.int16)
         for error in np.unique(errors[errors != 0]).tolist():
-            failed = at[errors == error]
+            failed = row_numbers[errors == error]
             log.warning("broker %d could not delete %d replicas: error %d", broker, len(failed), error)
             await self._deletion.fail_replica_deletion(failed, frozenset({broker}), error=error)
         if not errors.all():
-            await self._deletion.complete_replica_deletion(at[errors == 0], frozenset({broker}))
+            await self._deletion.complete_replica_deletion(row_numbers[errors == 0], frozenset({broker}))
 
     async def on_topic_deletion_requested(self, event: TopicDeletionRequested) -> TopicRef:
         if not self.settings.delete_topics:

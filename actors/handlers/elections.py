@@ -119,8 +119,8 @@ async def answer(
     """Hold elections. Returns one result for each partition, in the order requested, or by name if all were."""
     table = cluster.table
     results: dict[TopicPartition, ElectionResult] = {}
-    at = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
-    rows = table.rows(at)
+    row_numbers = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
+    rows = table.rows(row_numbers)
     for name in table.names(rows.index[rows.queued]):
         results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
     rows = rows.take(~rows.queued)
@@ -144,14 +144,14 @@ def _rows_of(
     names: Iterable[TopicPartition], cluster: Cluster, results: dict[TopicPartition, ElectionResult]
 ) -> RowNumbers:
     """Returns the rows of the partitions that exist, each once; adds a result for each of the others."""
-    at = []
+    row_numbers = []
     for name in dict.fromkeys(names):
         row = cluster.table.row(name)
         if row == NO_ROW:
             results[name] = _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
         else:
-            at.append(row)
-    return np.array(at, np.intp)
+            row_numbers.append(row)
+    return np.array(row_numbers, np.intp)
 
 
 def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:

@@ -111,13 +111,13 @@ class Failover(Handlers):
     async def _start_replicas(self) -> None:
         """Move replicas on live brokers to ONLINE; remove the others from the ISRs before leaders are elected."""
         cluster = self.cluster
-        at = cluster.table.all()
-        rows = cluster.table.rows(at)
+        row_numbers = cluster.table.all()
+        rows = cluster.table.rows(row_numbers)
         alive = rows.online(cluster.live_brokers.live)
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
-        cluster.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
+        cluster.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.introduce(holders & cluster.live_brokers.live.ids, at)
+        await self.introduce(holders & cluster.live_brokers.live.ids, row_numbers)
         gone = holders - cluster.live_brokers.live.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 

@@ -48,16 +48,16 @@ class FeatureEvents(Handlers):
     async def on_feature_updates_requested(self, event: FeatureUpdatesRequested) -> list[FeatureResult]:
         if not self.settings.level.feature_versioning:
             raise BadRequest("updates", "features are not finalized below protocol level 2.7: raise it on all brokers")
-        held = self.cluster.features
-        if held is None:
+        finalized = self.cluster.features
+        if finalized is None:
             raise BadRequest("updates", "the stored features cannot be read: repair them, then elect a controller")
         levels, results = feature_rules.update(
             event.updates,
-            held.levels,
+            finalized.levels,
             supported=self.settings.supported_features,
             brokers=self.cluster.brokers.values(),
         )
-        if event.dry_run or levels == held.levels:
+        if event.dry_run or levels == finalized.levels:
             return results
         wanted = Features(levels, enabled=True, format=self.settings.level.feature_format)
         try:

@@ -18,18 +18,18 @@ class Offline(Handlers):
         super().__init__(context)
         self._deletion = deletion
 
-    async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:
+    async def replicas_offline(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
         """Elect new leaders for partitions that the replicas led, then remove the replicas from the ISRs.
 
         Replicas of topics queued for deletion stay in their ISRs; their deletion fails for now.
         """
         table = self.cluster.table
-        staying = table.not_queued(at)
+        staying = table.not_queued(row_numbers)
         lost = table.led_by_none_of(self.cluster.live_brokers.live)
         await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
         moved = await self.elect_offline()
         await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
-        await self._deletion.fail_replica_deletion(at, brokers)
+        await self._deletion.fail_replica_deletion(row_numbers, brokers)
         if not len(staying) and not moved.elected.any():
             # No request was sent that contains the live brokers.
             self.tell_brokers(self.cluster.brokers)

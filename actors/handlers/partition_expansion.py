@@ -75,10 +75,10 @@ class Growth(Handlers):
     async def _write_back(self, topic: Topic) -> None:
         """Remove added partitions from the stored assignment of a topic that is being deleted."""
         begun = await self.store.partitions_begun(topic.name)
-        held = {at: self.cluster.assignment(TopicPartition(topic.name, at)) for at in begun}
+        known = {number: self.cluster.assignment(TopicPartition(topic.name, number)) for number in begun}
+        assignments = {number: assignment for number, assignment in known.items() if assignment.replicas}
         try:
-            await self.store.write_assignment(topic.ref, {at: each for at, each in held.items() if each.replicas},
-                                              self.cluster.fence)  # fmt: skip
+            await self.store.write_assignment(topic.ref, assignments, self.cluster.fence)
         except NotFound:
             log.info("topic %s was deleted meanwhile", topic.name)
 
@@ -91,8 +91,8 @@ class Growth(Handlers):
         stored = await self.store.assignments([event.topic])
         if not stored.topics:
             raise NotFound("topic", event.topic)
-        held: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
-        added = check_growth(event, held, self.cluster)
+        assignments: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
+        added = check_growth(event, assignments, self.cluster)
         if not event.dry_run:
             # Fenced: a later controller may have written an assignment that this one has not read.
-            await self.store.write_assignment(known.ref, held | added, self.cluster.fence)
+            await self.store.write_assignment(known.ref, assignments | added, self.cluster.fence)

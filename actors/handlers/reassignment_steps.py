@@ -57,7 +57,7 @@ class ReassignmentSteps(Handlers):
         self._committer = Committer(context.cluster, context.store)
         self.entries = TopicEntries(context)
 
-    async def _write(self, at: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
+    async def _write(self, row_numbers: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
         """Commit and apply what `plan` makes of some rows, without a move of a machine. No broker is sent anything.
 
         Returns:
@@ -72,8 +72,8 @@ class ReassignmentSteps(Handlers):
             return plan(rows)
 
         table = self.cluster.table
-        refusal, written = np.zeros(len(at), np.uint8), np.zeros(len(at), np.bool_)
-        async for positions, change in self._committer.commit_until_settled(table.rows(at), planned):
+        refusal, written = np.zeros(len(row_numbers), np.uint8), np.zeros(len(row_numbers), np.bool_)
+        async for positions, change in self._committer.commit_until_settled(table.rows(row_numbers), planned):
             refusal[positions], written[positions] = change.refusal, change.writes
             self.cluster.apply(change.take(change.refusal == Refusal.NONE))
             self.history.add_partitions(change, table.refs, controller_epoch=self.epoch, which=change.writes)
@@ -92,17 +92,17 @@ class ReassignmentSteps(Handlers):
 
     def refusals(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
         """Returns the assignments that would leave their partitions without a leader. Changes nothing."""
-        at = self.cluster.table.rows_named(wanted)
-        change = self._hand_over(self.cluster.table.rows(at), wanted)
+        row_numbers = self.cluster.table.rows_named(wanted)
+        change = self._hand_over(self.cluster.table.rows(row_numbers), wanted)
         return _failures(list(wanted), change.refusal)
 
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
         """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""
-        at = self.cluster.table.rows_named(changed)
-        refusal, handed_over = await self._write(at, lambda rows: self._hand_over(rows, changed))
-        self._tell(at[handed_over])
+        row_numbers = self.cluster.table.rows_named(changed)
+        refusal, handed_over = await self._write(row_numbers, lambda rows: self._hand_over(rows, changed))
+        self._tell(row_numbers[handed_over])
         failures = _failures(list(changed), refusal)
-        changed = {name: held for name, held in changed.items() if name not in failures}
+        changed = {name: assignment for name, assignment in changed.items() if name not in failures}
         if not changed:
             return failures
         try:
@@ -111,8 +111,8 @@ class ReassignmentSteps(Handlers):
             self.entries.doubt(topic, error)
             return failures | {name: _failed(error) for name in changed}
         unneeded = {
-            name: frozenset(self.cluster.assignment(name).replicas) - frozenset(held.replicas)
-            for name, held in changed.items()
+            name: frozenset(self.cluster.assignment(name).replicas) - frozenset(assignment.replicas)
+            for name, assignment in changed.items()
         }
         self.know(changed)
         await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
@@ -134,65 +134,67 @@ class ReassignmentSteps(Handlers):
         self.cluster.reassigning |= set(names)
         self._deletion.mark_ineligible({name.topic for name in names}, BlockerReason.REASSIGNMENT)
         await self._watch()
-        at = self.cluster.table.rows_named(names)
+        row_numbers = self.cluster.table.rows_named(names)
         # A row that is complete once it is read again needs no new epoch here.
         refusal, copying = await self._write(
-            at,
+            row_numbers,
             lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
         )
-        await self._copy(at[copying])
-        await self._exist(at[refusal != Refusal.NONE])
+        await self._copy(row_numbers[copying])
+        await self._exist(row_numbers[refusal != Refusal.NONE])
         complete = ~copying & (refusal == Refusal.NONE)
         ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
         return _failures(list(names), refusal) | await self._complete(ended)
 
-    async def _copy(self, at: RowNumbers) -> None:
+    async def _copy(self, row_numbers: RowNumbers) -> None:
         """Send all replicas the new epoch and assignment; new replicas are created and start to follow."""
-        if not len(at):
+        if not len(row_numbers):
             return
-        rows = self.cluster.table.rows(at)
+        rows = self.cluster.table.rows(row_numbers)
         self.batch.begin()
         self.batch.lead_and_follow(rows, rows.assigned & ~rows.adding)
         self.batch.lead_and_follow(rows, rows.adding, is_new=True)
         self.channels.send(self.batch.flush())
         for broker in np.unique(rows.replicas[rows.adding]).tolist():
             here = some(rows.adding & holds(rows, broker))
-            await self.move_replicas(at[here], ReplicaState.NEW, frozenset({broker}))
+            await self.move_replicas(row_numbers[here], ReplicaState.NEW, frozenset({broker}))
 
-    async def _exist(self, at: RowNumbers) -> None:
+    async def _exist(self, row_numbers: RowNumbers) -> None:
         """Move assigned replicas to NEW that no request could be sent for yet.
 
         They can be elected, are resumed after a store error, and are deleted with their topic.
         """
-        rows = self.cluster.table.rows(at)
+        rows = self.cluster.table.rows(row_numbers)
         which = rows.adding & (rows.replica_state == ReplicaState.ABSENT)
         if which.any():
-            await self.replicas.ask(MoveReplicas(at, ReplicaState.NEW, which=which))
+            await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.NEW, which=which))
 
     async def _complete(self, names: list[TopicPartition]) -> Failures:
         """Complete reassignments whose target is in sync: elect from the target, stop the other replicas."""
         if not names:
             return {}
-        at = self.cluster.table.rows_named(names)
+        row_numbers = self.cluster.table.rows_named(names)
         before = {name: self.cluster.assignment(name) for name in names}
-        targets = {name: Assignment(held.target) for name, held in before.items()}
-        rows = self.cluster.table.rows(at)
-        for brokers, group in _grouped(at, brokers_of(rows, rows.adding)):
-            await self.move_replicas(group, ReplicaState.ONLINE, brokers)
+        targets = {name: Assignment(assignment.target) for name, assignment in before.items()}
+        rows = self.cluster.table.rows(row_numbers)
+        for brokers, on_brokers in _grouped(row_numbers, brokers_of(rows, rows.adding)):
+            await self.move_replicas(on_brokers, ReplicaState.ONLINE, brokers)
         removed = brokers_of(rows, rows.removing | _left_over(rows))
         self.know(targets)
-        refusal = await self._lead_from_target(at)
+        refusal = await self._lead_from_target(row_numbers)
         failures = _failures(names, refusal)
         led = (refusal == Refusal.NONE).tolist()
-        await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
+        await self._stop(
+            _grouped(row_numbers, (brokers if here else () for brokers, here in zip(removed, led, strict=True)))
+        )
         failures |= self._not_stopped([name for name in names if name not in failures])
         self._restore({name: before[name] for name in failures})
-        for topic, held in _by_topic(name for name in names if name not in failures).items():
+        for topic, group in _by_topic(name for name in names if name not in failures).items():
             try:
                 # Last: until here the next controller can repeat all of this from the stored assignment.
-                await self._store(topic, {name: targets[name] for name in held})
+                await self._store(topic, {name: targets[name] for name in group})
             except (NotFound, BadRequest, StoreError) as error:
-                failures |= self._retry(held, error)
+                failures |= self._retry(group, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
     def _restore(self, before: Mapping[TopicPartition, Assignment]) -> None:
@@ -202,12 +204,12 @@ class ReassignmentSteps(Handlers):
         left in it.
         """
         running: dict[TopicPartition, Assignment] = {}
-        for name, held in before.items():
+        for name, assignment in before.items():
             view = self.cluster.view(name)
             if view is not None:
-                stays = {*held.target, *view.replica_states}
-                lists = (held.replicas, held.adding, held.removing)
-                running[name] = Assignment(*(tuple(each for each in one if each in stays) for one in lists))
+                stays = {*assignment.target, *view.replica_states}
+                lists = (assignment.replicas, assignment.adding, assignment.removing)
+                running[name] = Assignment(*(tuple(broker for broker in one if broker in stays) for one in lists))
         if running:
             self.know(running)
 
@@ -220,7 +222,7 @@ class ReassignmentSteps(Handlers):
         remaining = [name for name, is_left in zip(names, some(left).tolist(), strict=True) if is_left]
         return self._retry(remaining, StoreError("replicas that are not wanted any more are still in sync"))
 
-    async def _lead_from_target(self, at: RowNumbers) -> Bytes:
+    async def _lead_from_target(self, row_numbers: RowNumbers) -> Bytes:
         """Raise the epoch of a leader that stays; elect one elsewhere, if a replica is eligible.
 
         If none is, for example on a broker that is shutting down, a leader from the target stays leader under a new
@@ -231,9 +233,9 @@ class ReassignmentSteps(Handlers):
             stays = reassignment.led_by_target(rows, self.cluster.live_brokers)
             return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
 
-        refusal, leads_on = await self._write(at, lead_on)
-        self._tell(at[leads_on])
-        elected = at[~leads_on & (refusal == Refusal.NONE)]
+        refusal, leads_on = await self._write(row_numbers, lead_on)
+        self._tell(row_numbers[leads_on])
+        elected = row_numbers[~leads_on & (refusal == Refusal.NONE)]
         if len(elected):
             moved: MoveResult = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:
@@ -241,8 +243,8 @@ class ReassignmentSteps(Handlers):
             await self._lead_on_unelected(elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER])
         return refusal
 
-    async def _lead_on_unelected(self, at: RowNumbers) -> None:
-        if not len(at):
+    async def _lead_on_unelected(self, row_numbers: RowNumbers) -> None:
+        if not len(row_numbers):
             return
         registered = self.cluster.live_brokers.registered
 
@@ -250,8 +252,8 @@ class ReassignmentSteps(Handlers):
             here = reassignment.target_of(rows) & (rows.replicas == rows.leader) & rows.online(registered)
             return reassignment.raise_epoch(rows, some(here), controller_epoch=self.epoch)
 
-        _, leads_on = await self._write(at, lead_on)
-        self._tell(at[leads_on])
+        _, leads_on = await self._write(row_numbers, lead_on)
+        self._tell(row_numbers[leads_on])
 
     async def _end(self, ended: Mapping[TopicPartition, tuple[int, ...]]) -> Failures:
         """Remove completed reassignments from the stored request, and send the final assignment to every broker."""
@@ -265,8 +267,8 @@ class ReassignmentSteps(Handlers):
         self.cluster.complete_moves(ended.keys(), self.clock.now_ms())
         await self._watch()
         self.batch.begin()
-        at = self.cluster.table.rows_named(ended)
-        self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(at))
+        row_numbers = self.cluster.table.rows_named(ended)
+        self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(row_numbers))
         self.channels.send(self.batch.flush())
         await self._deletion.resume_for({name.topic for name in ended})
         return {}
@@ -287,20 +289,20 @@ class ReassignmentSteps(Handlers):
 
     async def _stop(self, groups: Iterable[tuple[frozenset[int], RowNumbers]]) -> None:
         """Delete replicas, without waiting for the responses of their brokers."""
-        for brokers, at in groups:
+        for brokers, row_numbers in groups:
             for state in (
                 ReplicaState.OFFLINE,
                 ReplicaState.DELETION_STARTED,
                 ReplicaState.DELETION_SUCCESSFUL,
                 ReplicaState.ABSENT,
             ):
-                await self.move_replicas(at, state, brokers)
+                await self.move_replicas(row_numbers, state, brokers)
 
-    def _tell(self, at: RowNumbers) -> None:
+    def _tell(self, row_numbers: RowNumbers) -> None:
         """Send LeaderAndIsr to all replicas of some rows."""
-        if not len(at):
+        if not len(row_numbers):
             return
-        rows = self.cluster.table.rows(at)
+        rows = self.cluster.table.rows(row_numbers)
         self.batch.begin()
         self.batch.lead_and_follow(rows, rows.assigned)
         self.channels.send(self.batch.flush())
@@ -332,13 +334,13 @@ def _left_over(rows: Rows) -> Bools:
     return left
 
 
-def _grouped(at: RowNumbers, brokers: Iterable[Collection[int]]) -> list[tuple[frozenset[int], RowNumbers]]:
+def _grouped(row_numbers: RowNumbers, brokers: Iterable[Collection[int]]) -> list[tuple[frozenset[int], RowNumbers]]:
     """Returns the rows grouped by their set of brokers, without rows that have none."""
     groups: dict[frozenset[int], list[int]] = defaultdict(list)
-    for row, held in zip(at.tolist(), brokers, strict=True):
-        if held:
-            groups[frozenset(held)].append(row)
-    return [(held, np.array(rows, np.intp)) for held, rows in groups.items()]
+    for row, members in zip(row_numbers.tolist(), brokers, strict=True):
+        if members:
+            groups[frozenset(members)].append(row)
+    return [(members, np.array(rows, np.intp)) for members, rows in groups.items()]
 
 
 def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

@@ -61,27 +61,29 @@ class Reassignments(Handlers):
             # This request replaces the one in the store.
             await self._waiting.drop(planned.keys())
         results |= self._unknown(planned)
-        planned = {name: held for name, held in planned.items() if name not in results}
+        planned = {name: assignment for name, assignment in planned.items() if name not in results}
         failures = self._steps.refusals(planned) if event.dry_run else await self._steps.begin(planned)
-        for name, held in planned.items():
-            results[name] = _result(name, held, failures)
+        for name, assignment in planned.items():
+            results[name] = _result(name, assignment, failures)
         return [results[name] for name in event.targets]
 
     async def on_reassignments_listed(self, event: ReassignmentsListed) -> dict[TopicPartition, Assignment]:
         running = self.cluster.reassigning
         wanted = running if event.partitions is None else running.intersection(event.partitions)
         listed = {name: self.cluster.assignment(name) for name in sorted(wanted)}
-        return {name: held for name, held in listed.items() if held.is_being_reassigned}
+        return {name: assignment for name, assignment in listed.items() if assignment.is_being_reassigned}
 
     async def on_reassignment_stored(self, event: ReassignmentStored) -> None:
         requested = await self._waiting.read()
         running = {name for name, target in (requested or {}).items() if self._is_under_way(name, target)}
-        await self._run_stored({name: held for name, held in (requested or {}).items() if name not in running})
+        await self._run_stored(
+            {name: assignment for name, assignment in (requested or {}).items() if name not in running}
+        )
 
     def _is_under_way(self, name: TopicPartition, target: Target) -> bool:
         """Whether a reassignment to the same target is in progress."""
-        held = self.cluster.assignment(name)
-        return name in self.cluster.reassigning and held.is_being_reassigned and held.target == target
+        assignment = self.cluster.assignment(name)
+        return name in self.cluster.reassigning and assignment.is_being_reassigned and assignment.target == target
 
     async def _run_stored(self, requested: dict[TopicPartition, Target]) -> set[TopicPartition]:
         """Start the reassignments requested in the store, and remove the invalid ones from the request.
@@ -94,7 +96,7 @@ class Reassignments(Handlers):
         planned = {name: self.cluster.assignment(name).reassign_to(target) for name, target in requested.items()}
         results = {name: refused for name, target in requested.items() if (refused := check_target(name, target))}
         results |= self._unknown(planned)
-        planned = {name: held for name, held in planned.items() if name not in results}
+        planned = {name: assignment for name, assignment in planned.items() if name not in results}
         failures = await self._steps.begin(planned)
         results |= {name: _result(name, planned[name], failures) for name in failures}
         for name, refused in sorted(results.items()):
@@ -114,7 +116,7 @@ class Reassignments(Handlers):
         begun = await self._run_stored(await self._waiting.read() or {})
         await self._resume(self.cluster.reassigning - begun)
 
-    def _take_up_strays(self, at: RowNumbers) -> None:
+    def _take_up_strays(self, row_numbers: RowNumbers) -> None:
         """Reassign those of some rows whose ISR contains replicas that are not assigned: they are to be stopped.
 
         A controller leaves such a replica if it ends between storing a target and stopping what the target does not
@@ -125,52 +127,56 @@ class Reassignments(Handlers):
         every copy. The classic controller leaves both as they are.
         """
         table = self.cluster.table
-        at = at[some(reassignment.unassigned_in_sync(table.rows(at)))]
-        if not len(at):
+        row_numbers = row_numbers[some(reassignment.unassigned_in_sync(table.rows(row_numbers)))]
+        if not len(row_numbers):
             return
-        rows = table.rows(at)
+        rows = table.rows(row_numbers)
         strays = reassignment.unassigned_in_sync(rows)
         self.history.add_replicas(rows, strays, ReplicaState.NEW, table.refs, controller_epoch=self.epoch)
         created = rows.replace(replica_state=choose(strays, np.uint8(ReplicaState.NEW), rows.replica_state))
         self.history.add_replicas(created, strays, ReplicaState.ONLINE, table.refs, controller_epoch=self.epoch)
         for slot, position in np.argwhere(strays).tolist():
-            table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
-        log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(at))
-        names = list(table.names(at))
+            table.admit_replica(int(row_numbers[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
+        log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(row_numbers))
+        names = list(table.names(row_numbers))
         self.cluster.reassigning |= set(names)
         foreign = np.flatnonzero(~some(rows.assigned & rows.in_sync)).tolist()
         self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Resume reassignments whose target contains one of the brokers, which have started."""
-        at = common(self.cluster.table.with_replica_on(brokers), self._running())
-        rows = self.cluster.table.rows(at)
+        row_numbers = common(self.cluster.table.with_replica_on(brokers), self._running())
+        rows = self.cluster.table.rows(row_numbers)
         wanted = (reassignment.target_of(rows) & np.isin(rows.replicas, sorted(brokers))).any(axis=0)
-        await self._resume(self.cluster.table.names(at[wanted]))
+        await self._resume(self.cluster.table.names(row_numbers[wanted]))
 
-    async def resume(self, at: RowNumbers) -> None:
+    async def resume(self, row_numbers: RowNumbers) -> None:
         """Resume reassignments among some rows for which the store had failed."""
         await self._steps.entries.put_back()
-        await self._resume(self.cluster.table.names(common(at, self._running())))
+        await self._resume(self.cluster.table.names(common(row_numbers, self._running())))
 
-    async def check_complete(self, at: RowNumbers) -> None:
+    async def check_complete(self, row_numbers: RowNumbers) -> None:
         """Complete the reassignments among some rows whose ISRs have changed."""
-        self._take_up_strays(self.cluster.table.not_queued(at))
-        at = common(at, self._running())
-        await self._resume(self.cluster.table.names(at[reassignment.is_complete(self.cluster.table.rows(at))]))
+        self._take_up_strays(self.cluster.table.not_queued(row_numbers))
+        row_numbers = common(row_numbers, self._running())
+        await self._resume(
+            self.cluster.table.names(row_numbers[reassignment.is_complete(self.cluster.table.rows(row_numbers))])
+        )
 
     async def on_leadership_written(self, event: LeadershipWritten) -> None:
         row = self.cluster.table.row(event.partition)
         if row == NO_ROW:
             return
-        at = np.array([row], np.intp)
-        self._take_up_strays(self.cluster.table.not_queued(at))
+        row_numbers = np.array([row], np.intp)
+        self._take_up_strays(self.cluster.table.not_queued(row_numbers))
         if event.partition not in self.cluster.reassigning:
             return
         if not self.settings.level.alter_partition:
             # The leader wrote the store itself. With AlterPartition the update is in the table already.
-            self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))
-        if reassignment.is_complete(self.cluster.table.rows(at)).all():
+            self.cluster.put_leaderships(
+                row_numbers, await self.store.leaderships(self.cluster.table.names(row_numbers))
+            )
+        if reassignment.is_complete(self.cluster.table.rows(row_numbers)).all():
             # Such events arrive for many partitions at once. The first one completes all that are complete, and each
             # topic's assignment is stored once.
             await self.check_complete(self._running())
@@ -197,8 +203,8 @@ def _leaving(rows: Rows, strays: Bools, position: int) -> Assignment:
     return Assignment((*target, *removing), removing=tuple(removing))
 
 
-def _result(name: TopicPartition, held: Assignment, failures: Failures) -> ReassignmentResult:
+def _result(name: TopicPartition, assignment: Assignment, failures: Failures) -> ReassignmentResult:
     if name not in failures:
-        return ReassignmentResult(name.topic, name.partition, assignment=held)
+        return ReassignmentResult(name.topic, name.partition, assignment=assignment)
     code, message = failures[name]
     return ReassignmentResult(name.topic, name.partition, code, message)

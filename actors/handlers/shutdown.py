@@ -39,9 +39,9 @@ RESTORED: Final = "restored"
 
 
 class OnBrokerStartup(Protocol):
-    """Sends brokers their state, and their registrations to the other brokers; records the event `what`."""
+    """Sends brokers their state, and their registrations to the other brokers; records the event `kind`."""
 
-    def __call__(self, brokers: list[int], what: str) -> Awaitable[None]: ...
+    def __call__(self, brokers: list[int], kind: str) -> Awaitable[None]: ...
 
 
 class Shutdowns(Handlers):
@@ -67,9 +67,9 @@ class Shutdowns(Handlers):
     async def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[TopicPartition]:
         broker = self._registered(event)
         if event.dry_run:
-            held = draining.held_by(self.cluster, broker.id)
-            unknown = np.zeros(len(held), np.int32)
-            effect = draining.preview(self.cluster, held, broker.id, unknown)
+            rows = draining.held_by(self.cluster, broker.id)
+            unknown = np.zeros(len(rows), np.int32)
+            effect = draining.preview(self.cluster, rows, broker.id, unknown)
             return sorted(self.cluster.table.names(effect.remaining))
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
         # Selected before the elections, after which it also follows what it leads now.
@@ -117,13 +117,13 @@ class Shutdowns(Handlers):
         leads = table.column("leader")[hosted] == broker
         return hosted[leads], hosted[~leads]
 
-    async def _stop_following(self, broker: int, at: RowNumbers) -> None:
+    async def _stop_following(self, broker: int, row_numbers: RowNumbers) -> None:
         """Send StopReplica before the replicas leave the ISRs, so that leaders do not add them again meanwhile."""
-        rows = self.cluster.table.rows(at)
+        rows = self.cluster.table.rows(row_numbers)
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
-        await self.move_many_replicas(at, ReplicaState.OFFLINE, frozenset({broker}))
+        await self.move_many_replicas(row_numbers, ReplicaState.OFFLINE, frozenset({broker}))
 
     # -- brokers that stay ---------------------------------------------------------------------------------------------
 

@@ -75,8 +75,8 @@ class Copy:
         """Mark changed topics and partitions as stale."""
         self.position = changes.position
         self.stale_topics |= changes.topics
-        at = self.cluster.table.rows_at(changes.partitions)
-        self.stale.update(at[at != NO_ROW].tolist())
+        row_numbers = self.cluster.table.rows_at(changes.partitions)
+        self.stale.update(row_numbers[row_numbers != NO_ROW].tolist())
 
     def drop(self, topics: Collection[str]) -> None:
         """Remove topics from the copy."""
@@ -99,16 +99,16 @@ class Copy:
             await self._read_topics(store, names)
             self.whole.set()
         elif self.stale:
-            at = sorted(self.stale)[:PARTITIONS_AT_ONCE]
-            self.stale.difference_update(at)
-            await self.read_leaderships(store, np.array(at, np.intp))
+            row_numbers = sorted(self.stale)[:PARTITIONS_AT_ONCE]
+            self.stale.difference_update(row_numbers)
+            await self.read_leaderships(store, np.array(row_numbers, np.intp))
         self.version += 1
 
     async def _read_topics(self, store: Store, names: list[str]) -> None:
         loaded = bounded(await store.assignments(names))
-        at = self.cluster.put_assignments(loaded)
+        row_numbers = self.cluster.put_assignments(loaded)
         self.cluster.reassigning |= {name for name, _ in reassigned(loaded)}
-        self.cluster.put_leaderships(at, await store.leaderships(_names(loaded)))
+        self.cluster.put_leaderships(row_numbers, await store.leaderships(_names(loaded)))
 
     async def settle(self, store: Store, listed: Collection[str]) -> list[str]:
         """Read stale partitions, and drop topics that are stale as a whole or gone.
@@ -120,20 +120,20 @@ class Copy:
             The topics that remain to be read, sorted.
         """
         if self.stale:
-            at = np.array(sorted(self.stale), np.intp)
+            row_numbers = np.array(sorted(self.stale), np.intp)
             self.stale.clear()
-            await self.read_leaderships(store, at)
+            await self.read_leaderships(store, row_numbers)
         known = {topic.name for topic in self.cluster.table.topics()}
         self.drop(known.intersection(self.stale_topics) | known.difference(listed))
         return sorted(set(listed) - {topic.name for topic in self.cluster.table.topics()})
 
-    async def read_leaderships(self, store: Store, at: RowNumbers) -> None:
+    async def read_leaderships(self, store: Store, row_numbers: RowNumbers) -> None:
         """Read leadership again. A topic with a partition that is gone or unreadable becomes stale as a whole."""
         table = self.cluster.table
-        found = await store.leaderships(table.names(at))
-        self.cluster.put_leaderships(at, found)
-        if not found.found.all():
-            numbers = table.rows(at[~found.found]).topic.tolist()
+        stored = await store.leaderships(table.names(row_numbers))
+        self.cluster.put_leaderships(row_numbers, stored)
+        if not stored.found.all():
+            numbers = table.rows(row_numbers[~stored.found]).topic.tolist()
             self.stale_topics |= {table.topic_at(number).name for number in numbers}
 
 
@@ -232,9 +232,9 @@ class Standby(Handlers):
         position = (await self.store.changes(None)).position
         topics = await self.store.topics()
         log.info("standby: reading %d topics in advance", len(topics))
-        made = Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
-        made.asked_ms = asked_ms
-        return made
+        copy = Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
+        copy.asked_ms = asked_ms
+        return copy
 
     async def _follow(self, copy: Copy) -> None:
         copy.asked_ms = self.clock.monotonic_ms()
@@ -309,13 +309,13 @@ def _for_reading(known: Cluster, brokers: Sequence[Broker], deletions: Sequence[
     shown.reassigning = set(known.reassigning)
     shown.add_brokers(brokers)
     shown.queue_deletion(deletions)
-    at = shown.table.all()
-    rows = shown.table.rows(at)
+    row_numbers = shown.table.all()
+    rows = shown.table.rows(row_numbers)
     states = np.where(
         rows.online(shown.live_brokers.live), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE)
     )
-    shown.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
-    shown.table.set_states(at, partition.begin(rows, shown.live_brokers).state)
+    shown.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
+    shown.table.set_states(row_numbers, partition.begin(rows, shown.live_brokers).state)
     shown.offline_count, shown.imbalance_count = shown.count_again()
     return shown
 

@@ -38,15 +38,15 @@ class TopicEntries(Handlers):
         """
         known = self.cluster.table.topic(topic)
         assert known is not None, topic
-        held = entry_of(self.cluster.table, topic)
-        held |= {name.partition: assignment for name, assignment in changed.items()}
+        assignments = entry_of(self.cluster.table, topic)
+        assignments |= {name.partition: assignment for name, assignment in changed.items()}
         stored = await self.store.assignments([topic])
         if any(any(ref.id) and ref.id != known.ref.id for ref in stored.topics):
             raise NotFound("topic", f"{topic} with the id {known.ref.id.hex()}")
         for name, assignment in stored.items():
             # Partitions may have been added by an event that is still queued.
-            held.setdefault(name.partition, assignment)
-        await self.store.write_assignment(known.ref, held, self.cluster.fence)
+            assignments.setdefault(name.partition, assignment)
+        await self.store.write_assignment(known.ref, assignments, self.cluster.fence)
 
     def doubt(self, topic: str, error: Exception) -> None:
         """Note a failed write with unknown outcome, so that `put_back` restores the table's assignment."""
@@ -78,13 +78,13 @@ def entry_of(table: Table, topic: str) -> dict[int, Assignment]:
     if known is None:
         return {}
     rows = table.rows(table.rows_of(known))
-    held = zip(*(brokers_of(rows, which) for which in (rows.assigned, rows.adding, rows.removing)), strict=True)
-    return {partition: Assignment(*lists) for partition, lists in zip(rows.partition.tolist(), held, strict=True)}
+    columns = zip(*(brokers_of(rows, which) for which in (rows.assigned, rows.adding, rows.removing)), strict=True)
+    return {partition: Assignment(*lists) for partition, lists in zip(rows.partition.tolist(), columns, strict=True)}
 
 
 def brokers_of(rows: Rows, which: Bools) -> list[tuple[int, ...]]:
     """Returns for each row the brokers in the slots `which`, in slot order."""
     if not some(which).any():
         return [()] * len(rows)
-    held = np.where(which, rows.replicas, np.int32(NO_BROKER)).T.tolist()
-    return [tuple(broker for broker in line if broker != NO_BROKER) for line in held]
+    lists = np.where(which, rows.replicas, np.int32(NO_BROKER)).T.tolist()
+    return [tuple(broker for broker in line if broker != NO_BROKER) for line in lists]

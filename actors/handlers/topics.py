@@ -92,13 +92,13 @@ class TopicEvents(Handlers):
     async def create_partitions(self, loaded: Assignments) -> None:
         """Elect the first leaders of new partitions, whose assignments are in the table."""
         table = self.cluster.table
-        at = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
-        await self.hosting.rewrite(at)
+        row_numbers = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        await self.hosting.rewrite(row_numbers)
         # A partition that had no replicas until now is NEW already.
-        await self.move(Move(at[table.rows(at).state == ABSENT], NEW))
-        await self.move_replicas(at, ReplicaState.NEW)
-        await self.move(Move(at, ONLINE, Election.OFFLINE))
-        await self.move_replicas(at, ReplicaState.ONLINE)
+        await self.move(Move(row_numbers[table.rows(row_numbers).state == ABSENT], NEW))
+        await self.move_replicas(row_numbers, ReplicaState.NEW)
+        await self.move(Move(row_numbers, ONLINE, Election.OFFLINE))
+        await self.move_replicas(row_numbers, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
         """Read the assignments of topics into the table; topics without an id are given one.
@@ -114,27 +114,27 @@ class TopicEvents(Handlers):
             loaded = await self._with_ids(loaded)
         loaded = bounded(loaded)
         self.cluster.put_assignments(loaded)
-        self.cluster.reassigning |= {name for name, held in reassigned(loaded)}
+        self.cluster.reassigning |= {name for name, _ in reassigned(loaded)}
         return loaded
 
     async def _with_ids(self, loaded: Assignments) -> Assignments:
         """Write ids for topics that have none. Returns the assignments with the ids, without topics that are gone."""
         refs = list(loaded.topics)
-        nameless = [at for at, ref in enumerate(refs) if not any(ref.id)]
-        held: dict[str, dict[int, Assignment]] = {refs[at].name: {} for at in nameless}
+        nameless = [index for index, ref in enumerate(refs) if not any(ref.id)]
+        assignments: dict[str, dict[int, Assignment]] = {refs[index].name: {} for index in nameless}
         for name, assignment in loaded.take(np.isin(loaded.topic, nameless)).items():
-            held[name.topic][name.partition] = assignment
+            assignments[name.topic][name.partition] = assignment
         gone = []
-        for at in nameless:
-            named = TopicRef(refs[at].name, self.context.new_topic_id())
+        for index in nameless:
+            named = TopicRef(refs[index].name, self.context.new_topic_id())
             try:
-                await self.store.write_assignment(named, held[named.name], self.cluster.fence)
+                await self.store.write_assignment(named, assignments[named.name], self.cluster.fence)
             except NotFound:
-                gone.append(at)
+                gone.append(index)
             except BadRequest as refused:
                 log.warning("topic %s stays without an id: %s", named.name, refused)
             else:
-                refs[at] = named
+                refs[index] = named
         return _without_topics(dataclasses.replace(loaded, topics=tuple(refs)), gone)
 
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
@@ -142,9 +142,11 @@ class TopicEvents(Handlers):
         config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
         if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
-        at = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
-        log.info("topic %s allows unclean elections: %d of its partitions have no leader", event.topic, len(at))
-        await self.move(Move(at, ONLINE, Election.OFFLINE))
+        row_numbers = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
+        log.info(
+            "topic %s allows unclean elections: %d of its partitions have no leader", event.topic, len(row_numbers)
+        )
+        await self.move(Move(row_numbers, ONLINE, Election.OFFLINE))
 
     async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
         before = self._unclean.default
@@ -177,10 +179,10 @@ def _stored_default(config: Mapping[str, str]) -> bool | None:
     text = config.get(UNCLEAN)
     if text is None:
         return None
-    said = _BOOLEANS.get(text.strip().lower())
-    if said is None:
+    default = _BOOLEANS.get(text.strip().lower())
+    if default is None:
         log.warning("%s=%r, set for all brokers, is neither true nor false and is ignored", UNCLEAN, text)
-    return said
+    return default
 
 
 def bounded(loaded: Assignments) -> Assignments:

@@ -204,24 +204,24 @@ class Committer:
             return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
         table.admit(rows.index, stored.isr)
         known = table.rows(rows.index)
-        found = stored.found
+        is_found = stored.found
         self._cluster.mark_for_retry(rows.index[stored.status == Found.FAILED])
         refusal = choose(
             stored.status == Found.FAILED,
             np.uint8(Refusal.STORE_FAILED),
-            ~found,
+            ~is_found,
             np.uint8(Refusal.NO_LEADERSHIP),
             stored.controller_epoch > self._cluster.fence.epoch,
             np.uint8(Refusal.LATER_CONTROLLER),
             np.uint8(Refusal.NONE),
         )
         return known.replace(
-            leader=choose(found, stored.leader, known.leader),
-            leader_epoch=choose(found, stored.leader_epoch, known.leader_epoch),
-            in_sync=choose(found, in_sync_of(known.replicas, stored.isr), known.in_sync),
-            partition_epoch=choose(found, stored.partition_epoch, known.partition_epoch),
-            controller_epoch=choose(found, stored.controller_epoch, known.controller_epoch),
-            recovering=choose(found, stored.recovering, known.recovering),
+            leader=choose(is_found, stored.leader, known.leader),
+            leader_epoch=choose(is_found, stored.leader_epoch, known.leader_epoch),
+            in_sync=choose(is_found, in_sync_of(known.replicas, stored.isr), known.in_sync),
+            partition_epoch=choose(is_found, stored.partition_epoch, known.partition_epoch),
+            controller_epoch=choose(is_found, stored.controller_epoch, known.controller_epoch),
+            recovering=choose(is_found, stored.recovering, known.recovering),
         ), refusal
 
 

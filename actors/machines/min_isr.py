@@ -95,16 +95,16 @@ class MinIsr:
     def of_topics(self, table: Table) -> Ints:
         """int32[T + 1], by topic number: the configured value, or UNKNOWN. The last entry belongs to free rows."""
         default = self._own if self._default == _NO_OVERRIDE else max(self._default, UNKNOWN)
-        found = np.full(len(table.refs) + 1, UNKNOWN, np.int32)
+        values = np.full(len(table.refs) + 1, UNKNOWN, np.int32)
         if table is self._table:
-            known = self._values[: len(found) - 1]
-            found[: len(known)] = np.where(known == _NO_OVERRIDE, np.int32(default), np.maximum(known, UNKNOWN))
-        return found
+            known = self._values[: len(values) - 1]
+            values[: len(known)] = np.where(known == _NO_OVERRIDE, np.int32(default), np.maximum(known, UNKNOWN))
+        return values
 
     def of_rows(self, table: Table, rows: Rows) -> Ints:
         """int32[n]: the configured value for each row, or UNKNOWN."""
-        found: Ints = self.of_topics(table)[rows.topic]
-        return found
+        values: Ints = self.of_topics(table)[rows.topic]
+        return values
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

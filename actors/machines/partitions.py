@@ -144,12 +144,12 @@ class Partitions(Machine[Move]):
 
     def _apply(self, change: Change, target: PartitionState) -> Change:
         """Apply and record rows that are settled. Returns those that are not refused."""
-        made = change.refusal == Refusal.NONE
-        committed = change.take(made)
+        accepted = change.refusal == Refusal.NONE
+        committed = change.take(accepted)
         self.cluster.apply(committed)
         self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=self.cluster.fence.epoch)
         if len(committed) < len(change):
-            refused = change.take(~made)
+            refused = change.take(~accepted)
             name = next(iter(self.cluster.table.names(refused.rows.index[:1])))
             reason = Refusal(int(refused.refusal[0])).name
             log.warning("%d partitions cannot become %s; the first: %s: %s", len(refused), target.name, name, reason)

@@ -160,12 +160,12 @@ class Replicas(Machine[MoveReplicas]):
             self.batch.update_metadata(self.cluster.brokers)
         plan = functools.partial(self._plan, broker)
         async for _, change in self.committer.commit_until_settled(rows, plan, first=first):
-            made = change.refusal == Refusal.NONE
-            committed = change.take(made)
+            accepted = change.refusal == Refusal.NONE
+            committed = change.take(accepted)
             self._apply(committed, holds(committed.rows, broker), ReplicaState.OFFLINE)
             led = committed.take(committed.rows.has_leadership & ~committed.rows.queued)
             self.batch.lead_and_follow(led.after(), led.notify)
-            self._log_refused(change.take(~made), broker)
+            self._log_refused(change.take(~accepted), broker)
 
     # -- common to both ------------------------------------------------------------------------------------------------
 
