@@ -127,7 +127,7 @@ def _keep(out: str, answer: PlanAnswer) -> None:
     try:
         Path(out).write_bytes(msgspec.json.encode(targets) + b"\n")
     except OSError as error:
-        raise Failure(f"--out: {out} cannot be written ({error.strerror}); name another file", Exit.USAGE) from None
+        raise Failure(f"--out: {out} cannot be written ({error.strerror}); choose another file", Exit.USAGE) from None
 
 
 @reassign.command(short_help="Start to move partitions.")
@@ -147,7 +147,7 @@ def apply(
     The first replica is the preferred leader. If a partition is already being moved, its target is replaced.
     """
     if bool(named) == (file is not None):
-        raise click.UsageError("give targets with exactly one of -p T-P:ID,ID ... and -f FILE")
+        raise click.UsageError("specify targets with exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
     if not targets:
         settings.note("The plan is empty. Nothing was changed.")
@@ -238,7 +238,7 @@ def verify(settings: Settings, *, named: tuple[str, ...], file: str | None) -> N
     """Check whether partitions have their target replicas. Exit code 0 if all have, 1 otherwise."""
     form = settings.form()
     if bool(named) == (file is not None):
-        raise click.UsageError("give targets with exactly one of -p T-P:ID,ID ... and -f FILE")
+        raise click.UsageError("specify targets with exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
     progress = standings(settings.api, targets)
     if form == "json":

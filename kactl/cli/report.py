@@ -173,7 +173,7 @@ def _check_times(results: "Results", scope: "Scope", moments: "Moments") -> None
         if scope.begin is not None and scope.begin > end:
             raise Failure(f"--from: {moments.full(scope.begin)} is after the end of the logs: {span}", Exit.USAGE)
         if scope.end is not None and scope.end <= begin:
-            raise Failure(f"--to: {moments.full(scope.end)} is before the begin of the logs: {span}", Exit.USAGE)
+            raise Failure(f"--to: {moments.full(scope.end)} is before the start of the logs: {span}", Exit.USAGE)
 
 
 def _check_file(option: str, file: str | None) -> None:

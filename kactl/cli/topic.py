@@ -63,7 +63,7 @@ def create(
     """Create a topic, and wait until all of its partitions have a leader."""
     form = settings.form()
     if assigned and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("give either --assignment, or --partitions and --replication-factor, not both")
+        raise click.UsageError("specify either --assignment, or --partitions and --replication-factor, not both")
     request = TopicCreation(
         name=name,
         partitions=partitions,

@@ -81,7 +81,7 @@ def test_report_is_restricted_to_an_interval(run: Any) -> None:
             ["report", "--from", "2030-01-01"],
             "--from: 2030-01-01 00:00:00.000 is after the end of the logs: the logs cover",
         ),
-        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is before the begin of the logs"),
+        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is before the start of the logs"),
         (["sql", "SELEC 1"], "at 'SELEC 1'"),
         (["sql", "DROP TABLE events"], "sql: the tables are only read"),
         (
