@@ -259,9 +259,9 @@ class Changes:
         position: the end of this result and the start of the next one. It is valid for the same client only.
         whole: the changes before `position` are unknown, so all data must be read again. The other attributes are empty
             then.
-        topics: names of the topics whose entry was created or written. Removed topics may be missing, because the list
+        topics: names of the topics with a created or written entry. Removed topics may be missing, because the list
             of topics shows them; recreated topics are included.
-        partitions: partitions whose leadership was written, some possibly twice. Those of removed topics may be
+        partitions: partitions with written leadership, some possibly twice. Those of removed topics may be
             missing.
     """
 
@@ -276,7 +276,7 @@ class Changes:
 
 
 def named(topic: Ints, partition: Ints, names: Mapping[int, str]) -> Names:
-    """Returns the names of n partitions by topic number; rows whose number is not in `names` are left out."""
+    """Returns the names of n partitions by topic number; rows with a number that is not in `names` are left out."""
     numbers, index = np.unique(topic, return_inverse=True)
     known = [number in names for number in numbers.tolist()]
     refs = tuple(TopicRef(names.get(number, "")) for number in numbers.tolist())

@@ -59,7 +59,7 @@ def read_back(
     """Read the log of a folder, which no process writes meanwhile. Called in a thread.
 
     Args:
-        now_ms: wall clock; taken as the end of a term whose end is not in the log.
+        now_ms: wall clock; taken as the end of a term without an end in the log.
 
     Raises:
         OSError: the log is there and cannot be read.

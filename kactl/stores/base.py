@@ -5,8 +5,8 @@ of each partition. It returns them as columns, writes new leadership by compare-
 under a fence, and reports changes made by other clients.
 
 One contract suite runs over every store. The semantics follow Kafka's use of ZooKeeper: a write is durable when the
-call returns; a write whose fence is not the stored one changes nothing and raises ControllerMoved; every write of an
-entry raises its version by one, beginning at 0.
+call returns; a write with another fence than the stored one changes nothing and raises ControllerMoved; every write of
+an entry raises its version by one, beginning at 0.
 
 A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller`, the two
 admin requests, and the two notifications. After a change of the data that was read, the listener receives at least one
@@ -91,8 +91,8 @@ class Notification(msgspec.Struct, frozen=True):
 
     Attributes:
         key: the store's name for it, passed to `delete_notifications`.
-        partitions: of an ISR notification: the partitions whose leadership a leader has written.
-        broker: of a log directory notification: the broker whose directory failed; otherwise NO_BROKER.
+        partitions: of an ISR notification: the partitions with leadership that a leader has written.
+        broker: of a log directory notification: the broker with the failed directory; otherwise NO_BROKER.
     """
 
     key: str

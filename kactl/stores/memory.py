@@ -1,4 +1,4 @@
-"""In-memory store for tests, simulations, benchmarks, and clusters whose state need not survive.
+"""In-memory store for tests, simulations, benchmarks, and clusters that need not survive a restart.
 
 Several clients share one `MemoryState`, as several processes share a server. There are no threads, and a call waits for
 nothing but one turn of the event loop, so every call is atomic.

@@ -4,7 +4,7 @@ frame              checksummed byte strings, and columns packed into them
 schema             file format; a file that is not a kactl store is rejected and left unchanged
 journal            leadership: a snapshot, the changes since, and the resulting columns in memory
 snapshot           all leadership at once, written part by part between changes
-partition_watches  single partitions whose writes are reported
+partition_watches  single partitions with reported writes
 checkpoint         transfer of the write-ahead log into the file, concurrent with writes
 database           transactions, and the events of the changes they made
 sessions           leases and what depends on them: the controllership, registrations

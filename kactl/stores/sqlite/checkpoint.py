@@ -24,7 +24,7 @@ class Checkpoint:
         self._moving: concurrent.futures.Future[None] | None = None
 
     def step(self, is_due: bool) -> bool:
-        """Begin a checkpoint if one is due, or complete one whose first part has ended.
+        """Begin a checkpoint if one is due, or complete one after its first part has ended.
 
         Returns:
             whether the whole log was transferred.

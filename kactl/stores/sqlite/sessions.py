@@ -95,7 +95,7 @@ class Sessions:
                 self._end(session)
 
     def end_silent_sessions(self) -> None:
-        """End the sessions whose lease has expired. Nothing is written if there are none."""
+        """End the sessions with an expired lease. Nothing is written if there are none."""
         expired = self._database.connection.execute(f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1", self._now())
         if expired.fetchone():
             with self._database.writing():

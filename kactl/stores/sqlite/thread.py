@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 class DatabaseThread:
     """Runs jobs one after another. After each, changes are reported in the loop's thread, before the job's result.
 
-    A job whose caller is cancelled still runs to its end, unless it had not begun.
+    A job that has begun runs to its end, even if its caller is cancelled.
 
     Args:
         listener: receives every change, by whichever process.

@@ -223,7 +223,7 @@ def encode_config_change(name: str) -> bytes:
 
 
 def decode_config_change(data: bytes | None) -> str | None:
-    """Returns the topic whose configuration changed, or None for another entity."""
+    """Returns the topic with the changed configuration, or None for another entity."""
     kind, _, name = _decode_entity(data).partition("/")
     return name if kind == "topics" and name else None
 

@@ -1,4 +1,4 @@
-"""Notifications from brokers to the controller: partitions whose ISR was written, and brokers with a failed directory.
+"""Notifications from brokers to the controller: partitions with a written ISR, and brokers with a failed directory.
 
 Source: KafkaZkClient.propagateIsrChanges, propagateLogDirEvent, deleteIsrChangeNotifications.
 """

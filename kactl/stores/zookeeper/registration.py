@@ -1,4 +1,4 @@
-"""Broker registrations: ephemeral nodes whose creation transaction is the broker epoch.
+"""Broker registrations: ephemeral nodes. Their creation transaction is the broker epoch.
 
 Real brokers write versions 4 and 5; versions 1 to 3 are of brokers before 0.10. kactl's own participants register as
 version 5, each in a session of its own.

@@ -70,7 +70,7 @@ async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> C
 
 
 async def _replace(client: Client, write: Write, selection: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
-    """Write rows whose states exist. Returns the outcome of each."""
+    """Write rows with existing states. Returns the outcome of each."""
     rows = state_writes.Rows(write, selection, epoch=fence.epoch, chroot=client.chroot)
     responses = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
     if all(result == [] for result in responses.results):
