@@ -1,1 +1,1 @@
-"""Actors: one task, one inbox, one owner of state each. They do what the machines decide."""
+"""Actors: one task, one inbox, one owner of state each. They carry out the decisions of the machines."""

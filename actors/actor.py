@@ -3,8 +3,8 @@
 `tell` queues a message; `ask` queues one and waits for its result. Asks go down, from the controller to the machines,
 never up: a cycle of asks is a deadlock.
 
-An exception raised for a message that was asked goes to the caller of `ask`. One raised for a message that was told
-leaves the actor, and so reaches its supervisor. The inbox is a deque with a wake-up: an order of magnitude cheaper than
+An exception raised for a message of `ask` goes to its caller. One raised for a message of `tell` leaves the actor, and
+so reaches its supervisor. The inbox is a deque with a wake-up: an order of magnitude cheaper than
 a stream, since draining it needs no task switch for each message.
 """
 
@@ -54,7 +54,7 @@ class Entry(NamedTuple, Generic[M]):
     """A queued message.
 
     Attributes:
-        reply_to: receives the result; None if the message was told.
+        reply_to: receives the result; None for a message of `tell`.
         put_ms: when it was queued, by the monotonic clock of the inbox.
     """
 
@@ -126,7 +126,7 @@ class Inbox(Generic[M]):
             self._append(entry)
 
     def close(self) -> None:
-        """Reject further messages, and raise ActorStopped for those that were asked."""
+        """Reject further messages, and raise ActorStopped for the waiting callers of `ask`."""
         self._closed = True
         for entry in self.drain():
             if entry.reply_to is not None and not entry.reply_to.done():
@@ -163,7 +163,7 @@ class Ref(Generic[M]):
         self._inbox.put(message)
 
     async def ask(self, message: M) -> Any:
-        """Queue a message, wait for it, and return its result. Raises what the actor raises for it."""
+        """Queue a message, wait for it, and return its result. Raises the exception that the actor raises for it."""
         reply_to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._inbox.put(message, reply_to)
         try:

@@ -2,7 +2,7 @@
 
 Requests are sent in the order in which they were queued. A request that fails is retried, and no other passes it, until
 it is answered or the channel is removed, because the broker failed or registered anew or this instance is no longer the
-controller. A slow broker therefore delays no other. A request whose response was lost is delivered twice; the epochs of
+controller. A slow broker therefore delays no other. A request with a lost response is delivered twice; the epochs of
 all three kinds of requests make that harmless.
 
 Requests that wait for a slow broker may be coalesced, see `kactl.outbound.coalesce`; others are not. A request to many
@@ -52,7 +52,7 @@ QUEUE_LIMIT: Final = 10_000
 SLOW_MS: Final = 1000
 SLOW_COUNT: Final = 4
 SLOW_FACTOR: Final = 4
-# This many waiting requests are coalesced however slow the broker is; and again once they are twice what was left.
+# This many waiting requests are coalesced however slow the broker is; and again once they are twice the rest.
 COALESCE_COUNT: Final = 64
 
 

@@ -1,6 +1,6 @@
 """Channels to all brokers, one for each registration.
 
-A channel that ends by an error is replaced, and so is one whose queue is full; the controller then receives
+A channel that ends by an error is replaced, and so is one with a full queue; the controller then receives
 BrokerLagged and sends the broker the complete state. A request to a broker without a channel is dropped.
 
 Source: the classic controller's ControllerChannelManager.
@@ -58,7 +58,7 @@ class Channels:
         self._deletions_in = deletions_in
         self._coalesce = coalesce
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
-        # Brokers whose queue was dropped and that have not been sent the complete state yet. Until then an update of
+        # Brokers with a dropped queue that have not been sent the complete state yet. Until then an update of
         # some partitions is dropped as well: it must not be the first that a registration receives. StopReplica is
         # sent: the complete state does not name deleted replicas.
         self._lagging: set[int] = set()
@@ -149,7 +149,7 @@ class Channels:
                 self._tell_lagged(broker)
 
     def resume(self, broker: int) -> None:
-        """Queue requests again for a broker whose queue was dropped; the next ones contain the complete state."""
+        """Queue requests again for a broker after its queue was dropped; the next ones contain the complete state."""
         self._lagging.discard(broker)
 
     def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:

@@ -47,7 +47,7 @@ class Commands:
     handled.
 
     A partition can be given as `orders-0`, an election as `preferred`. BadRequest names an argument that cannot be
-    used, its value and what is allowed.
+    used, its value and the allowed ones.
     """
 
     loop: ControllerLoop

@@ -121,7 +121,7 @@ class ControllerLoop(Actor[Event], Preemption):
                 # The large event relies on the cluster: it ends first, and then this instance resigns.
                 self._over = moved
                 if message.asked:
-                    raise self._not_controller(message, nobody=True) from moved
+                    raise self._not_controller(message, unknown=True) from moved
                 return None
             await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
             if message.asked:
@@ -149,17 +149,17 @@ class ControllerLoop(Actor[Event], Preemption):
         self.event_stats.fail()
         self.telemetry.failed(error)
 
-    def _not_controller(self, asked: Event, *, nobody: bool = False) -> NotController:
+    def _not_controller(self, asked: Event, *, unknown: bool = False) -> NotController:
         """Returns the error for the caller of `asked`, which names the active controller.
 
         Args:
-            nobody: the active controller is not known yet.
+            unknown: the active controller is not known yet.
         """
         refusal = asked.not_controller if isinstance(asked, ControllerRequest) else NotController
-        return refusal(None if nobody else self.active_id)
+        return refusal(None if unknown else self.active_id)
 
     async def _handle(self, event: Event) -> Any:
-        """Handle an event. One that only says "read again" is retried while the store fails temporarily."""
+        """Handle an event. One that only requests a read is retried while the store fails temporarily."""
         handler = self._handlers[type(event)]
         for attempt in range(STORE_TRIES - 1):
             try:

@@ -39,7 +39,7 @@ class Current(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """An event that waits. `asked`: a caller waits for its result."""
+    """An event that waits, and whether a caller waits for its result."""
 
     label: str
     waited_ms: float

@@ -80,7 +80,7 @@ def _queued_replicas(cluster: Cluster, state: ReplicaState | None = None) -> int
 
 
 def _leaders(cluster: Cluster) -> Any:
-    """Returns the leader of each partition. A partition whose deletion has begun has none, whatever is still stored."""
+    """Returns the leader of each partition. A partition has none once its deletion has begun."""
     return cluster.table.column("leader")[cluster.table.column("state") != PartitionState.ABSENT]
 
 

@@ -67,7 +67,7 @@ class PriorityInbox(Inbox[M]):
             yield queued.message, now_ms - queued.put_ms, queued.reply_to is not None
 
     def put_once(self, message: M) -> None:
-        """Queue a message that only says "read again", unless an equal one waits already. It has to be hashable.
+        """Queue a message that only requests a read, unless an equal one waits already. It has to be hashable.
 
         The limit does not apply: a change that is notified only once, as by a watch, must not be lost. The number of
         such messages is bounded by the number of objects that can be read.

@@ -100,7 +100,7 @@ class Queries:
         return waiting(self.cluster)
 
     def explain(self, name: AnyPartition) -> Explanation:
-        """Returns why a partition has its leader, or has none, and what would change that.
+        """Returns why a partition has its leader, or has none, and the remedy.
 
             print(controller.explain("orders-0").verdict)
 
@@ -117,7 +117,7 @@ class Queries:
         return explanation
 
     def explain_deletion(self, topic: str) -> DeletionExplanation:
-        """Returns the progress of a topic's deletion, and what it waits for.
+        """Returns the progress of a topic's deletion, and its blockers.
 
         Raises:
             BadRequest, NotController, NotFound: see `explain`.

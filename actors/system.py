@@ -1,4 +1,4 @@
-"""The whole controller, put together: what users embed, and what the server and the command line run.
+"""The assembled controller, which users embed and the server and the command line run.
 
 The only place that knows all actors. They live in one task group that belongs to the `async with` block; when the
 block ends, or its scope is cancelled, everything has stopped.
@@ -53,7 +53,7 @@ RESTART_PAUSE_MS: Final = 1000
 
 
 class Controller(Commands, Queries):
-    """A controller instance: contests for the controllership, and rules the cluster while it has it.
+    """A controller instance: contests for the controllership, and controls the cluster while it has it.
 
         async with kactl.Controller(node_id=1) as controller:
             await controller.create_topic("orders", partitions=12, replication_factor=3)
@@ -105,7 +105,7 @@ class Controller(Commands, Queries):
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
         self.hub = MemoryHub() if hub is None else hub
         self.cluster = Cluster(node_id, recovery=settings.level.recovery, listed_as=settings.listed_as)
-        # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
+        # No process adds an event per microsecond, so numbers keep rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
         self.min_isr = MinIsr(self.store, self.clock, own=settings.min_insync_replicas)
@@ -115,7 +115,7 @@ class Controller(Commands, Queries):
             telemetry=self.telemetry,
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
-            # Participants in this process are handed columns: there is nothing to be spared.
+            # Participants in this process receive columns, so coalescing would save nothing.
             coalesce=transport is not None and not settings.parity,
         )
         chunk = WHOLE if settings.parity else settings.chunk_partitions
@@ -180,7 +180,7 @@ class Controller(Commands, Queries):
                 with anyio.move_on_after(STOP_TIMEOUT_S):
                     await self.loop.clear_and_ask(ResignRequested(stop=True))
             except KactlError as refused:
-                # It had ended before, or is too far behind; the store ends the controllership along with its session.
+                # It had ended before, or its inbox is full; the store ends the controllership with the session.
                 log.info("the controllership was not given up in order: %s", refused)
             self.channels.close()
             with anyio.move_on_after(STOP_TIMEOUT_S):
@@ -198,7 +198,7 @@ class Controller(Commands, Queries):
                 self._put(Started())
 
     def _put(self, event: Event) -> None:
-        """Raises InboxFull or ActorStopped; the first never for what must not be lost."""
+        """Raises InboxFull or ActorStopped; the first never for events that must not be lost."""
         if isinstance(event, BrokerLagged | Started):
             self.loop.inbox.put_once(event)
         else:
@@ -206,7 +206,7 @@ class Controller(Commands, Queries):
 
 
 def _new_topic_id() -> bytes:
-    """A random id whose text form does not begin with a dash, which command lines would take for an option.
+    """Returns a random id. Its text form does not begin with a dash, which command lines would take for an option.
 
     Source: Uuid.randomUuid.
     """

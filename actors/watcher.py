@@ -1,6 +1,6 @@
 """Watcher: turns notifications of the store into events of the controller.
 
-An event that waits in the controller's inbox is not queued again: its handler reads whatever is stored by then.
+An event that waits in the controller's inbox is not queued again: its handler reads the state that is stored by then.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Watcher:
     Args:
         inbox: the controller's.
         clear_and_put: clears the inbox and queues one event.
-        gate: closed at once while the session may have expired, whatever event is in progress.
+        gate: closed at once while the session may have expired, also during an event.
         configs: also receives every change, for configurations that are cached outside the controller.
     """
 

@@ -1,1 +1,1 @@
-"""What the controller does for each kind of event: one file for each subject, brought together by `all_handlers`."""
+"""Handlers of the controller's events: one file for each subject; `registry` combines them."""

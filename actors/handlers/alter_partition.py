@@ -117,7 +117,7 @@ class IsrProposals(Handlers):
         if conflict.any():
             error[conflict] = ErrorCode.INVALID_UPDATE_VERSION
             await self._read(row_numbers[conflict])
-            # The stored ISR may be the proposed one: an earlier write whose response was lost.
+            # The stored ISR may be the proposed one: an earlier write with a lost response.
             error[conflict & is_same(table.rows(row_numbers), proposed, broker=broker)] = ErrorCode.NONE
         return error
 
@@ -151,7 +151,7 @@ class IsrProposals(Handlers):
     def _check_reassignments(self, row_numbers: RowNumbers) -> None:
         """Queue the reassignments among some rows: their target may be in sync now. Handled after the response.
 
-        So are partitions whose leader added a replica that is not assigned: that replica is to be stopped.
+        So are partitions with an in-sync replica that is not assigned: that replica is to be stopped.
         """
         names = self.cluster.table.names(row_numbers)
         unassigned = some(reassignment.unassigned_in_sync(self.cluster.table.rows(row_numbers))).tolist()

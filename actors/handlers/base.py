@@ -30,7 +30,7 @@ class BrokerChannels(Outbox, Protocol):
         """Open a channel to a registration. An earlier one of the same id has to be removed first."""
 
     def resume(self, broker: int) -> None:
-        """Queue requests again for a broker whose queue was dropped: the next ones contain the complete state."""
+        """Queue requests again for a broker after its queue was dropped: the next ones contain the complete state."""
 
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; waiting requests are dropped."""
@@ -67,8 +67,8 @@ class ControllerContext:
     async def yield_point(self) -> None:
         """Handle small events if one waits that should not wait any longer; see `preemption`.
 
-        To be called where nothing of the event in progress is in flight. What was known of the cluster may have changed
-        afterwards.
+        To be called where nothing of the event in progress is in flight. Afterwards, earlier knowledge of the cluster
+        may be outdated.
 
         Raises:
             ControllerMoved, IllegalState: a small event ended the controllership. The event in progress is over.
@@ -112,7 +112,7 @@ class Handlers:
         return moved
 
     def _complete_first_led(self, moved: MoveResult) -> None:
-        """Complete reassignments whose whole target is in the first ISR of their partition.
+        """Complete reassignments that have their whole target in the first ISR of their partition.
 
         A reassignment of a partition that never had a leader waits for one. The first ISR contains all live replicas,
         also those that are being added, so no later change of the ISR may follow.

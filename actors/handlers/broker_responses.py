@@ -75,7 +75,7 @@ class BrokerAnswers(Handlers):
             raise StoreError(f"the leadership of {unread} partitions could not be read")
 
     async def on_log_dir_notified(self, event: LogDirNotified) -> None:
-        """Send the brokers all their replicas; the responses name those whose directory failed."""
+        """Send the brokers all their replicas; the responses name those with a failed directory."""
         notifications = await self.store.log_dir_notifications()
         try:
             brokers = frozenset(notification.broker for notification in notifications)

@@ -170,7 +170,7 @@ class BrokerEvents(Handlers):
         await self.tell_everything(now.id)
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
-        """Retry what the store did not commit: elections, first leaders, replicas that leave ISRs."""
+        """Retry the rows that the store did not commit: elections, first leaders, replicas that leave ISRs."""
         cluster, table = self.cluster, self.cluster.table
         row_numbers = cluster.pop_retries()
         try:

@@ -1,7 +1,7 @@
 """Replacement of controllers in the assignments of new partitions: controllers host no replicas.
 
 Applied to every new partition before anything else happens to it. A partition that has stored leadership is not
-changed. A partition whose replicas are all on controllers, while no broker is registered, waits for a broker.
+changed. A partition with all replicas on controllers, while no broker is registered, waits for a broker.
 """
 
 from typing import Final
@@ -103,7 +103,7 @@ class Hosting(Handlers):
         )  # fmt: skip
 
     def _wait(self, fresh: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
-        """Note the topics with partitions whose replicas are all on controllers, while no broker is registered."""
+        """Note the topics with partitions that have all replicas on controllers, while no broker is registered."""
         controllers = self._controllers
         for name, assignment in fresh.items():
             if name not in changed and assignment.replicas and controllers.issuperset(assignment.replicas):

@@ -77,7 +77,7 @@ class Deletion(Handlers):
         await self.resume()
 
     async def vanished(self, topics: Collection[str]) -> None:
-        """Process queued topics whose entries are gone from the store, deleted by a tool or by this controller.
+        """Process queued topics with entries that are gone from the store, deleted by a tool or by this controller.
 
         Their configuration and their marks are deleted now.
         """
@@ -100,7 +100,7 @@ class Deletion(Handlers):
         await self.resume_for(self._topics_of(self.cluster.table.queued(self.cluster.table.with_replica_on(brokers))))
 
     async def send_again(self, broker: int) -> None:
-        """Retry replicas of a broker whose StopReplica was dropped before it responded."""
+        """Retry replicas of a broker after its StopReplica was dropped without a response."""
         row_numbers = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
         rows = self.cluster.table.rows(row_numbers)
         waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
@@ -209,7 +209,7 @@ class Deletion(Handlers):
         self._halt_dead(row_numbers)
 
     async def _complete(self, topics: list[str]) -> None:
-        """Delete topics whose replicas are all deleted: first from the store, then from the table.
+        """Delete topics after all their replicas: first from the store, then from the table.
 
         The replicas become ABSENT first, so that a retry after a store error does not find them in another state.
         """
@@ -288,12 +288,12 @@ class Deletion(Handlers):
             self._halt(name, DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, brokers, partitions))
 
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
-        # Not topics whose deletion has started: their reassignments no longer run, so none would remove the blocker.
+        # Not topics with a started deletion: their reassignments no longer run, so none would remove the blocker.
         moving = {name.topic for name in self.cluster.reassigning} - self.cluster.deletion_started
         self.mark_ineligible(moving.intersection(topics), BlockerReason.REASSIGNMENT)
 
     def _led_moves(self, topic: str) -> tuple[int, ...]:
-        """Returns the partitions of a topic whose reassignments can complete.
+        """Returns the partitions of a topic with a reassignment that can complete.
 
         Those without a leader cannot: no leader is elected for a queued topic, so no replica would be copied.
         """

@@ -40,7 +40,7 @@ _NO_LEADER_REASON = {
 
 
 class Elections(Handlers):
-    """Holds elections that a request or the store asks for."""
+    """Holds elections that are requested by a client or in the store."""
 
     def __init__(self, context: ControllerContext, unclean: Unclean) -> None:
         super().__init__(context)
@@ -67,7 +67,7 @@ class Elections(Handlers):
     # -- requested in the store ----------------------------------------------------------------------------------------
 
     async def on_preferred_election_stored(self, event: PreferredElectionStored) -> None:
-        """Hold the elections that are requested in the store, and delete the request whatever their results."""
+        """Hold the elections that are requested in the store, and delete the request in any case."""
         requested = await self.store.preferred_election_request()
         if requested is None:
             return

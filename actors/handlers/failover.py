@@ -1,4 +1,4 @@
-"""Controller failover: load the cluster, send it to every broker, resume what the previous controller left unfinished.
+"""Controller failover: load the cluster, send it to every broker, resume the previous controller's work.
 
 The order matters: watches before reads, reads before machines, live brokers before leadership, and replicas before
 partitions, so that dead brokers have left the ISRs before leaders are elected.
@@ -88,7 +88,7 @@ class Failover(Handlers):
         )  # fmt: skip
 
     async def load(self, names: list[str]) -> None:
-        """Load topics and partitions: from the standby's copy, except what has changed since it was read."""
+        """Load topics and partitions: from the standby's copy, except the rows that have changed since it was read."""
         cluster = self.cluster
         copy = await self._standby.hand_over()
         left = await copy.settle(self.store, names)

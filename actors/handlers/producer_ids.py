@@ -30,8 +30,8 @@ class ProducerIds(Handlers):
     async def on_producer_ids_requested(self, event: ProducerIdsRequested) -> ProducerIdBlock:
         """Returns the next block.
 
-        A block whose write got no response is lost and the broker requests another one: returning it could allocate it
-        twice.
+        A block is lost if its write got no response, and the broker requests another one: returning it could
+        allocate it twice.
         """
         known = self.cluster.brokers.get(event.broker)
         if known is None:

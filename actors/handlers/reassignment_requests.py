@@ -68,7 +68,7 @@ class WaitingRequest(Handlers):
         return await self.store.reassignment_request()
 
     async def drop(self, names: Collection[TopicPartition]) -> None:
-        """Remove some partitions, whatever their requested targets."""
+        """Remove some partitions, independently of their requested targets."""
         await self._drop(lambda name, _: name in names)
 
     async def carried_out(self, ended: Mapping[TopicPartition, Target]) -> None:

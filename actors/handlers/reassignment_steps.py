@@ -58,7 +58,7 @@ class ReassignmentSteps(Handlers):
         self.entries = TopicEntries(context)
 
     async def _write(self, row_numbers: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
-        """Commit and apply what `plan` makes of some rows, without a move of a machine. No broker is sent anything.
+        """Commit and apply the change that `plan` returns for some rows, without a move of a machine. Sends nothing.
 
         Returns:
             uint8[n] of Refusal, and bool[n]: the row was written.
@@ -170,7 +170,7 @@ class ReassignmentSteps(Handlers):
             await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.NEW, which=which))
 
     async def _complete(self, names: list[TopicPartition]) -> Failures:
-        """Complete reassignments whose target is in sync: elect from the target, stop the other replicas."""
+        """Complete reassignments with an in-sync target: elect from the target, stop the other replicas."""
         if not names:
             return {}
         row_numbers = self.cluster.table.rows_named(names)
@@ -198,7 +198,7 @@ class ReassignmentSteps(Handlers):
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
     def _restore(self, before: Mapping[TopicPartition, Assignment]) -> None:
-        """Restore reassignments whose other replicas are not all stopped, without those that are.
+        """Restore reassignments that have other replicas to stop, without the stopped ones.
 
         Before the retry a replica of the target may leave the ISR, and the replicas to be stopped may be the only ones
         left in it.
@@ -317,7 +317,7 @@ class ReassignmentSteps(Handlers):
             self._retry(self.cluster.reassigning, error)
 
     def _retry(self, names: Iterable[TopicPartition], error: Exception) -> Failures:
-        """Mark rows whose step failed in the store for a retry. Returns their failures.
+        """Mark rows for a retry after their step failed in the store. Returns their failures.
 
         Raises:
             StoreError: the store session has ended.

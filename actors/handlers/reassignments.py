@@ -91,7 +91,7 @@ class Reassignments(Handlers):
         Unlike an admin request it may name brokers that are not live: the reassignment waits for them.
 
         Returns:
-            The partitions whose reassignment was started.
+            The partitions with a started reassignment.
         """
         planned = {name: self.cluster.assignment(name).reassign_to(target) for name, target in requested.items()}
         results = {name: refused for name, target in requested.items() if (refused := check_target(name, target))}
@@ -117,11 +117,11 @@ class Reassignments(Handlers):
         await self._resume(self.cluster.reassigning - begun)
 
     def _take_up_strays(self, row_numbers: RowNumbers) -> None:
-        """Reassign those of some rows whose ISR contains replicas that are not assigned: they are to be stopped.
+        """Reassign those of some rows with in-sync replicas that are not assigned: these are to be stopped.
 
-        A controller leaves such a replica if it ends between storing a target and stopping what the target does not
-        contain; its leader may add it to the ISR later. To be stopped the replica needs a state, and its partition
-        counts as being reassigned until then.
+        A controller leaves such a replica if it ends between storing a target and stopping the replicas outside of
+        it; its leader may add it to the ISR later. To be stopped the replica needs a state, and its partition counts
+        as being reassigned until then.
 
         Where no assigned replica is in sync, the assigned ones copy the records first: to stop the others would delete
         every copy. The classic controller leaves both as they are.
@@ -144,7 +144,7 @@ class Reassignments(Handlers):
         self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
 
     async def resume_on(self, brokers: Collection[int]) -> None:
-        """Resume reassignments whose target contains one of the brokers, which have started."""
+        """Resume reassignments to one of the brokers, which have started."""
         row_numbers = common(self.cluster.table.with_replica_on(brokers), self._running())
         rows = self.cluster.table.rows(row_numbers)
         wanted = (reassignment.target_of(rows) & np.isin(rows.replicas, sorted(brokers))).any(axis=0)
@@ -156,7 +156,7 @@ class Reassignments(Handlers):
         await self._resume(self.cluster.table.names(common(row_numbers, self._running())))
 
     async def check_complete(self, row_numbers: RowNumbers) -> None:
-        """Complete the reassignments among some rows whose ISRs have changed."""
+        """Complete the reassignments among some rows with changed ISRs."""
         self._take_up_strays(self.cluster.table.not_queued(row_numbers))
         row_numbers = common(row_numbers, self._running())
         await self._resume(
@@ -182,7 +182,7 @@ class Reassignments(Handlers):
             await self.check_complete(self._running())
 
     def _running(self) -> RowNumbers:
-        """Returns the rows that are being reassigned now, without topics whose deletion has started.
+        """Returns the rows that are being reassigned now, without topics with a started deletion.
 
         A reassignment would create their replicas again.
         """

@@ -72,7 +72,7 @@ class Shutdowns(Handlers):
             effect = draining.preview(self.cluster, rows, broker.id, unknown)
             return sorted(self.cluster.table.names(effect.remaining))
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
-        # Selected before the elections, after which it also follows what it leads now.
+        # Selected before the elections, after which it also follows the partitions that it leads now.
         led, followed = self._hosted(broker.id)
         await self.move_many(
             Move(

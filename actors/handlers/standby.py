@@ -49,7 +49,7 @@ class Copy:
         cluster: without brokers and without states.
         position: position in the store's change log.
         stale_topics: to be read with all of their partitions.
-        stale: rows of other topics whose leadership is to be read.
+        stale: rows of other topics with leadership to be read.
         asked_ms: monotonic time at which the changes were last read.
         current_ms: monotonic time at which nothing was stale; None until everything has been read once.
         version: incremented by every change of the copy.

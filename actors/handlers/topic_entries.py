@@ -26,7 +26,7 @@ class TopicEntries(Handlers):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._doubtful: set[str] = set()  # topics whose last write has an unknown outcome
+        self._doubtful: set[str] = set()  # topics with a last write of unknown outcome
 
     async def write(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
         """Write the assignment of a topic: the table's, with `changed`, and with partitions that only the store has.
@@ -56,7 +56,7 @@ class TopicEntries(Handlers):
             self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 
     async def put_back(self) -> None:
-        """Write the assignments again whose last write has an unknown outcome."""
+        """Write assignments again after a write with unknown outcome."""
         doubtful, self._doubtful = self._doubtful, set()
         for topic in sorted(doubtful):
             if (known := self.cluster.table.topic(topic)) is None:

@@ -1,4 +1,4 @@
-"""Handlers of topics that are created, removed, or whose configuration changes.
+"""Handlers of topics that are created or removed, and of changed configurations.
 
 Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
@@ -90,7 +90,7 @@ class TopicEvents(Handlers):
         await self.create_partitions(loaded)
 
     async def create_partitions(self, loaded: Assignments) -> None:
-        """Elect the first leaders of new partitions, whose assignments are in the table."""
+        """Elect the first leaders of new partitions. Their assignments are in the table."""
         table = self.cluster.table
         row_numbers = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
         await self.hosting.rewrite(row_numbers)

@@ -1,1 +1,1 @@
-"""Machine actors: commit what the machines plan, apply it, queue the requests that follow."""
+"""Machine actors: commit the planned changes, apply them, queue the requests that follow."""

@@ -63,8 +63,8 @@ async def chunks(
         The results of `write`, in order; at least one.
 
     Raises:
-        Whatever `write` raises. When an exception leaves the block, no chunk is in flight, and chunks that were not
-        yielded are not applied. A cancellation cancels the chunks in flight.
+        The exception that `write` raises. When an exception leaves the block, no chunk is in flight, and chunks that
+        were not yielded are not applied. A cancellation cancels the chunks in flight.
     """
     size = max(1, size // HIGH_RATE_FACTOR) if high_rate else size
     # Chunks of equal size, near the requested one: a small rest would cost nearly as much as a full chunk.
@@ -82,7 +82,7 @@ async def chunks(
             task.cancel()
         raise
     except BaseException:
-        # Not cancelled: what has reached the store may be committed.
+        # Not cancelled: a write that has reached the store may be committed.
         await asyncio.gather(*in_flight, return_exceptions=True)
         raise
 
@@ -116,7 +116,7 @@ async def _ahead(
 
 
 class SendBuffer:
-    """Decides when to send what the chunks of one move have gathered so far."""
+    """Decides when to send the requests that the chunks of one move have gathered so far."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """Commit changes of partition leadership: compare-and-set, read back, reload, and plan again.
 
 `Committer.commit_until_settled` is the only loop that retries rejected rows. Nothing here changes the table, except
-that a stored broker for which a row has no slot is given one: the caller applies what was committed.
+that a stored broker for which a row has no slot is given one: the caller applies the committed rows.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -72,7 +72,7 @@ class Committer:
         self.failures = 0
 
     async def attempt(self, rows: Rows, plan: Plan) -> CommitResult:
-        """Plan some rows and commit the change, once. Raises what `commit` raises."""
+        """Plan some rows and commit the change, once. Raises as `commit` does."""
         return await self.commit(await plan(rows))
 
     async def commit_until_settled(
@@ -167,7 +167,7 @@ class Committer:
         return committed.outcome, committed.version
 
     async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:
-        """Read the outcome of a write whose response was lost, before anything else depends on it."""
+        """Read the outcome of a write after its response was lost, before anything else depends on it."""
         stored = await self._store.leaderships(write.names)
         as_written = (
             stored.found

@@ -29,7 +29,7 @@ class Outbox(Protocol):
 
 
 class Large(Protocol):
-    """A message whose rows may be handled in chunks; `messages.Move` documents the attributes."""
+    """A message with rows that may be handled in chunks; `messages.Move` documents the attributes."""
 
     @property
     def rows(self) -> RowNumbers: ...
@@ -100,7 +100,7 @@ class Machine(Actor[M]):
         except (ControllerMoved, StoreError):
             raise
         except Exception:
-            # A bug: what was committed before is in force.
+            # A bug: the chunks that were committed before are in force.
             self._send()
             raise
         else:

@@ -33,7 +33,7 @@ _NO_OVERRIDE: Final = -1
 
 # One call of the store reads so many configurations: about 10 ms of the loop over ZooKeeper.
 TOPICS_AT_ONCE: Final = 500
-# A caller waits this long for configurations that are not known yet. What is missing then is reported as unknown.
+# A caller waits this long for configurations that are not known yet. Missing ones are then reported as unknown.
 READ_LIMIT_S: Final = 2.0
 # After a failure the store is left alone for this long, so that no caller waits for it in vain.
 RETRY_MS: Final = 5_000
@@ -60,7 +60,7 @@ class MinIsr:
         self._clear()
 
     def changed(self, event: StoreEvent) -> None:
-        """Forget what a change in the store makes stale. Called in the event loop's thread; never raises."""
+        """Forget the values that a change in the store makes stale. Called in the event loop's thread; never raises."""
         if event.what is Changed.TOPIC_CONFIG:
             topic = None if self._table is None else self._table.topic(event.name)
             if topic is not None and topic.number < len(self._values):
@@ -73,7 +73,7 @@ class MinIsr:
             self._clear()
 
     async def refresh(self, cluster: Cluster, *, active: bool = True) -> None:
-        """Read what is not known of the topics of a cluster; bounded in time, and never raises for the store."""
+        """Read the unknown values of the topics of a cluster; bounded in time, and never raises for the store."""
         table = cluster.table
         if table is not self._table or (
             not active and self._clock.monotonic_ms() - self._since_ms > STANDBY_AGE_MS_MAX
@@ -121,7 +121,7 @@ class MinIsr:
         return bool((self._values == _NOT_READ).any())
 
     async def _read(self, table: Table) -> None:
-        """Read in parts; what was read of earlier parts is kept if a later one fails."""
+        """Read in parts; the values of earlier parts are kept if a later one fails."""
         if self._default == _NOT_READ:
             seen = self._defaults_seen
             config = await self._store.default_config()
@@ -146,7 +146,7 @@ class MinIsr:
 
 
 def _value(config: dict[str, str] | None) -> int:
-    """What a configuration sets; _NO_OVERRIDE if nothing, UNKNOWN for what is unreadable or no count of replicas."""
+    """Returns the value of a configuration; _NO_OVERRIDE if unset, UNKNOWN if unreadable or no count of replicas."""
     if config is None:
         return UNKNOWN
     text = config.get(KEY, "").strip()

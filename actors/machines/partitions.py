@@ -66,7 +66,7 @@ class Partitions(Machine[Move]):
         the store has failed a whole call, the rest is not tried and is marked for a retry.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent but what was committed before.
+            ControllerMoved: a later controller exists; only chunks that were committed before were sent.
         """
         rows, target, done = message.rows, message.target, 0
         refusal, elected = np.full(len(rows), Refusal.STORE_FAILED, np.uint8), np.zeros(len(rows), np.bool_)

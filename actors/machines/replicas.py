@@ -75,7 +75,7 @@ class Replicas(Machine[MoveReplicas]):
             The number of rows that are done, from the first on: all, unless a small event waits.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent but what was committed before.
+            ControllerMoved: a later controller exists; only chunks that were committed before were sent.
         """
         rows, done = message.rows, 0
         if not len(rows):
@@ -104,7 +104,7 @@ class Replicas(Machine[MoveReplicas]):
             return _Chunk(message, message.part(slice(0)))
         moving, leaving = message.part(slice(0)), message
         if self.cluster.deletion_started:
-            # Nothing is written for partitions whose deletion has begun: no broker is sent their leadership any more,
+            # Nothing is written for partitions with a begun deletion: no broker is sent their leadership any more,
             # and the next controller reads the deletion mark first.
             begun = replica.begun(self.cluster.table.rows(message.rows))
             moving, leaving = message.part(begun), message.part(~begun)
@@ -127,7 +127,7 @@ class Replicas(Machine[MoveReplicas]):
         rows = self.cluster.table.rows(message.rows)
         which, target = _named(rows, message), message.target
         if target == ReplicaState.OFFLINE and not rows.has_leadership.all():
-            # No leadership is known that could be sent, but brokers receive whatever else is known.
+            # No leadership is known that could be sent, but brokers receive the rest.
             self.batch.update_metadata(self.cluster.brokers)
         planned = replica.plan(rows, which, target)
         self._apply(planned.change, planned.moved, target)
@@ -170,7 +170,7 @@ class Replicas(Machine[MoveReplicas]):
     # -- common to both ------------------------------------------------------------------------------------------------
 
     def _apply(self, change: Change, moved: Bools, target: ReplicaState) -> None:
-        """Apply and record what is committed, or needs no commit."""
+        """Apply and record a change that is committed, or needs no commit."""
         if not len(change):
             return
         self.cluster.apply(change)
@@ -188,7 +188,7 @@ class Replicas(Machine[MoveReplicas]):
             )  # fmt: skip
 
     def _log_refused(self, change: Change, broker: int) -> None:
-        # The last rows of a topic whose deletion is nearly complete have no leadership; that is no failure.
+        # The last rows of a topic have no leadership when its deletion is nearly complete; that is no failure.
         change = change.take((change.refusal != Refusal.NO_LEADERSHIP) | ~change.rows.queued)
         refused = np.where(holds(change.rows, broker), change.refusal, np.uint8(Refusal.NONE))
         self._refused(change.rows, refused, ReplicaState.OFFLINE)
