@@ -1,4 +1,4 @@
-"""A plug-in that says which items of the acceptance checklist the collected tests tell, and at which level.
+"""Plug-in that lists the acceptance checklist items of the collected tests, by protocol level.
 
 `pytest -p tests.support.checklist --checklist-to FILE` writes JSON: the ids of the tests by item, by protocol level.
 """

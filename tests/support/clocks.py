@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""Manual clock that only advances when a test moves it."""
 
 import asyncio
 import heapq
@@ -7,13 +7,13 @@ from typing import Final
 
 from kactl.clock import BootTime, SystemClock
 
-# More turns of the event loop than any test's tasks need before they all wait; a loop that never rests is a bug.
+# More event loop iterations than the tasks of any test need until they all wait. A loop that exceeds it is a bug.
 TURNS_MAX: Final = 100_000
 _UPTIME_MS: Final = 3_600_000
 
 
 async def settle() -> None:
-    """Let all other tasks run until each of them waits for something that only a test, a timer or a thread brings."""
+    """Run all other tasks until each of them waits for a test, a timer or a thread."""
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
     # Every step of a task and every callback that can run is in this queue of asyncio's loop. uvloop does not show its
     # own; its tasks are searched, which is slow: the set of all tasks also holds those that are not collected yet.
@@ -40,7 +40,7 @@ class ManualClock:
         start_ms: the wall clock at the beginning; the monotonic clock begins at 0, boot time an hour later.
 
     Attributes:
-        step_ms: how far the wall clock has been set forward, or back.
+        step_ms: offset by which the wall clock was set forward, or back.
         boot: the boot of the host that boot time belongs to.
     """
 
@@ -71,11 +71,11 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many sleep now."""
+        """Returns the number of sleepers."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def advance(self, delay_ms: float) -> None:
-        """Let time pass, and everything happen that happens meanwhile."""
+        """Advance the time, and run everything that becomes due."""
         target = self._passed_ms + delay_ms
         await settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -90,10 +90,10 @@ class ManualClock:
 
 
 class SteppedClock(SystemClock):
-    """The machine's clocks, with the wall clock set forward or back; the machine's own is left alone.
+    """The machine's clocks with an offset added to the wall clock.
 
     Args:
-        step_ms: how far; negative is back.
+        step_ms: the offset; negative is back.
     """
 
     def __init__(self, step_ms: int) -> None:

@@ -1,8 +1,7 @@
-"""What a test begins with: a cluster described once, and made as columns and as objects.
+"""Initial states of tests: a cluster described once and built as columns and as objects.
 
-A `ClusterSeed` is all values, so that a story can be told with it, a random one can be drawn, and a failing one can be
-read. `plain_*` bring both forms, and what both send, to values that can be compared: ISRs as sets, everything else in
-its order.
+A `ClusterSeed` contains values only, so that it can be written down, drawn at random and printed after a failure.
+`plain_*` convert both forms, and the requests of both, to comparable values: ISRs as sets, everything else in order.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ from tests.oracle import batch as oracle_batch
 from tests.oracle.model import Leading, ObjectCluster, Partition
 
 CONTROLLER = 5
-EPOCH = 50  # of our controller, unless a seed says otherwise
+EPOCH = 50  # of our controller, unless a seed sets another
 
 
 def tp(text: str) -> TopicPartition:
@@ -40,7 +39,7 @@ def tp(text: str) -> TopicPartition:
 
 
 def seed_broker(id: int, *, epoch: int | None = None) -> Broker:
-    """A registration; its epoch can be told from its id."""
+    """A registration whose epoch is derived from its id."""
     return Broker(id, 1000 + id if epoch is None else epoch, (Endpoint("PLAINTEXT", f"host-{id}", 9092),))
 
 
@@ -56,8 +55,8 @@ class PartitionSeed:
     """One partition.
 
     Attributes:
-        states: of replicas, assigned or not; ABSENT where nothing is said.
-        dirs_offline: brokers that said that the partition's directory failed.
+        states: of replicas, assigned or not; ABSENT by default.
+        dirs_offline: brokers that reported a failed directory of the partition.
     """
 
     replicas: tuple[int, ...] = ()
@@ -142,7 +141,7 @@ class ClusterSeed:
 
 
 def rows_of(cluster: Cluster, *names: str) -> Rows:
-    """Some partitions, by name, gathered; all of them if none is named."""
+    """Returns the gathered rows of some partitions by name; all by default."""
     table = cluster.table
     return table.rows(table.rows_named(map(tp, names)) if names else table.all())
 
@@ -169,7 +168,7 @@ def plain_leadership(held: Leadership | None) -> tuple[Any, ...] | None:
 
 
 def plain_cluster(cluster: Cluster) -> dict[TopicPartition, Any]:
-    """All that columns know of each partition."""
+    """Returns everything the columns contain of each partition."""
     found: dict[TopicPartition, Any] = {}
     for row in cluster.table.all().tolist():
         view = cluster.table.view(row)
@@ -179,7 +178,7 @@ def plain_cluster(cluster: Cluster) -> dict[TopicPartition, Any]:
 
 
 def plain_objects(cluster: ObjectCluster) -> dict[TopicPartition, Any]:
-    """All that objects know of each partition."""
+    """Returns everything the objects contain of each partition."""
     found: dict[TopicPartition, Any] = {}
     for name, partition in cluster.partitions.items():
         assignment = Assignment(tuple(partition.replicas), tuple(partition.adding), tuple(partition.removing))
@@ -197,7 +196,7 @@ def plain_objects(cluster: ObjectCluster) -> dict[TopicPartition, Any]:
     return found
 
 
-# -- what both send, as values -----------------------------------------------------------------------------------------
+# -- requests as values ------------------------------------------------------------------------------------------------
 
 
 def plain_request(addressed: Addressed) -> tuple[Any, ...]:
@@ -223,7 +222,7 @@ def plain_request(addressed: Addressed) -> tuple[Any, ...]:
 
 
 def plain_states(states: PartitionStates) -> dict[TopicPartition, dict[str, Any]]:
-    """What is said of each partition, by field."""
+    """Returns the columns of each partition by field."""
     found: dict[TopicPartition, dict[str, Any]] = {}
     for at, (topic, partition) in enumerate(zip(states.topic.tolist(), states.partition.tolist(), strict=True)):
         entry: dict[str, Any] = {
@@ -271,7 +270,7 @@ def _listed(column: Ints | None, at: int) -> list[int]:
 
 
 def plain_object_request(request: oracle_batch.Request) -> tuple[Any, ...]:
-    """The same of a request of objects."""
+    """`plain_request` for a request of objects."""
     entries = {}
     for entry in request.entries:
         fields = dataclasses.asdict(entry)
@@ -291,5 +290,5 @@ def plain_object_request(request: oracle_batch.Request) -> tuple[Any, ...]:
 
 
 def ids_of(topics: Iterable[str]) -> dict[str, bytes]:
-    """An id for each topic, told from its name."""
+    """Returns an id for each topic, derived from its name."""
     return {topic: topic.encode().ljust(len(ZERO_ID), b".") for topic in topics}

@@ -11,7 +11,7 @@ from tests.oracle.model import ObjectCluster
 
 from .cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of
 
-# Some small ids and two beyond what fits sixteen bits and a table by id.
+# Some small ids, and two beyond 16 bits and beyond a table by id.
 BROKERS: Final = (0, 1, 2, 3, 4, 7)
 FAR_BROKERS: Final = (1, 2, 3, 40_000, 65_536, 1_000_000)
 TOPICS: Final = ("a", "b", "c")
@@ -20,7 +20,7 @@ REPLICATION_MAX: Final = 5
 
 @dataclasses.dataclass
 class Both:
-    """A random cluster in both forms; shown as what it was made of."""
+    """A random cluster in both forms, printed as its seed."""
 
     seed: ClusterSeed
     cluster: Cluster = dataclasses.field(repr=False)
@@ -33,7 +33,8 @@ class Both:
 
 @st.composite
 def leaderships(draw: st.DrawFn, replicas: list[int], pool: tuple[int, ...]) -> Leadership:
-    """Mostly sane: an ISR out of the assignment, led by one of it. Sometimes empty, stray, or led by somebody else."""
+    """Mostly valid: an ISR from the assignment with a leader in it. Sometimes empty, unassigned, or with a leader
+    outside it."""
     isr = draw(st.lists(st.sampled_from(replicas), unique=True)) if replicas else []
     if draw(st.booleans()):
         strays = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
@@ -63,7 +64,7 @@ def partition_seeds(draw: st.DrawFn, pool: tuple[int, ...]) -> PartitionSeed:
     states = dict.fromkeys(replicas, ReplicaState.ONLINE)
     if replicas:
         states |= draw(st.dictionaries(st.sampled_from(replicas), st.sampled_from(ReplicaState)))
-    if draw(st.integers(0, 5)) == 0:  # left over by a replica that the assignment no longer names
+    if draw(st.integers(0, 5)) == 0:  # left by a replica that is no longer assigned
         states |= draw(st.dictionaries(st.sampled_from(pool), st.sampled_from(ReplicaState), max_size=1))
     known = [*replicas, *(leadership.isr if leadership else ())]
     dirs_offline = draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else []
@@ -105,13 +106,13 @@ def cluster_seeds_drawn(draw: st.DrawFn, *, partitions_max: int = 4) -> ClusterS
 
 
 def clusters(*, partitions_max: int = 4) -> st.SearchStrategy[Both]:
-    """Random clusters: replication factors 0 to 5, ISRs that are empty or have strays, brokers that are dead or
-    shutting down, failed directories, reassignments in progress, recovering and leaderless partitions, topics that
-    wait for deletion or are being deleted, in any states."""
+    """Random clusters: replication factors 0 to 5, empty ISRs and unassigned members, dead brokers and brokers in
+    shutdown, failed directories, reassignments in progress, recovering and leaderless partitions, topics queued for
+    deletion or in deletion, in any states."""
     return cluster_seeds_drawn(partitions_max=partitions_max).map(Both.of)
 
 
 def brokers() -> st.SearchStrategy[int]:
-    """A broker that is likely to hold something."""
+    """A broker id that is likely to be used."""
     both = sorted(set(BROKERS) & set(FAR_BROKERS))
     return st.sampled_from([*both, *both, *BROKERS, *FAR_BROKERS])

@@ -1,7 +1,8 @@
-"""A whole controller over a store in memory, with brokers that note what they are sent and answer as they are told.
+"""Controller harness: a complete controller over a memory store, with brokers that record requests and respond as
+directed.
 
-Nothing is replaced but the brokers: controller, machines, channels and store are the real ones, on a clock that stands
-still. `settle` lets everything happen that follows from what was done.
+Only the brokers are simulated: controller, machines, channels and store are the real ones, on a manual clock. `settle`
+runs all consequences of an action.
 """
 
 import dataclasses
@@ -50,14 +51,14 @@ SESSION_TIMEOUT_MS = 10_000
 
 @dataclasses.dataclass
 class RecordingBrokers:
-    """A transport that notes what was delivered, in order, as (broker, request)."""
+    """Transport that records delivered requests, in order, as (broker, request)."""
 
     sent: list[tuple[int, Request]] = dataclasses.field(default_factory=list)
     silent: set[int] = dataclasses.field(default_factory=set)
     error: dict[int, int] = dataclasses.field(default_factory=dict)  # top-level error by broker
     failed_dirs: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # partitions by broker
-    lost_a_dir: set[int] = dataclasses.field(default_factory=set)  # brokers that make no replica but a new one
-    made: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # what they have made
+    lost_a_dir: set[int] = dataclasses.field(default_factory=set)  # brokers that create only new replicas
+    made: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # replicas they have created
 
     undeletable: dict[int, dict[str, ErrorCode]] = dataclasses.field(default_factory=dict)  # partitions by broker
 
@@ -68,7 +69,7 @@ class RecordingBrokers:
         return [request for to, request in self.sent if to == broker and (kind is None or isinstance(request, kind))]
 
     def told(self, broker: int) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
-        """What LeaderAndIsr last said to a broker, by partition: leader, leader epoch, ISR, is new."""
+        """Returns leader, leader epoch, ISR and "is new" of the last LeaderAndIsr to a broker, by partition."""
         last: dict[str, tuple[int, int, tuple[int, ...], bool]] = {}
         for request in self.of(broker, LeaderAndIsr):
             assert isinstance(request, LeaderAndIsr)
@@ -134,18 +135,18 @@ class RecordingConnection:
 
 @dataclasses.dataclass
 class World:
-    """See the module."""
+    """A controller, its store and its brokers. Created by `world`."""
 
     clock: ManualClock
-    store: MemoryStore  # somebody else's client: admin tools, other controllers, brokers
+    store: MemoryStore  # client of admin tools, other controllers and brokers
     controller: Controller
     brokers: RecordingBrokers
     sessions: dict[int, Session] = dataclasses.field(default_factory=dict)
 
-    # -- what happens to the cluster
+    # -- events --------------------------------------------------------------------------------------------------------
 
     async def start(self, *brokers: int, racks: Mapping[int, str] | None = None, host: str = "h") -> None:
-        """Brokers register; those that are registered come again with a higher epoch."""
+        """Register brokers; registered ones restart with a higher epoch."""
         for id_ in brokers:
             if id_ in self.sessions:
                 await self.sessions.pop(id_).close()
@@ -161,19 +162,19 @@ class World:
     async def create(
         self, topic: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str] | None = None
     ) -> None:
-        """A topic appears, as an admin tool makes it."""
+        """Create a topic in the store, as an admin tool does."""
         held = {at: Assignment(tuple(replicas)) for at, replicas in enumerate(assignment)}
         await self.store.create_topic(TopicRef(topic), held, config or {})
         await settle()
 
     async def delete(self, *topics: str) -> None:
-        """Topics are marked for deletion, as an admin tool does it."""
+        """Mark topics for deletion in the store, as an admin tool does."""
         for topic in topics:
             await self.store.mark_deletion(topic)
         await settle()
 
     async def grow(self, topic: str, *replicas: Sequence[int]) -> None:
-        """Partitions are added to a topic's entry, as an admin tool does it."""
+        """Add partitions to a topic's stored assignment, as an admin tool does."""
         stored = await self.store.assignments([topic])
         held = {name.partition: assignment for name, assignment in stored.items()}
         added = {len(held) + at: Assignment(tuple(each)) for at, each in enumerate(replicas)}
@@ -181,7 +182,7 @@ class World:
         await settle()
 
     async def write_isr(self, name: str, *isr: int) -> None:
-        """A leader writes its ISR, and says so."""
+        """Write an ISR as a leader does, with its notification."""
         partition, state = await self._stored(name)
         wrote = await self.store.write_isr(
             partition, msgspec.structs.replace(state, isr=isr), expected=state.partition_epoch
@@ -191,7 +192,7 @@ class World:
         await settle()
 
     async def wait(self, delay_ms: int) -> None:
-        """Time passes, and the brokers keep their registrations meanwhile."""
+        """Advance the clock and keep the brokers' sessions alive."""
         while delay_ms > 0:
             step_ms = min(delay_ms, SESSION_TIMEOUT_MS // 5)
             for session in self.sessions.values():
@@ -202,7 +203,7 @@ class World:
     async def shut_down(
         self, broker: int, broker_epoch: int | None = None, *, dry_run: bool = False
     ) -> list[TopicPartition]:
-        """Ask for a controlled shutdown, as a broker does: under its registration unless another epoch is given."""
+        """Request a controlled shutdown as a broker does, by default under its current broker epoch."""
         said = self.epoch(broker) if broker_epoch is None else broker_epoch
         remaining: list[TopicPartition] = await self.controller.ask(ControlledShutdownRequested(broker, said, dry_run))
         await settle()
@@ -212,10 +213,10 @@ class World:
         """See `script`; for the controller's store."""
         return script(self.controller, method, *steps)
 
-    # -- what became of it
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def epoch(self, broker: int) -> int:
-        """Under which a broker is registered, as far as the controller knows."""
+        """Returns the epoch of a broker's registration in the cluster state."""
         return self.controller.cluster.brokers[broker].epoch
 
     async def _stored(self, name: str) -> tuple[TopicPartition, Leadership]:
@@ -225,7 +226,7 @@ class World:
         return partition, state
 
     async def stored(self, name: str) -> tuple[int, int, tuple[int, ...]]:
-        """Leader, leader epoch and ISR, sorted, as they are stored."""
+        """Returns the stored leader, leader epoch and sorted ISR."""
         _, state = await self._stored(name)
         return state.leader, state.leader_epoch, tuple(sorted(state.isr))
 
@@ -239,7 +240,7 @@ class World:
         return found
 
     async def check(self) -> None:
-        """Memory follows the store, and the counters agree with counting from nothing."""
+        """Assert that cluster state and store agree, and that the counters are correct."""
         cluster = self.controller.cluster
         assert cluster.count_again() == (cluster.offline_count, cluster.imbalance_count)
         for row in cluster.table.all().tolist():
@@ -248,7 +249,7 @@ class World:
             ours = view.leadership
             assert (state is None) == (ours is None), view.name
             if state is not None and ours is not None:
-                # The controller epoch may be ours for an entry that was read and did not have to be written.
+                # The controller epoch can be ours for a row that was read and needed no write.
                 assert msgspec.structs.replace(state, controller_epoch=0, isr=tuple(sorted(state.isr))) == (
                     msgspec.structs.replace(ours, controller_epoch=0, isr=tuple(sorted(ours.isr)))
                 ), view.name
@@ -258,7 +259,8 @@ class World:
 async def world(
     *brokers: int, unclean: bool = False, level: ProtocolLevel = LATEST, **options: Any
 ) -> AsyncIterator[World]:
-    """A controller that is active, and brokers that are registered and told. `options` are more of the controller's."""
+    """Open an active controller with registered brokers that have received their state. `options` are further
+    controller options."""
     clock = ManualClock()
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(MemoryStore(clock=clock))
@@ -291,7 +293,7 @@ def open_standby(made: World, node_id: int, **options: bool) -> tuple[Controller
 
 
 def script(controller: Controller, method: str, *steps: Step) -> list[Step]:
-    """Let the next calls of a method of a controller's store go as `steps` say; returns those that are left."""
+    """Apply `steps` to the next calls of a method of a controller's store. Returns the remaining steps."""
     real, left = getattr(controller.store, method), list(steps)
 
     async def scripted(*arguments: Any) -> Any:
@@ -316,7 +318,7 @@ async def stop_last_in_sync(w: World) -> None:
 
 
 def broker_event_names(w: World) -> list[tuple[str, int]]:
-    """Name and broker of each recorded broker event, in order."""
+    """Returns name and broker of each recorded broker event, in order."""
     return [(event.what, event.broker) for event in w.events("broker") if isinstance(event, BrokerEvent)]
 
 
@@ -325,7 +327,7 @@ def kinds(requests: Iterable[Request]) -> list[str]:
 
 
 def partitions_of(request: Request) -> list[str]:
-    """The partitions that a request names, in its order."""
+    """Returns the partitions of a request, in its order."""
     if isinstance(request, StopReplica):
         numbered = zip(request.topic.tolist(), request.partition.tolist(), strict=True)
         return [f"{request.topics[topic].name}-{partition}" for topic, partition in numbered]

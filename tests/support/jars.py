@@ -1,10 +1,10 @@
-"""The jars of ZooKeeper and Kafka, and the Java that runs them.
+"""Jars of ZooKeeper and Kafka, and the Java that runs them.
 
-Maven copies the jars that `tests/interop/pom.xml` names into `.jars/` beside it when they are first needed. The stamp
-there is written last; it holds the hash of the pom and the names of the jars, so a half-made or outdated folder is made
-again, and a stray file in it never reaches a class path. Callers in several processes take turns at a lock file.
+Maven copies the jars that `tests/interop/pom.xml` names into `.jars/` beside it on first use. The stamp there is
+written last; it contains the hash of the pom and the names of the jars, so that an incomplete or outdated folder is
+rebuilt, and a stray file never gets on a class path. A lock file serialises callers in several processes.
 
-Where Java or Maven is missing, tests skip with one line that says so; with KACTL_REQUIRE_INTEROP=1 they fail instead.
+Without Java or Maven tests are skipped with a one-line reason; with KACTL_REQUIRE_INTEROP=1 they fail instead.
 """
 
 import fcntl
@@ -38,18 +38,18 @@ JAVA_MIN_4: Final = 17
 
 # Some 60 MB from an empty Maven cache: 15 s on a good line, minutes on a bad one.
 FETCH_S: Final = 420.0
-# Whoever holds the lock ends within FETCH_S; then it is our turn.
+# The holder of the lock finishes within FETCH_S.
 LOCK_S: Final = FETCH_S + 30.0
 LOCK_POLL_S: Final = 0.1
 JAVA_VERSION_S: Final = 30.0
 
 
 class JarsUnavailable(HarnessError):
-    """The jars could not be had; the message is one line that says why."""
+    """The jars are not available; the message is a one-line reason."""
 
 
 def require_jars() -> str:
-    """The class path; where there is none the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
+    """Returns the class path. Without one the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
     if reason := missing():
         _refuse(reason)
     try:
@@ -59,7 +59,7 @@ def require_jars() -> str:
 
 
 def require_jars_4() -> str:
-    """The class path of Kafka 4; skips or fails as `require_jars` does."""
+    """Returns the class path of Kafka 4; skips or fails like `require_jars`."""
     if reason := _missing(POM_4, FOLDER_4, JAVA_MIN_4):
         _refuse(reason)
     try:
@@ -69,7 +69,7 @@ def require_jars_4() -> str:
 
 
 def missing() -> str | None:
-    """One line that says why real servers cannot run here, or None. Looks at programs only; fetches nothing."""
+    """Returns a one-line reason why real servers cannot run here, or None. Checks programs only; downloads nothing."""
     return _missing(POM, FOLDER, JAVA_MIN)
 
 
@@ -90,7 +90,7 @@ def class_path() -> str:
     """All jars, joined for `java -cp`; the first call on a machine runs Maven.
 
     Raises:
-        JarsUnavailable: Maven failed, or took too long. Asked again, the same answer is given at once.
+        JarsUnavailable: Maven failed, or took too long. The result is cached.
     """
     return _joined(_outcome(POM, FOLDER))
 
@@ -108,7 +108,7 @@ def class_path_4() -> str:
 def java_command(
     main: str, arguments: Sequence[str], *, heap_mb: int, options: Sequence[str] = (), jars: str | None = None
 ) -> list[str]:
-    """The command that runs a class of the jars in a JVM made to start fast and stay small.
+    """Returns the command that runs a class of the jars in a small JVM with a fast start.
 
     Args:
         options: for Java.
@@ -119,10 +119,10 @@ def java_command(
         "-Xms64m",
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # the optimizing compiler costs more than it returns within a test's life
+        "-XX:TieredStopAtLevel=1",  # the optimizing compiler costs more than it gains in a test
         "-Xshare:auto",
         f"-Dlog4j.configuration={LOG_CONFIG.as_uri()}",
-        *options,  # of two that say the same, Java takes the later one
+        *options,  # of two equal options Java uses the later one
         "-cp",
         jars or class_path(),
         main,
@@ -131,7 +131,7 @@ def java_command(
 
 
 def java_program() -> str | None:
-    """JAVA_HOME's java where that is set and there, else the one on PATH."""
+    """Returns the java of JAVA_HOME if it exists, otherwise the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     return (shutil.which("java", path=f"{home}/bin") if home else None) or shutil.which("java")
 
@@ -147,7 +147,7 @@ def fetch(pom: Path, folder: Path) -> list[Path]:
     if (names := _stamped_names(folder, digest)) is None:
         folder.mkdir(exist_ok=True)
         with _locked(folder / "lock"):
-            names = _stamped_names(folder, digest)  # another process may have done it while we waited
+            names = _stamped_names(folder, digest)  # another process may have finished it during the wait
             if names is None:
                 names = _run_maven(pom, folder)
                 _write_stamp(folder, digest, names)
@@ -176,7 +176,7 @@ def _joined(outcome: list[Path] | JarsUnavailable) -> str:
 
 @cache
 def _java_version(java: str) -> int:
-    """The major version, 0 when it cannot be told; 8 and before call themselves 1.8 and so on."""
+    """Returns the major version, or 0 if unknown; versions up to 8 are named 1.8 and so on."""
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_S, check=True
@@ -192,7 +192,7 @@ def _digest(pom: Path) -> str:
 
 
 def _stamped_names(folder: Path, digest: str) -> list[str] | None:
-    """The names in the stamp, or None when it is of another pom or a jar that it names is gone."""
+    """Returns the names in the stamp, or None if it belongs to another pom or a named jar is missing."""
     try:
         stamped, *names = (folder / "stamp").read_text().splitlines()
     except (FileNotFoundError, ValueError):
@@ -236,4 +236,4 @@ def _locked(path: Path) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise JarsUnavailable(f"another process holds {path} for more than {LOCK_S:g} s") from None
                 time.sleep(LOCK_POLL_S)
-        yield  # closing the file gives the lock back
+        yield  # closing the file releases the lock

@@ -1,4 +1,4 @@
-"""The same messages by kio: requests from values to bytes and back, answers from values to bytes."""
+"""Independent codec by kio: requests between values and bytes, responses from values to bytes."""
 
 import importlib
 import io
@@ -31,7 +31,7 @@ APIS = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
 
 
 def schema(request: Request, versions: Versions, part: str) -> Any:
-    """kio's classes of that request or its response. Made at run time by name, so without types."""
+    """Returns kio's classes of the request or its response. Loaded by name at run time, therefore untyped."""
     name, version = {
         LeaderAndIsr: ("leader_and_isr", versions.leader_and_isr),
         UpdateMetadata: ("update_metadata", versions.update_metadata),
@@ -49,7 +49,7 @@ def entity_bytes(entity: Any) -> bytes:
 def request_bytes(
     request: Request, versions: Versions, *, correlation_id: int, client_id: str, listener_name: str
 ) -> bytes:
-    """The whole frame, its length included."""
+    """Returns the whole frame, including its length."""
     kio = schema(request, versions, "request")
     entity = _entity(kio, request, listener_name)
     header = entity.__header_schema__(
@@ -63,7 +63,7 @@ def request_bytes(
 
 
 def response_bytes(request: Request, response: Response, versions: Versions, *, correlation_id: int) -> bytes:
-    """A broker's answer, without its length."""
+    """Returns a broker's response, without its length."""
     kio = schema(request, versions, "response")
     if isinstance(response, UpdateMetadataResponse):
         entity = kio.UpdateMetadataResponse(error_code=ErrorCode(response.error))
@@ -81,7 +81,7 @@ def response_bytes(request: Request, response: Response, versions: Versions, *, 
 
 
 def read_request(data: bytes) -> tuple[int, Request]:
-    """The correlation id and the request of a frame without its length, all of which must have been read."""
+    """Returns the correlation id and the request of a frame without its length. All bytes must be consumed."""
     key, version = struct.unpack_from(">hh", data)
     kio: Any = importlib.import_module(f"kio.schema.{APIS[key]}.v{version}.request")
     kind = {4: "LeaderAndIsrRequest", 5: "StopReplicaRequest", 6: "UpdateMetadataRequest"}[key]

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from .processes import free_port
 
-# A message to ZooKeeper is rarely longer. This is what a connection holds back, at the most, while the wire is cut.
+# Messages to ZooKeeper are rarely longer. A connection buffers at most this much while it is cut.
 PIECE: Final = 65_536
 CONNECT_S: Final = 5.0
 JOIN_S: Final = 5.0
@@ -22,7 +22,7 @@ class Link:
     """Passes connections to `port` on to `target`, both on loopback."""
 
     def __init__(self, target: int) -> None:
-        """Prepare; nothing listens before `start`."""
+        """Prepare the proxy. It listens from `start` on."""
         self.target = target
         self.port = free_port()
         self._whole = threading.Event()
@@ -38,15 +38,15 @@ class Link:
         self._run(self._accept, self._listener)
 
     def cut(self) -> None:
-        """From now on nothing passes, in no connection and in neither direction, and a new one is not answered."""
+        """Hold back all data in both directions; new connections get no response."""
         self._whole.clear()
 
     def mend(self) -> None:
-        """What was on its way arrives, late; and everything passes again."""
+        """Deliver the held data, and pass on everything again."""
         self._whole.set()
 
     def close(self) -> None:
-        """End all connections. Harmless when it was never started."""
+        """Close all connections. No effect before `start`."""
         self._ended.set()
         self._whole.set()
         if self._listener is not None:
@@ -89,7 +89,7 @@ class Link:
         server.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        """Pass on what comes until either side ends; then end both, as far as the other direction is concerned, too."""
+        """Pass on data until either side closes, then close both sides."""
         with contextlib.suppress(OSError):
             sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while piece := source.recv(PIECE):

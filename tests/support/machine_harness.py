@@ -1,8 +1,8 @@
-"""A controller's two machines on a bench: real cluster, real store with a script, an outbox that notes what is sent.
+"""Harness of the two machine actors: real cluster, real store with a script, and an outbox that records requests.
 
-The controller is broker 5 under epoch 50. Leadership is written `at(5, 0, [5], 0)`: leader, leader epoch, ISR, version.
-After every move the bench checks that the batch was left empty, that nothing of the script is left over, and that the
-counters of the cluster are what counting from nothing gives.
+The controller is broker 5 under epoch 50. Leadership is written `led(5, 0, [5], 0)`: leader, leader epoch, ISR,
+version. After every move the harness asserts that the batch is empty, that all scripted steps were used, and that the
+counters of the cluster are correct.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ SAME: Final = Leadership(leader=-9, leader_epoch=-9, isr=(), partition_epoch=-9,
 
 
 class SentLead(NamedTuple):
-    """What a LeaderAndIsr says of one partition."""
+    """A partition in a LeaderAndIsr."""
 
     leader: int
     leader_epoch: int
@@ -62,7 +62,7 @@ class SentLead(NamedTuple):
 
 
 class SentState(NamedTuple):
-    """What an UpdateMetadata says of one partition."""
+    """A partition in an UpdateMetadata."""
 
     leader: int
     leader_epoch: int
@@ -72,7 +72,7 @@ class SentState(NamedTuple):
 
 
 class SentStop(NamedTuple):
-    """What a StopReplica says of one partition."""
+    """A partition in a StopReplica."""
 
     leader_epoch: int
     delete: bool
@@ -111,7 +111,7 @@ class Flush:
 
 
 class RecordingOutbox:
-    """Notes each flush."""
+    """Records each flush."""
 
     def __init__(self) -> None:
         self.flushes: list[Flush] = []
@@ -121,14 +121,14 @@ class RecordingOutbox:
 
 
 class Machines:
-    """See the module. Made by `open_machines`."""
+    """The two machines with their cluster, store and outbox. Created by `open_machines`."""
 
     def __init__(self, store: Store, fence: Fence, *, recovery: bool, unclean_default: bool) -> None:
         self.store = ScriptedStore(store)
         self.cluster = Cluster(CONTROLLER, recovery=recovery)
         self.cluster.fence = fence
         self.outbox = RecordingOutbox()
-        clock = ManualClock()  # which stands still: no change takes so long that brokers would be told of a part of it
+        clock = ManualClock()  # it stands still: no change takes so long that a part of it would be sent early
         self.history = History(clock)
         promised = self.store.promised
         self.partitions = Partitions(
@@ -268,16 +268,16 @@ class Machines:
         return self.view(name).replica_states.get(broker, ReplicaState.ABSENT)
 
     def leadership(self, name: str) -> Leadership | None:
-        """What the controller knows."""
+        """Returns the leadership in the cluster state."""
         return self.view(name).leadership
 
     async def stored(self, name: str) -> Leadership | None:
-        """What the store holds."""
+        """Returns the stored leadership."""
         return (await self.store.real.leaderships(Names.of([TopicPartition.parse(name)]))).one(0)
 
     @property
     def sent(self) -> Flush:
-        """The one flush that there was."""
+        """Returns the only flush."""
         assert len(self.outbox.flushes) == 1, f"{len(self.outbox.flushes)} flushes"
         return self.outbox.flushes[0]
 
@@ -292,7 +292,7 @@ class Machines:
 
 @asynccontextmanager
 async def open_machines(*, recovery: bool = True, unclean_default: bool = False) -> AsyncIterator[Machines]:
-    """A bench whose controller has just been elected, for the fiftieth time."""
+    """Open the harness with a controller elected for the fiftieth time."""
     async with MemoryStore(clock=ManualClock()) as store:
         for _ in range(EPOCH):
             fence = await store.contest(CONTROLLER, take_over=True)
@@ -301,7 +301,7 @@ async def open_machines(*, recovery: bool = True, unclean_default: bool = False)
 
 
 def refusals_of(moved: MoveResult) -> list[Refusal]:
-    """What became of each row."""
+    """Returns the refusal of each row."""
     return [Refusal(each) for each in moved.refusal.tolist()]
 
 

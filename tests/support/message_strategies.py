@@ -1,4 +1,4 @@
-"""Random requests and answers, of every shape that the protocol allows."""
+"""Random requests and responses of every shape that the protocol allows."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ brokers = st.builds(
 
 @st.composite
 def topics_of_rows(draw: st.DrawFn) -> tuple[tuple[TopicRef, ...], Any]:
-    """Some topics, and how many rows each has: one at least, and now and then more than 127."""
+    """Some topics and their row counts: at least one, and sometimes more than 127."""
     found = draw(st.lists(st.builds(TopicRef, name=names, id=ids), max_size=5, unique_by=lambda ref: ref.name))
     sizes = [draw(st.one_of(st.integers(1, 6), st.just(130))) for _ in found]
     return tuple(found), np.repeat(np.arange(len(found), dtype=np.int32), sizes)
@@ -122,7 +122,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> tuple[Request, Response]:
-    """A request and an answer to it: some of its partitions, in the request's order of topics."""
+    """A request and a response to it: some of its partitions, in the request's order of topics."""
     request = draw(requests())
     error = draw(st.sampled_from([0, 11, 77, -1]))
     if isinstance(request, UpdateMetadata):

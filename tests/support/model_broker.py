@@ -1,4 +1,4 @@
-"""What a broker of Kafka makes of the controller's three requests, as far as the controller can tell.
+"""Model of a Kafka broker: effects of the controller's three requests that the controller can observe.
 
 Source: ReplicaManager.becomeLeaderOrFollower, stopReplicas and maybeUpdateMetadataCache.
 """
@@ -21,7 +21,7 @@ Answer = dict[str, int]  # an error by partition
 
 @dataclasses.dataclass
 class Hosted:
-    """A replica. `word` is what LeaderAndIsr last said of it, None if it was made without a role."""
+    """A replica. `word` is the last LeaderAndIsr content, or None if it was created without a role."""
 
     topic_id: bytes
     epoch: int = NO_EPOCH
@@ -31,7 +31,7 @@ class Hosted:
 
 @dataclasses.dataclass
 class ModelBroker:
-    """Args: broker: its id; unmade: partitions whose directory fails unless they are said to be new."""
+    """Args: broker: its id; unmade: partitions whose directory fails unless they are marked as new."""
 
     broker: int
     unmade: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class ModelBroker:
     forgotten: set[tuple[str, bytes]] = dataclasses.field(default_factory=set)
 
     def take(self, request: Request) -> Answer:
-        """Act on a request."""
+        """Apply a request."""
         assert request.controller_epoch >= self.controller_epoch, "the model speaks to one controller"
         self.controller_epoch = request.controller_epoch
         match request:
@@ -74,7 +74,7 @@ class ModelBroker:
         leader = int(states.leader[row])
         if leader == self.broker or leader in self.alive:
             hosted.epoch, hosted.stopped = int(states.leader_epoch[row]), False
-            # Where to fetch from is what the broker knows of the leader now.
+            # The fetch target depends on the broker's current view of the leader.
             hosted.word = (*_word(states, row), self.alive.get(leader) if leader != self.broker else None)
         return ErrorCode.NONE
 
@@ -112,7 +112,7 @@ def _named_rows(named: PartitionStates | StopReplica) -> list[tuple[str, int]]:
 
 
 def _word(states: PartitionStates, row: int) -> tuple[Any, ...]:
-    """What is said of one partition, but for "is new", which says nothing of what it is."""
+    """Returns the content for one partition without "is new", which does not describe its state."""
     numbers = ("controller_epoch", "leader", "leader_epoch", "partition_epoch", "recovering")
     lists = ("isr", "replicas", "adding", "removing", "offline_replicas")
     said = [_number(getattr(states, name), row) for name in numbers]

@@ -1,11 +1,11 @@
 """Child processes that cannot outlive the tests, and free ports for them.
 
-A child ends with us in one of three ways: a fixture closes it; the interpreter ends and `atexit` kills what is left;
-or we are killed ourselves and the kernel kills it. Signals go to the child's own process group, by id; only the
-kernel's reaches the child alone, and not what it has started in turn.
+A child ends in one of three ways: a fixture closes it; the interpreter ends and `atexit` kills the rest; or the test
+process is killed and the kernel kills the child. Signals go to the child's own process group, by id. Only the kernel's
+signal reaches the child alone, without its own children.
 
 The kernel ties a child to the *thread* that started it, not to the process. A child started from a worker thread would
-be killed when that thread goes idle. So one thread, which outlives even the `atexit` handlers, starts all of them.
+be killed when that thread ends. So one thread, which outlives even the `atexit` handlers, starts all of them.
 """
 
 import atexit
@@ -24,13 +24,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, Self
 
-# Often enough not to be felt in a start-up of seconds, seldom enough not to be seen in `top`.
+# Short enough not to delay a start-up of seconds, long enough not to cost measurable processor time.
 POLL_S: Final = 0.02
 # SIGKILL takes effect at once; only a process stuck in the kernel takes longer, and that must be seen.
 KILL_S: Final = 10.0
-# A fork takes milliseconds; longer means that the thread which does it is gone, as in a forked copy of ourselves.
+# A fork takes milliseconds. A longer wait means that the forking thread is gone, as in a forked copy of this process.
 SPAWN_S: Final = 30.0
-# What a failure quotes of the child's output.
+# Lines of the child's output in an error message.
 TAIL_LINES: Final = 30
 # Below the range from which the kernel takes the local ports of outgoing connections, so that no client can
 # sit on a server's port while the server is down.
@@ -60,11 +60,11 @@ _Start = Callable[[], subprocess.Popen[bytes]]
 
 
 class HarnessError(Exception):
-    """The test bench could not do its part; the message quotes what the child process said last."""
+    """The test harness failed; the message quotes the last output of the child process."""
 
 
 class Process:
-    """One child process, running from construction on, that writes into a file of its own."""
+    """One child process, started by the constructor, with its output in a file."""
 
     def __init__(
         self, command: Sequence[str], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -72,7 +72,7 @@ class Process:
         """Start `command`.
 
         Args:
-            output: stdout and stderr are appended here; what stands there from earlier runs stays.
+            output: stdout and stderr are appended here; output of earlier runs is kept.
             env: added to our own environment.
         """
         self.name = Path(command[0]).name
@@ -104,22 +104,22 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a paused process does."""
+        """Returns whether it is running; a paused process is."""
         return self._child.poll() is None
 
     @property
     def text(self) -> str:
-        """What this run has written so far."""
+        """Returns the output of this run so far."""
         with self.output.open("rb") as source:
             source.seek(self._begin)
             return source.read().decode(errors="replace")
 
     def wait_for_line(self, pattern: str, timeout: float) -> re.Match[str]:
-        """The first line of this run in which the regular expression is found, written already or yet to come.
+        """Returns the first output line of this run that matches the regular expression; waits for it.
 
         Raises:
             HarnessError: the process ended, or `timeout` seconds passed, without such a line. A process that
-                is still there goes on running.
+                is still running continues.
         """
         deadline = time.monotonic() + timeout
         wanted = re.compile(pattern)
@@ -127,7 +127,7 @@ class Process:
         with self.output.open("rb") as source:
             source.seek(self._begin)
             while True:
-                ended = not self.alive  # looked at before the last read, so that no last words are missed
+                ended = not self.alive  # checked before the last read, so that no output is missed
                 unread += source.read()
                 *lines, unread = unread.split(b"\n")
                 if ended:
@@ -142,10 +142,10 @@ class Process:
                 time.sleep(POLL_S)
 
     def wait(self, timeout: float) -> int:
-        """The exit code, negative for a signal.
+        """Returns the exit code, negative for a signal.
 
         Raises:
-            HarnessError: it still runs after `timeout` seconds, and goes on running.
+            HarnessError: it still runs after `timeout` seconds, and continues.
         """
         try:
             code = self._child.wait(timeout)
@@ -155,17 +155,17 @@ class Process:
         return code
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process and its children; nothing when it has ended."""
-        if self.alive:  # not reaped before this line, so its id cannot have passed to somebody else
+        """Send a signal to the process and its children; no effect after its end."""
+        if self.alive:  # not reaped before this line, so that its id cannot belong to another process
             os.killpg(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM; a paused process is woken to hear it."""
+        """Send SIGTERM; a paused process is resumed to handle it."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def stop(self, timeout: float) -> int:
-        """SIGTERM, and the exit code.
+        """Send SIGTERM. Returns the exit code.
 
         Raises:
             HarnessError: it did not end within `timeout` seconds, and was killed.
@@ -178,12 +178,12 @@ class Process:
             raise
 
     def kill(self) -> None:
-        """SIGKILL; it is gone when this returns. Harmless when it has ended."""
+        """Send SIGKILL and wait for the end. No effect after its end."""
         self.signal(signal.SIGKILL)
         self.wait(KILL_S)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nobody answers on them."""
+        """Send SIGSTOP: its connections stay open without responses."""
         self.paused = True
         self.signal(signal.SIGSTOP)
 
@@ -193,7 +193,7 @@ class Process:
         self.paused = False
 
     def error(self, what: str) -> HarnessError:
-        """An error that names the process and quotes its last lines."""
+        """Returns an error with the name of the process and its last output lines."""
         tail = "\n".join(self.text.splitlines()[-TAIL_LINES:])
         return HarnessError(f"{self.name} (pid {self.pid}) {what}; the end of {self.output}:\n{tail}")
 
@@ -205,9 +205,9 @@ class Process:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on and that no other caller on this host is given until we exit.
+    """Returns a free loopback port that no other caller on this host gets until this process exits.
 
-    A server may be stopped and started again on it. The claim is a name in the kernel that goes away with us.
+    A server may be stopped and started again on it. The claim is a name in the kernel that ends with this process.
     """
     for _ in range(PORT_TRIES):
         port = random.choice(PORTS)
@@ -218,7 +218,7 @@ def free_port() -> int:
 
 def _claim(port: int) -> bool:
     if sys.platform != "linux":
-        return True  # no abstract names there; the odds of a clash are small
+        return True  # without abstract names a clash is unlikely but possible
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         claim.bind(f"\0kactl-tests-port-{port}")

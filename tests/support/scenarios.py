@@ -1,7 +1,6 @@
-"""Which numbered stories the collected tests tell.
+"""Plug-in that lists the numbered scenarios of the collected tests.
 
-As a plug-in it writes that down: `pytest -p tests.support.scenarios --scenarios-to FILE`. The file is JSON: the ids of
-the tests by the number of the story.
+`pytest -p tests.support.scenarios --scenarios-to FILE` writes JSON: the ids of the tests by the number of the scenario.
 """
 
 import collections
@@ -12,15 +11,15 @@ from typing import Final
 
 import pytest
 
-# What this run has collected, before anything is left out: the stories, and the files they were looked for in.
+# Result of the collection before any test is deselected: scenarios, and the files searched for them.
 COLLECTED: Final = pytest.StashKey[tuple[dict[int, list[str]], set[Path]]]()
 
 
 def told_by(items: Iterable[pytest.Item]) -> dict[int, list[str]]:
-    """The ids of the tests that tell each story.
+    """Returns the ids of the tests of each scenario.
 
     Raises:
-        UsageError: a test is marked by something that is no number.
+        UsageError: a mark is not a number.
     """
     told: dict[int, list[str]] = collections.defaultdict(list)
     for item in items:

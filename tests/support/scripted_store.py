@@ -1,11 +1,11 @@
-"""A real store with a script: it notes every call, and the next calls of a kind can be told to go wrong.
+"""Real store with a script: it records every call, and the next calls of a method can be made to fail.
 
     store.next("commit", fails(StoreUnavailable("gone")))          nothing is written
-    store.next("commit", fails_after(StoreUnavailable("gone")))    it was written, but nobody says so
-    store.next("commit", after(leader_writes))                     somebody else is faster
-    store.next("leaderships", answers(unreadable("t-0")))          the answer is another one
+    store.next("commit", fails_after(StoreUnavailable("gone")))    it was written, but the response is lost
+    store.next("commit", after(leader_writes))                     another writer is faster
+    store.next("leaderships", returns(unreadable("t-0")))          the response is changed
 
-Everything that the script does not speak of is done by the real store.
+Calls without a step go to the real store.
 """
 
 import collections
@@ -19,9 +19,9 @@ from kactl.model import NO_BROKER, NO_VERSION, Fence
 from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Store, Write
 
 Real = Callable[..., Awaitable[Any]]
-# A step gets the real method and the call's arguments, and does what it likes with them.
+# A step receives the real method and the arguments of the call, and returns or raises its result.
 Step = Callable[..., Awaitable[Any]]
-# Changes an answer; gets the call's arguments too.
+# Changes a result; receives the arguments of the call too.
 Edit = Callable[..., Any]
 
 
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class WriteCall(NamedTuple):
-    """One row that was given to `commit`, kept or not."""
+    """One row given to `commit`, committed or not."""
 
     name: str
     leader: int
@@ -44,7 +44,7 @@ class WriteCall(NamedTuple):
 
 
 class ScriptedStore:
-    """See the module. Use it as a `Store` through `promised`."""
+    """Store whose next calls follow a script. Used as a `Store` through `promised`."""
 
     def __init__(self, real: Store) -> None:
         self.real = real
@@ -60,15 +60,15 @@ class ScriptedStore:
         return self.real.trouble
 
     def next(self, kind: str, *steps: Step) -> None:
-        """Let the next calls of a method go as `steps` say, one step for each call."""
+        """Apply `steps` to the next calls of a method, one step per call."""
         self._steps[kind].extend(steps)
 
     def forget(self) -> None:
-        """Note calls from now on only."""
+        """Clear the recorded calls."""
         self.calls.clear()
 
     def forget_script(self) -> None:
-        """Let everything go as it really goes."""
+        """Remove all remaining steps."""
         self._steps.clear()
 
     def take_deleted_topics(self) -> frozenset[str]:
@@ -84,21 +84,21 @@ class ScriptedStore:
 
         return call
 
-    # -- what was asked of it ------------------------------------------------------------------------------------------
+    # -- recorded calls ------------------------------------------------------------------------------------------------
 
     @property
     def left(self) -> list[str]:
-        """The kinds of steps that nobody has walked into."""
+        """Returns the methods with unused steps."""
         return [kind for kind, steps in self._steps.items() if steps]
 
     @property
     def reads(self) -> list[list[str]]:
-        """The partitions of each read of leaderships."""
+        """Returns the partitions of each read of leaderships."""
         return [[str(name) for name in call.arguments[0]] for call in self.calls if call.kind == "leaderships"]
 
     @property
     def commits(self) -> list[list[WriteCall]]:
-        """The rows of each commit."""
+        """Returns the rows of each commit."""
         return [_recorded_rows(call.arguments[0]) for call in self.calls if call.kind == "commit"]
 
     @property
@@ -130,12 +130,12 @@ def _recorded_rows(write: Write) -> list[WriteCall]:
 
 
 async def really(real: Real, *arguments: Any) -> Any:
-    """As if there were no script for this call."""
+    """Call the real method."""
     return await real(*arguments)
 
 
 def fails(error: Exception) -> Step:
-    """The call fails; nothing was done."""
+    """The call fails without an effect."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         raise error
@@ -144,7 +144,7 @@ def fails(error: Exception) -> Step:
 
 
 def fails_after(error: Exception) -> Step:
-    """The call fails, but what was asked for was done."""
+    """The call fails after its effect."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         await real(*arguments)
@@ -154,7 +154,7 @@ def fails_after(error: Exception) -> Step:
 
 
 def fails_between(error: Exception, *kept: str) -> Step:
-    """A commit fails when only the partitions `kept` were written."""
+    """A commit fails after only the partitions `kept` were written."""
 
     async def step(real: Real, write: Write, fence: Fence) -> Any:
         await real(_only(write, _named(write.names, kept)), fence)
@@ -164,7 +164,7 @@ def fails_between(error: Exception, *kept: str) -> Step:
 
 
 def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
-    """Somebody else does something first; then the call goes as `then` says."""
+    """Run another action first, then the call as by `then`."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         await other()
@@ -174,7 +174,7 @@ def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
 
 
 def returns(*edits: Edit) -> Step:
-    """The call is made, and its answer is changed on the way back."""
+    """Make the call and change its result."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         answer = await real(*arguments)
@@ -186,7 +186,7 @@ def returns(*edits: Edit) -> Step:
 
 
 def rejects(*names: str) -> Step:
-    """A commit in which the store fails for some partitions; nothing of these is written."""
+    """A commit in which the store fails for some partitions; these are not written."""
 
     async def step(real: Real, write: Write, fence: Fence) -> Committed:
         failed = _named(write.names, names)
@@ -206,7 +206,7 @@ def rejects(*names: str) -> Step:
 
 
 def with_version(number: int) -> Edit:
-    """A commit's kept rows have this version now."""
+    """The committed rows of a commit have this version."""
 
     def edit(answer: Committed, *arguments: Any) -> Committed:
         return Committed(answer.outcome, np.where(answer.committed, np.int32(number), answer.version))
@@ -215,7 +215,7 @@ def with_version(number: int) -> Edit:
 
 
 def with_status(status: Found, *names: str) -> Edit:
-    """A read finds some partitions unreadable, missing, or fails for them."""
+    """A read returns this status for some partitions."""
 
     def edit(answer: Leaderships, asked: Names) -> Leaderships:
         here = _named(asked, names)

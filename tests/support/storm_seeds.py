@@ -1,7 +1,7 @@
 """Seeds of the storms of one test run: new ones on every run, the same in all of its processes.
 
     STORM_SEED     the first seed, to repeat a run; one is drawn if it is not set
-    STORM_COUNT    how many storms each file of tests goes through, 300 if it is not set
+    STORM_COUNT    number of storms of each test file, 300 if it is not set
 
 The process that starts the run draws the first seed and leaves it in the environment, where the workers of pytest-xdist
 find it. It is printed at the head of the run and with every failure.
@@ -15,7 +15,7 @@ FIRST: Final = "STORM_SEED"
 COUNT: Final = "STORM_COUNT"
 # About a minute of processor time.
 COUNT_DEFAULT: Final = 300
-# Storms of one test: a failure names its seed, and the others of its block are lost.
+# Storms per test: a failure names its seed, and the rest of its block is skipped.
 BLOCK: Final = 10
 # Seeds that are drawn have six digits at the most.
 _DRAWN_MAX: Final = 1_000_000
@@ -35,12 +35,12 @@ def count() -> int:
 
 
 def block_starts(of: int | None = None) -> range:
-    """Where each block of storms begins, counted from the first seed; of `of` storms at the most."""
+    """Returns the start of each block of storms, relative to the first seed; for at most `of` storms."""
     return range(0, count() if of is None else min(of, count()), BLOCK)
 
 
 def block_of(begin: int) -> range:
-    """The seeds of one block."""
+    """Returns the seeds of one block."""
     return range(first_seed() + begin, first_seed() + begin + BLOCK)
 
 

@@ -1,7 +1,7 @@
-"""What the machine actors do, without store and without waiting: everything that is written is kept.
+"""The machine actors' steps without a store and without waiting: every write is committed.
 
-Plan, commit, apply, gather. Objects do the same in `tests.oracle`; both are compared here, and the actors, who really
-wait for a store, in their own tests.
+Plan, commit, apply, gather. Objects do the same in `tests.oracle`. Both are compared here; the actors, which wait for a
+real store, have their own tests.
 """
 
 from collections.abc import Collection
@@ -18,18 +18,18 @@ from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 
 
 def committed(change: Change) -> Change:
-    """The change with the versions of a store that refuses nothing."""
+    """Returns the change with the versions of a store that rejects nothing."""
     return change.committed(change.rows.partition_epoch + 1)
 
 
 def unclean_in(cluster: Cluster, rows: Rows, topics: Collection[str]) -> Bools:
-    """bool[n]: the rows of some topics."""
+    """Returns bool[n]: the rows of some topics."""
     names = [cluster.table.topic_at(number).name for number in rows.topic.tolist()]
     return np.array([name in topics for name in names], np.bool_)
 
 
 def move_partitions(cluster: Cluster, at: RowNumbers, target: PartitionState) -> Bytes:
-    """A move that needs no leader; why rows were refused."""
+    """Apply a move that needs no leader. Returns the refusals."""
     change = partition.move(cluster.table.rows(at), target)
     cluster.apply(change)
     return change.refusal
@@ -38,7 +38,7 @@ def move_partitions(cluster: Cluster, at: RowNumbers, target: PartitionState) ->
 def go_online(
     cluster: Cluster, batch: RequestBatch, at: RowNumbers, election: Election, unclean_topics: Collection[str] = ()
 ) -> tuple[Bytes, bool]:
-    """First leaders for rows that are NEW, elections for the others; refusals, and whether an election succeeded."""
+    """Elect first leaders for NEW rows, and leaders for the others. Returns refusals and success."""
     rows = cluster.table.rows(at)
     new = rows.state == PartitionState.NEW
     refusal = np.zeros(len(rows), np.uint8)
@@ -63,7 +63,7 @@ def go_online(
 def move_replicas(
     cluster: Cluster, batch: RequestBatch, at: RowNumbers, brokers: Collection[int], target: ReplicaState
 ) -> Bytes:
-    """A move of the replicas on some brokers; uint8[W, n] why they were refused. Not for OFFLINE."""
+    """Move the replicas on some brokers, except to OFFLINE. Returns refusals as uint8[W, n]."""
     rows = cluster.table.rows(at)
     planned = replica.plan(rows, np.isin(rows.replicas, list(brokers)), target)
     cluster.apply(planned.change)
@@ -76,7 +76,7 @@ def move_replicas(
 
 
 def replicas_offline(cluster: Cluster, batch: RequestBatch, at: RowNumbers, brokers: Collection[int]) -> None:
-    """A move to OFFLINE of the replicas on some brokers, broker after broker."""
+    """Move the replicas on some brokers to OFFLINE, broker by broker."""
     for broker in sorted(brokers):
         rows = cluster.table.rows(at)
         rows = rows.take(replica.legal_offline(rows, broker))
@@ -90,7 +90,7 @@ def replicas_offline(cluster: Cluster, batch: RequestBatch, at: RowNumbers, brok
 
 
 def broker_failed(cluster: Cluster, broker: int, *, unclean_topics: Collection[str] = ()) -> list[Addressed]:
-    """The broker goes, and everything that follows from it but deletions; the requests in their order."""
+    """Apply a broker failure and its consequences without deletions. Returns the requests in order."""
     cluster.forget_offline_dirs(broker)
     cluster.remove_brokers([broker])
     cluster.mark_shutting_down(broker, False)
@@ -110,7 +110,7 @@ def broker_failed(cluster: Cluster, broker: int, *, unclean_topics: Collection[s
 
 
 def refusals(cluster: Cluster, at: RowNumbers, refusal: Bytes) -> dict[object, Refusal]:
-    """Why partitions were refused, by name."""
+    """Returns the refusals of partitions by name."""
     rows = cluster.table.rows(at)
     return {
         cluster.table.view(int(row)).name: Refusal(int(reason))

@@ -1,4 +1,4 @@
-"""The tree under test: where it is, which files belong to it, and what its pyproject says."""
+"""The project tree: its root, its files, and its pyproject."""
 
 import subprocess
 import tomllib
@@ -19,7 +19,8 @@ def pyproject() -> dict[str, Any]:
 
 
 def tracked_files() -> list[Path]:
-    """The files of the project, absolute: committed, or new and not ignored. Links are given as links."""
+    """Returns the absolute paths of the project's files: committed, or new and not ignored. Links are listed as
+    links."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -32,18 +33,18 @@ def tracked_files() -> list[Path]:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by the name it is imported by; a package stands for its `__init__.py`."""
+    """Returns the file of every module of the package by import name; a package has its `__init__.py`."""
     found: dict[str, Path] = {}
     for folder, name in PACKAGE_FOLDERS.items():
         for file in (ROOT / folder).rglob("*.py"):
             inside = file.relative_to(ROOT / folder)
             if folder == "kactl" and inside.parts[0] in PACKAGE_FOLDERS:
-                continue  # seen through a link; it has its own turn
+                continue  # reached through a link; it is listed under its own folder
             parts = (*inside.parent.parts, *(() if inside.stem == "__init__" else (inside.stem,)))
             found[".".join((name, *parts))] = file
     return found
 
 
 def packages() -> set[str]:
-    """The names of all folders that have an `__init__.py`."""
+    """Returns the names of all folders with an `__init__.py`."""
     return {name for name, file in modules().items() if file.name == "__init__.py"}

@@ -1,4 +1,4 @@
-"""Fixtures around a real ZooKeeper. A conftest anywhere under tests/ imports the ones it wants by name."""
+"""Fixtures around a real ZooKeeper, imported by name into a conftest or a test module."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ _chroots = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def jars() -> str:
-    """The class path of the servers; what depends on it is skipped, loudly, where Java or Maven is missing."""
+    """The class path of the servers. Dependent tests are skipped with a reason without Java or Maven."""
     return require_jars()
 
 
 @pytest.fixture(scope="session")
 def jars_4() -> str:
-    """The class path of Kafka 4; skipped as `jars` is, and also where Java is older than 17."""
+    """The class path of Kafka 4. Skipped like `jars`, and also with a Java older than 17."""
     return require_jars_4()
 
 
 @pytest.fixture(scope="session")
 def zookeeper(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A running server, shared by the files of a folder; leave it running. Tests keep apart by `chroot`."""
+    """A running server shared by several tests, which must leave it running and use `chroot`."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 

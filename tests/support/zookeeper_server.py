@@ -14,20 +14,20 @@ from typing import Final, Self
 from .jars import java_command
 from .processes import POLL_S, HarnessError, Process, free_port
 
-# A second or two is usual; a machine that is busy with everything else takes several times that.
+# One or two seconds are usual; a busy machine takes several times that.
 START_S: Final = 60.0
 STOP_S: Final = 15.0
 # One request on loopback.
-# A connection made while the server starts may never be answered, so a new one is tried soon.
+# A connection made during the start may never get a response, so that a new one is tried soon.
 REQUEST_S: Final = 0.5
 HEAP_MB: Final = 128
 
 
 class ZooKeeperServer:
-    """A standalone server. `kill` or `stop` and then `start` keep its data, its port and the sessions it knows."""
+    """A standalone server. `kill` or `stop` and then `start` keep its data, its port and its sessions."""
 
     def __init__(self, folder: Path, *, tick_ms: int = 500, heap_mb: int = HEAP_MB) -> None:
-        """Prepare; nothing runs before `start`.
+        """Prepare the server. It runs from `start` on.
 
         Args:
             folder: for configuration, data and output; made if absent.
@@ -45,10 +45,10 @@ class ZooKeeperServer:
         return f"127.0.0.1:{self.port}{chroot}"
 
     def start(self) -> None:
-        """Run until it answers a request.
+        """Start the server and wait for its first response.
 
         Raises:
-            HarnessError: it ended, or did not answer within START_S; it has been killed then.
+            HarnessError: it ended, or did not respond within START_S and was killed.
         """
         assert self.process is None or not self.process.alive, "already running"
         process = Process(
@@ -66,21 +66,21 @@ class ZooKeeperServer:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM and wait."""
         self._started().stop(STOP_S)
 
     def kill(self) -> None:
-        """SIGKILL. Harmless when it does not run."""
+        """Send SIGKILL. No effect if it does not run."""
         if self.process is not None:
             self.process.kill()
 
     def restart(self) -> None:
-        """Stop and start; the server counts all sessions anew from then on."""
+        """Stop and start the server, which restarts the timeouts of all sessions."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: clients stay connected and hear nothing."""
+        """Send SIGSTOP: clients stay connected without responses."""
         self._started().pause()
 
     def resume(self) -> None:
@@ -88,7 +88,7 @@ class ZooKeeperServer:
         self._started().resume()
 
     def serving(self) -> bool:
-        """Whether it answers and takes requests, asked by its own status command."""
+        """Returns whether it serves requests, by its own status command."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=REQUEST_S) as connection:
                 connection.sendall(b"srvr")
@@ -109,7 +109,7 @@ class ZooKeeperServer:
             "dataDir": self.folder / "data",
             "clientPort": self.port,
             "clientPortAddress": "127.0.0.1",
-            "admin.enableServer": "false",  # it would need a web server that the jars do not bring
+            "admin.enableServer": "false",  # it needs a web server that the jars do not contain
             "maxClientCnxns": 0,
         }
         path = self.folder / "zoo.cfg"
