@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import scenarios, storm_seeds
+from tests.support import run_order, scenarios, storm_seeds
 
 # The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
@@ -37,21 +37,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-# Folders whose files share expensive fixtures: real brokers, and the results of all jobs for an incident.
-TOGETHER: Final = ("tests/interop/", "tests/forensics/answers/")
-
-
 # Fixtures that start Java. A test that uses one of them is marked `java`.
 JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Record the scenarios before tests are deselected by name or mark."""
+    """Record the scenarios before tests are deselected by name or mark; on a worker, sort the slowest tests first."""
     config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
     for item in items:
         if not JAVA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.java)
+    if hasattr(config, "workerinput"):
+        positions = run_order.slowest_first(item.nodeid for item in items)
+        items.sort(key=lambda item: positions[run_order.unit_of(item.nodeid)])
 
 
 _FROZEN: Final = pytest.StashKey[int]()
@@ -78,13 +77,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Keep the tests of a file on one worker, and those of folders with shared expensive fixtures.
-
-    Tests of real brokers mostly wait for session timeouts, while other workers run everything else.
-    """
-    return _ByFile(config, log)
+    """Distribute units as `run_order` says, in the order in which the workers have collected them."""
+    config.option.loadscopereorder = False
+    return _ByUnit(config, log)
 
 
-class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+class _ByUnit(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
-        return next((each for each in TOGETHER if nodeid.startswith(each)), nodeid.partition("::")[0])
+        return run_order.unit_of(nodeid)

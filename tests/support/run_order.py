@@ -1,0 +1,52 @@
+"""Order in which the workers of pytest-xdist run the tests, and which tests stay on one worker.
+
+The slowest units run first: a run must not end with one of them on one worker while the others have nothing to do.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+# Units that share expensive fixtures: real brokers, or the results of all jobs for one incident. Tests of real brokers
+# mostly wait for sessions to expire; the other workers run everything else meanwhile.
+FOLDERS: Final = ("tests/interop/", "tests/forensics/answers/")
+# Files whose tests share nothing and take long: each test is a unit.
+SPLIT: Final = ("tests/actors/test_storms_whole.py",)
+# Files and folders that take longest, with waiting, the slowest first. Their number of tests does not show it.
+SLOWEST: Final = (
+    "tests/interop/",
+    "tests/test_walkthrough.py",
+    "tests/bench/test_race.py",
+    "tests/forensics/answers/",
+    "tests/stores/zookeeper/test_outages.py",
+    "tests/stores/zookeeper/connection/test_loss.py",
+    "tests/stores/test_sqlite_kill.py",
+    "tests/test_packaging.py",
+    "tests/forensics/test_java.py",
+    "tests/cli/",
+    "tests/bench/test_smoke.py",
+    "tests/test_oracle.py",
+    "tests/transports/kafka/listener/test_attack.py",
+    "tests/admin/test_connections.py",
+    "tests/actors/test_storm_seeds.py",
+    "tests/actors/test_storms_whole.py",
+)
+
+
+def unit_of(node_id: str) -> str:
+    """Returns the name of the unit that a test belongs to; a unit runs on one worker, in its order."""
+    path = node_id.partition("::")[0]
+    if path in SPLIT:
+        return node_id
+    return next((folder for folder in FOLDERS if path.startswith(folder)), path)
+
+
+def slowest_first(node_ids: Iterable[str]) -> dict[str, int]:
+    """Returns the position of each unit: first those of SLOWEST, then by the number of their tests."""
+    sizes = Counter(map(unit_of, node_ids))
+    units = sorted(sizes, key=lambda unit: (_rank(unit), -sizes[unit]))
+    return {unit: position for position, unit in enumerate(units)}
+
+
+def _rank(unit: str) -> int:
+    return next((rank for rank, prefix in enumerate(SLOWEST) if unit.startswith(prefix)), len(SLOWEST))
