@@ -109,7 +109,7 @@ def ingest(
     check_target(place)
     on_progress("look for files", 0, 0)
     probes = _look(spark, list(find(sources, but=place)), on_progress)
-    logs = [(number, found) for number, found in enumerate(probes) if found.is_log]
+    logs = [(number, probed) for number, probed in enumerate(probes) if probed.is_log]
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"

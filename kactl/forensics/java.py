@@ -61,23 +61,23 @@ def find_java(env: Mapping[str, str]) -> Java:
     Raises:
         NoJava: there is none. The message lists the candidates and why each was rejected.
     """
-    seen = []
+    rejections = []
     if env.get("JAVA_HOME"):
         home = env["JAVA_HOME"]
         version = version_of(Path(home) / "bin" / "java")
         if version >= JAVA_MIN:
             return Java(home, version, "JAVA_HOME")
-        seen.append(f"JAVA_HOME={home} " + (f"is Java {version}" if version else "has no bin/java that runs"))
+        rejections.append(f"JAVA_HOME={home} " + (f"is Java {version}" if version else "has no bin/java that runs"))
     program = shutil.which("java", path=env.get("PATH", os.defpath))
     if program is not None:
         version = version_of(Path(program))
         if version >= JAVA_MIN:
             return Java(str(Path(program).resolve().parent.parent), version, "PATH")
-        seen.append(f"{program} " + (f"is Java {version}" if version else "does not run"))
+        rejections.append(f"{program} " + (f"is Java {version}" if version else "does not run"))
     bundled = _bundled()
     if bundled is not None:
         return bundled
-    rejected = "; ".join(seen) or "there is no java in JAVA_HOME or on PATH"
+    rejected = "; ".join(rejections) or "there is no java in JAVA_HOME or on PATH"
     raise NoJava(f"Spark needs Java {JAVA_MIN} or later: {rejected}. {REMEDY[0].upper()}{REMEDY[1:]}")
 
 

@@ -142,11 +142,11 @@ def read_manifest(folder: Location) -> Manifest:
             f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}; this kactl "
             f"reads version {SCHEMA_VERSION}: ingest the logs again",
         )
-    there = count_files(folder / EVENTS)
-    if there < manifest.parts:
+    parts = count_files(folder / EVENTS)
+    if parts < manifest.parts:
         raise NotIngested(
             str(folder),
-            f"of the {manifest.parts} files of {EVENTS} there are {there}; the others were removed (as cleaners of "
+            f"of the {manifest.parts} files of {EVENTS} there are {parts}; the others were removed (as cleaners of "
             "temporary folders do): ingest the logs again, into another folder",
         )
     return manifest

@@ -85,72 +85,78 @@ def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
     Returns:
         One row for each absence.
     """
-    found = membership.absences(_said(timed))
+    absences_seen = membership.absences(_said(timed))
     known = Sessions.read(timed, files)
-    given = {id(each): silence.bounds(_loss(each), known.of(each)) for each in found if each.detected_at is not None}
-    seen = around.read(
+    bounds = {
+        id(absence): silence.bounds(_loss(absence), known.of(absence))
+        for absence in absences_seen
+        if absence.detected_at is not None
+    }
+    evidence = around.read(
         timed,
-        [_lost(each, given[id(each)]) for each in found if each.detected_at is not None],
-        [each.broker for each in found],
+        [_lost(absence, bounds[id(absence)]) for absence in absences_seen if absence.detected_at is not None],
+        [absence.broker for absence in absences_seen],
     )
-    return JOB.table(timed.sparkSession, [_row(each, given.get(id(each)), known, seen) for each in found])
+    return JOB.table(
+        timed.sparkSession, [_row(absence, bounds.get(id(absence)), known, evidence) for absence in absences_seen]
+    )
 
 
-def _row(each: Absence, given: silence.Bounds | None, known: Sessions, seen: around.Around) -> dict[str, Any]:
-    own = seen.own(each.broker, _us(each.detected_at))
+def _row(absence: Absence, bounds: silence.Bounds | None, known: Sessions, evidence: around.Around) -> dict[str, Any]:
+    own = evidence.own(absence.broker, _us(absence.detected_at))
     # A broker that was back before it was missed continued to write, and its last line before the absence is unknown.
-    is_clear = each.how != membership.BOUNCED
+    is_clear = absence.how != membership.BOUNCED
     row: dict[str, Any] = dict.fromkeys(names_of(COLUMNS)) | {
-        "broker": each.broker,
-        "detected_at": each.detected_at,
-        "back_at": each.back_at,
+        "broker": absence.broker,
+        "detected_at": absence.detected_at,
+        "back_at": absence.back_at,
         "last_sign_at": _time(own.last_us) if is_clear else None,
         "first_sign_at": _time(own.first_us),
-        "shutdown_at": each.shutdown_at,
-        "planned": each.shutdown_at is not None,
-        "how": each.how,
-        "controller": each.controller,
-        "error_us": None if each.error_us is None or own.error_us is None else each.error_us + own.error_us,
+        "shutdown_at": absence.shutdown_at,
+        "planned": absence.shutdown_at is not None,
+        "how": absence.how,
+        "controller": absence.controller,
+        "error_us": None if absence.error_us is None or own.error_us is None else absence.error_us + own.error_us,
     }
-    return row | (_silent(each, given, known, seen) if given is not None and is_clear else {})
+    return row | (_silent(absence, bounds, known, evidence) if bounds is not None and is_clear else {})
 
 
-def _silent(each: Absence, given: silence.Bounds, known: Sessions, seen: around.Around) -> dict[str, Any]:
+def _silent(absence: Absence, bounds: silence.Bounds, known: Sessions, evidence: around.Around) -> dict[str, Any]:
     """Columns about when the broker fell silent."""
-    session = known.of(each)
-    signs = seen.signs(_lost(each, given), known.starts(each.broker), given.low_us)
-    found = silence.silence(_loss(each), given, signs)
+    session = known.of(absence)
+    signs = evidence.signs(_lost(absence, bounds), known.starts(absence.broker), bounds.low_us)
+    result = silence.silence(_loss(absence), bounds, signs)
     return {
-        "silent_at": _time(found.at_us),
-        "silent_low": _time(found.low_us),
-        "silent_high": _time(found.high_us),
-        "silent_by": found.by,
-        "awake_at": _time(found.awake_us),
+        "silent_at": _time(result.at_us),
+        "silent_low": _time(result.low_us),
+        "silent_high": _time(result.high_us),
+        "silent_by": result.by,
+        "awake_at": _time(result.awake_us),
         "session_ms": session.timeout_us // 1000,
         "session_by": session.by,
     }
 
 
-def _lost(each: Absence, given: silence.Bounds) -> around.Lost:
-    detected_us = _us(each.detected_at)
+def _lost(absence: Absence, bounds: silence.Bounds) -> around.Lost:
+    detected_us = _us(absence.detected_at)
     assert detected_us is not None
-    return around.Lost(each.broker, detected_us, min(given.high_us, detected_us))
+    return around.Lost(absence.broker, detected_us, min(bounds.high_us, detected_us))
 
 
-def _loss(each: Absence) -> silence.Loss:
-    detected_us = _us(each.detected_at)
+def _loss(absence: Absence) -> silence.Loss:
+    detected_us = _us(absence.detected_at)
     assert detected_us is not None
     return silence.Loss(
         detected_us=detected_us,
-        elected_us=_us(each.elected_at),
-        is_predecessor=each.how == membership.CONTROLLER,
-        is_listed=each.is_listed,
-        is_orderly=each.how == membership.STOPPED,
+        elected_us=_us(absence.elected_at),
+        is_predecessor=absence.how == membership.CONTROLLER,
+        is_listed=absence.is_listed,
+        is_orderly=absence.how == membership.STOPPED,
     )
 
 
-def _us(at: datetime.datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // datetime.timedelta(microseconds=1)
+def _us(time: datetime.datetime | None) -> int | None:
+    return None if time is None else (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 def _time(us: int | None) -> datetime.datetime | None:
@@ -158,12 +164,12 @@ def _time(us: int | None) -> datetime.datetime | None:
 
 
 def _said(timed: DataFrame) -> list[BrokerLine]:
-    told = timed.where(is_a(*_TOLD_BY) & f.col("at").isNotNull())
+    lines = timed.where(is_a(*_TOLD_BY) & f.col("at").isNotNull())
     lists = ("brokers", "brokers_added", "brokers_removed", "brokers_bounced")
-    kept = told.select(
+    columns = lines.select(
         f.unix_micros("at").alias("us"), "file_id", "offset", "type", "controller", "broker", "at_error_us", *lists
     )
-    rows = sorted(kept.collect(), key=lambda row: (row["us"], row["file_id"], row["offset"]))
+    rows = sorted(columns.collect(), key=lambda row: (row["us"], row["file_id"], row["offset"]))
     # The same line may be in two files.
     return list(dict.fromkeys(map(_line, rows)))
 

@@ -80,15 +80,15 @@ class Around:
         self._fetches = fetches
         self._boundaries = boundaries(losses)
         self._detected: dict[int, list[int]] = defaultdict(list)
-        for each in losses:
-            self._detected[each.broker].append(each.detected_us)
+        for loss in losses:
+            self._detected[loss.broker].append(loss.detected_us)
 
     def own(self, broker: int, detected_us: int | None) -> Own:
         """Returns the lines around a loss; `detected_us` None: around a time before the logs."""
-        at = 0 if detected_us is None else self._number(broker, detected_us)
-        before = [] if detected_us is None else self._of(broker, self._begin(broker, detected_us), at)
-        after = self._of(broker, at, self._end(broker, detected_us))
-        errors = [each.error_us for each in (*before, *after) if each.error_us is not None]
+        number = 0 if detected_us is None else self._number(broker, detected_us)
+        before = [] if detected_us is None else self._of(broker, self._begin(broker, detected_us), number)
+        after = self._of(broker, number, self._end(broker, detected_us))
+        errors = [part.error_us for part in (*before, *after) if part.error_us is not None]
         return Own(_last(before), _first(after), max(errors, default=None))
 
     def signs(self, lost: Lost, starts: Sequence[int], since_us: int | None) -> Signs:
@@ -109,7 +109,7 @@ class Around:
             first_role_us=min((each.first_role_us for each in after if each.first_role_us is not None), default=None),
             slept_from_us=slept.slept_from_us if spans else None,
             slept_until_us=slept.slept_until_us if spans else None,
-            starts_us=[at for at in starts if low < at and (later is None or at < later)],
+            starts_us=[start for start in starts if low < start and (later is None or start < later)],
             fetches=[each for each in self._fetches.get(lost.broker, []) if low <= each[1] <= lost.detected_us],
         )
 
@@ -120,7 +120,7 @@ class Around:
         return bisect.bisect_right(self._boundaries.get(broker, []), at_us)
 
     def _begin(self, broker: int, detected_us: int) -> int:
-        earlier = [at for at in self._detected[broker] if at < detected_us]
+        earlier = [time_us for time_us in self._detected[broker] if time_us < detected_us]
         return self._number(broker, max(earlier)) if earlier else 0
 
     def _end(self, broker: int, detected_us: int | None) -> int:
@@ -129,18 +129,18 @@ class Around:
 
     def _later(self, broker: int, detected_us: int | None) -> int | None:
         """When the next loss of the broker was detected."""
-        found = [at for at in self._detected[broker] if detected_us is None or at > detected_us]
-        return min(found, default=None)
+        times_us = [time_us for time_us in self._detected[broker] if detected_us is None or time_us > detected_us]
+        return min(times_us, default=None)
 
 
 def boundaries(losses: Sequence[Lost]) -> dict[int, list[int]]:
     """Returns the times between the parts of each broker: a line belongs to the part after all times that are no later
     than it.
     """
-    found: dict[int, set[int]] = defaultdict(set)
-    for each in losses:
-        found[each.broker] |= {each.detected_us, each.high_us}
-    return {broker: sorted(times) for broker, times in found.items()}
+    by_broker: dict[int, set[int]] = defaultdict(set)
+    for loss in losses:
+        by_broker[loss.broker] |= {loss.detected_us, loss.high_us}
+    return {broker: sorted(times) for broker, times in by_broker.items()}
 
 
 def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Around:
@@ -152,9 +152,9 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
     us = f.unix_micros("at")
     is_silent = f.col("type") == EventType.SILENT
     lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & all_known("at", "speaker"))
-    number = f.size(f.filter("boundaries", lambda each: each <= f.col("us")))
+    number = f.size(f.filter("boundaries", lambda time: time <= f.col("us")))
     slept = f.struct(f.col("us").alias("until"), (f.col("us") - f.col("took_ms") * 1000).alias("from"))
-    found = (
+    rows = (
         lines.select("speaker", us.alias("us"), "at_error_us", "took_ms", "role", is_silent.alias("is_silent"))
         .join(f.broadcast(times), "speaker")
         .groupBy("speaker", number.alias("number"))
@@ -176,7 +176,7 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
             row["slept"] and row["slept"]["until"],
             row["first_role"],
         )
-        for row in found
+        for row in rows
     }
     return Around(losses, parts, _fetches(timed, losses))
 
@@ -207,11 +207,11 @@ def _fetches(timed: DataFrame, losses: Sequence[Lost]) -> dict[int, list[tuple[i
 
 
 def _first(parts: Sequence[Part]) -> int | None:
-    return min((each.first_us for each in parts if each.first_us is not None), default=None)
+    return min((part.first_us for part in parts if part.first_us is not None), default=None)
 
 
 def _last(parts: Sequence[Part]) -> int | None:
-    return max((each.last_us for each in parts if each.last_us is not None), default=None)
+    return max((part.last_us for part in parts if part.last_us is not None), default=None)
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -230,12 +230,12 @@ class Sessions:
     """All session lines."""
 
     def __init__(
-        self, told: Sequence[SessionLine], starts: dict[int, list[int]], versions: dict[int | None, set[str]]
+        self, lines: Sequence[SessionLine], starts: dict[int, list[int]], versions: dict[int | None, set[str]]
     ) -> None:
         """`told` has one element for each different value; `versions` are those of brokers' files, None for files of no
         broker.
         """
-        self._told = sorted(told, key=lambda line: line.first_us)
+        self._told = sorted(lines, key=lambda line: line.first_us)
         self._starts = starts
         self._versions = versions
 
@@ -267,11 +267,11 @@ class Sessions:
         """Returns the session that ended with a loss."""
         if loss.how == membership.FENCED:
             return self._kraft(loss.broker, loss.controller)
-        mine = self._latest(loss.broker)
+        own_lines = self._latest(loss.broker)
         for ms, by in (
-            (next((each.negotiated_ms for each in mine if each.negotiated_ms), None), NEGOTIATED),
-            (self._setting(mine, ZOOKEEPER_SESSION), CONFIGURED),
-            (agreed(each.negotiated_ms for each in self._told if each.negotiated_ms), OTHERS),
+            (next((line.negotiated_ms for line in own_lines if line.negotiated_ms), None), NEGOTIATED),
+            (self._setting(own_lines, ZOOKEEPER_SESSION), CONFIGURED),
+            (agreed(line.negotiated_ms for line in self._told if line.negotiated_ms), OTHERS),
             (agreed(self._of_all(ZOOKEEPER_SESSION)), OTHERS),
         ):
             if ms:
@@ -282,22 +282,22 @@ class Sessions:
         """The controller's setting, and the heartbeat interval of the broker."""
         interval = self._setting(self._latest(broker), HEARTBEAT_INTERVAL) or agreed(self._of_all(HEARTBEAT_INTERVAL))
         heartbeat_us = HEARTBEAT_US if interval is None else interval * _MS
-        mine = None if controller is None else self._setting(self._latest(controller), KRAFT_SESSION)
-        if mine:
-            return Session(mine * _MS, CONFIGURED, heartbeat_us)
+        own = None if controller is None else self._setting(self._latest(controller), KRAFT_SESSION)
+        if own:
+            return Session(own * _MS, CONFIGURED, heartbeat_us)
         others = agreed(self._of_all(KRAFT_SESSION))
         return Session(others * _MS, OTHERS, heartbeat_us) if others else default((), is_kraft=True)
 
     def _latest(self, broker: int) -> list[SessionLine]:
         """Settings of a broker, the latest first. Timeouts change seldom, and hardly between a start and a loss."""
-        return [each for each in reversed(self._told) if each.broker == broker]
+        return [line for line in reversed(self._told) if line.broker == broker]
 
     @staticmethod
-    def _setting(told: Sequence[SessionLine], name: str) -> int | None:
-        return next((found for each in told if (found := value(each.settings, name)) is not None), None)
+    def _setting(lines: Sequence[SessionLine], name: str) -> int | None:
+        return next((setting for line in lines if (setting := value(line.settings, name)) is not None), None)
 
     def _of_all(self, name: str) -> list[int]:
-        return [found for each in self._told if (found := value(each.settings, name)) is not None]
+        return [setting for line in self._told if (setting := value(line.settings, name)) is not None]
 
 
 def _versions(files: DataFrame) -> list[Row]:

@@ -187,10 +187,10 @@ def open_results(spark: "SparkSession", folder: str) -> Results:
     place = Location(folder)
     manifest = _read_manifest(place, tables.manifest)
     views = given(tables)
-    kept = place / JOBS_FOLDER
+    folder_of_jobs = place / JOBS_FOLDER
     for job in JOBS:
         if job.name in manifest.jobs:
-            views[job.name] = table(spark, job, kept)
+            views[job.name] = table(spark, job, folder_of_jobs)
     return Results(folder, tables, manifest, views)
 
 
@@ -225,9 +225,9 @@ def _read_manifest(place: Location, ingest: Manifest) -> ResultsManifest:
     if manifest.ingest != ingest:
         raise NoResults(folder, f"the logs were ingested again after the results were computed: {_remedy(folder)}")
     for name, ran in manifest.jobs.items():
-        there = count_files(place / JOBS_FOLDER / name)
-        if there < ran.parts:
-            raise NoResults(folder, f"of the {ran.parts} files of {name} there are {there}: {_remedy(folder)}")
+        parts = count_files(place / JOBS_FOLDER / name)
+        if parts < ran.parts:
+            raise NoResults(folder, f"of the {ran.parts} files of {name} there are {parts}: {_remedy(folder)}")
     return manifest
 
 

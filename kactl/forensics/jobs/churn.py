@@ -133,12 +133,12 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
     """
     known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
     versioned = _versioned(known.where("partition_epoch is not null"))
-    seen = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
+    isrs = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
     order = ("at", "rank", "version")
     forward = rows_of(*KEY).in_order(*order)
     backward = rows_of(*KEY).in_order(*map(f.desc, order))
     are_missing = f.coalesce(backward.latest_before("version") - forward.latest_before("version") > 1, f.lit(True))
-    used = seen.withColumn("used", f.col("version").isNotNull() | are_missing).where("used")
+    used = isrs.withColumn("used", f.col("version").isNotNull() | are_missing).where("used")
 
     before = forward.previous("isr")
     is_known = is_true(f.array_sort(before) == f.array_sort("isr"))
@@ -203,15 +203,15 @@ def _unversioned(states: DataFrame) -> DataFrame:
 
 def _logged_by_leaders(timed: DataFrame) -> DataFrame:
     """ISR changes that leaders logged, without those that failed because of a concurrent write."""
-    told = timed.where(
+    changes = timed.where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
         & (f.col("role") == "broker")
         & all_known("topic", "at")
     )
     # The same line may stand in two files.
-    once = told.groupBy(*KEY, "speaker", "at", "type", "isr", "prev_isr").agg(f.min("offset").alias("offset"))
-    one = rows_of(*KEY, "speaker").in_order("at", "offset")
-    refused = is_true(one.next("type") == str(EventType.ISR_REFUSED))
+    once = changes.groupBy(*KEY, "speaker", "at", "type", "isr", "prev_isr").agg(f.min("offset").alias("offset"))
+    in_order = rows_of(*KEY, "speaker").in_order("at", "offset")
+    refused = is_true(in_order.next("type") == str(EventType.ISR_REFUSED))
     wanted = once.withColumn("refused", refused).where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED) & ~f.col("refused")
     )
@@ -233,9 +233,9 @@ def _is_whole() -> Value:
     return is_true(f.exists("formats", lambda each: each.endswith("_RECORD")))
 
 
-def _without(some: Value, others: Value, is_known: Value) -> Value:
-    nobody = no_ids()
-    return f.when(is_known, nobody).otherwise(f.coalesce(f.array_except(some, others), nobody))
+def _without(replicas: Value, others: Value, is_known: Value) -> Value:
+    no_replicas = no_ids()
+    return f.when(is_known, no_replicas).otherwise(f.coalesce(f.array_except(replicas, others), no_replicas))
 
 
 JOB: Final = Job(

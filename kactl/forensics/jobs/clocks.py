@@ -59,34 +59,34 @@ def solve(brokers: Iterable[int], links: Sequence[Link], jumped: Collection[int]
     Returns:
         One `Clock` for each, by id. Without contradictions the true offset is within `low_us` and `high_us`.
     """
-    names = sorted({*brokers, *(each.before for each in links), *(each.after for each in links)})
+    names = sorted({*brokers, *(link.before for link in links), *(link.after for link in links)})
     if not names:
         return []
-    place = {name: at for at, name in enumerate(names)}
+    place = {name: row for row, name in enumerate(names)}
     bounds = np.full((len(names), len(names)), np.inf)
     weights = np.zeros(len(names), np.int64)
-    for each in links:
-        before, after = place[each.before], place[each.after]
-        bounds[before, after] = min(bounds[before, after], each.bound_us)
-        weights[[before, after]] += each.pairs
+    for link in links:
+        before, after = place[link.before], place[link.after]
+        bounds[before, after] = min(bounds[before, after], link.bound_us)
+        weights[[before, after]] += link.pairs
     np.fill_diagonal(bounds, 0)
     reference = int(np.argmax(weights))
     bent = _widen(bounds)
     doubtful = _blamed(bent, weights)
     doubtful[[place[name] for name in jumped if name in place]] = True
     paths = _shortest(bounds, through=~doubtful)
-    found = []
-    for at, name in enumerate(names):
-        high, low = paths[reference, at], -paths[at, reference]
-        doubt = bool(doubtful[at] or bent[reference, at])
-        found.append(_clock(name, names[reference], low, high, int(weights[at]), doubt=doubt))
-    return found
+    clocks = []
+    for row, name in enumerate(names):
+        high, low = paths[reference, row], -paths[row, reference]
+        doubt = bool(doubtful[row] or bent[reference, row])
+        clocks.append(_clock(name, names[reference], low, high, int(weights[row]), doubt=doubt))
+    return clocks
 
 
 def _clock(broker: int, reference: int, low: float, high: float, links: int, *, doubt: bool) -> Clock:
     if broker == reference:
         return Clock(broker, reference, 0, 0, 0, links, REFERENCE)
-    known = [int(each) for each in (np.floor(low), np.ceil(high)) if np.isfinite(each)]
+    known = [int(bound) for bound in (np.floor(low), np.ceil(high)) if np.isfinite(bound)]
     if not known:
         return Clock(broker, reference, 0, None, None, links, UNKNOWN)
     how = CONTRADICTORY if doubt else BOUNDS if len(known) == 2 else ONE_SIDED
@@ -134,7 +134,7 @@ def _negative_cycle(bounds: Bounds) -> list[int] | None:
     came_from = np.full(count, -1)
     edges = bounds.copy()
     np.fill_diagonal(edges, np.inf)
-    at = -1
+    clock = -1
     for _ in range(count):
         reached = distance[:, None] + edges
         best = reached.argmin(axis=0)
@@ -143,12 +143,12 @@ def _negative_cycle(bounds: Bounds) -> list[int] | None:
             return None
         distance = np.where(shorter, reached[best, np.arange(count)], distance)
         came_from = np.where(shorter, best, came_from)
-        at = int(np.flatnonzero(shorter)[0])
+        clock = int(np.flatnonzero(shorter)[0])
     for _ in range(count):
-        at = int(came_from[at])
-    cycle = [at]
-    while (at := int(came_from[at])) != cycle[0]:
-        cycle.append(at)
+        clock = int(came_from[clock])
+    cycle = [clock]
+    while (clock := int(came_from[clock])) != cycle[0]:
+        cycle.append(clock)
     return cycle[::-1]
 
 
@@ -172,6 +172,6 @@ def _blamed(bent: Flags, weights: "np.ndarray[Any, np.dtype[np.int64]]") -> Flag
 def _shortest(bounds: Bounds, *, through: Flags) -> Bounds:
     """Returns the tightest bound of each pair, by way of trusted clocks (Floyd-Warshall)."""
     paths = bounds.copy()
-    for way in np.flatnonzero(through):
-        paths = np.minimum(paths, paths[:, way, None] + paths[None, way, :])
+    for clock in np.flatnonzero(through):
+        paths = np.minimum(paths, paths[:, clock, None] + paths[None, clock, :])
     return paths

@@ -65,10 +65,10 @@ def controllers(timed: DataFrame) -> DataFrame:
     controllers are consecutive), the gap between them is null.
     """
     lines = voiced(timed)
-    found = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
-    acted = _acted(lines, found)
+    all_terms = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
+    acted = _acted(lines, all_terms)
     known = (
-        found.join(acted, "term", "left")
+        all_terms.join(acted, "term", "left")
         .join(_refused(lines), ["controller", "controller_epoch"], "left")
         .join(_moved(lines), ["controller", "controller_epoch"], "left")
     )
@@ -95,9 +95,9 @@ def controllers(timed: DataFrame) -> DataFrame:
     )
 
 
-def _acted(lines: DataFrame, found: DataFrame) -> DataFrame:
+def _acted(lines: DataFrame, all_terms: DataFrame) -> DataFrame:
     """Results from each term's own lines, and `sign_at`: the last line of its broker before another one was elected."""
-    mine = found.where("begin is not null").select(
+    begun = all_terms.where("begin is not null").select(
         "term",
         f.col("controller").alias("who"),
         f.col("controller_epoch").alias("epoch"),
@@ -106,11 +106,11 @@ def _acted(lines: DataFrame, found: DataFrame) -> DataFrame:
         "next_at",
     )
     own_epoch = f.when(is_own(), f.col("controller_epoch"))
-    said = lines.select("speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"))
-    then = (f.col("at") >= f.col("begin")) & (f.col("until").isNull() | (f.col("at") < f.col("until")))
-    belongs = (f.col("own_epoch") == f.col("epoch")) | (f.col("own_epoch").isNull() & then)
+    spoken = lines.select("speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"))
+    is_during = (f.col("at") >= f.col("begin")) & (f.col("until").isNull() | (f.col("at") < f.col("until")))
+    belongs = (f.col("own_epoch") == f.col("epoch")) | (f.col("own_epoch").isNull() & is_during)
     # Terms are few; a line's broker has at most one at a time.
-    joined = said.join(f.broadcast(mine), (f.col("speaker") == f.col("who")) & belongs)
+    joined = spoken.join(f.broadcast(begun), (f.col("speaker") == f.col("who")) & belongs)
 
     def own(*types: EventType) -> Value:
         return f.when(f.col("own") & is_a(*types), f.col("at"))
@@ -164,10 +164,10 @@ def voiced(timed: DataFrame) -> DataFrame:
         .agg(f.max("controller").alias("named"))
     )
     named = timed.where("at is not null").join(f.broadcast(names), ["kind", "controller_epoch"], "left")
-    who = f.coalesce("named", f.lit(NAMELESS))
+    controller = f.coalesce("named", f.lit(NAMELESS))
     return (
-        named.withColumn("controller", f.when(is_kactl, who).otherwise(f.col("controller")))
-        .withColumn("speaker", f.when(is_kactl, who).otherwise(f.col("speaker")))
+        named.withColumn("controller", f.when(is_kactl, controller).otherwise(f.col("controller")))
+        .withColumn("speaker", f.when(is_kactl, controller).otherwise(f.col("speaker")))
         .where(f.col("speaker").isNotNull() & (f.col("kind") != Kind.DUMP))
         .drop("named")
     )
@@ -192,16 +192,18 @@ def terms(lines: DataFrame) -> DataFrame:
             the terms of one source.
     """
     own = lines.where(is_own())
-    heard = _own_terms(own)
-    all_terms = heard.unionByName(_others_terms(lines).join(heard, ["controller", "controller_epoch"], "left_anti"))
-    one = rows_of("controller").in_order("begin")
+    own_terms = _own_terms(own)
+    all_terms = own_terms.unionByName(
+        _others_terms(lines).join(own_terms, ["controller", "controller_epoch"], "left_anti")
+    )
+    of_controller = rows_of("controller").in_order("begin")
     before = rows_of("source").in_order("begin")
     place = f.coalesce(
         f.col("controller_epoch").cast("double"), before.running_before(f.max("controller_epoch")) + 0.5, f.lit(0)
     )
     in_order = rows_of("source").in_order("place", "begin")
     return (
-        all_terms.withColumns({"until": one.next("begin"), "place": place})
+        all_terms.withColumns({"until": of_controller.next("begin"), "place": place})
         .withColumn("next_controller", in_order.next("controller"))
         .withColumn("next_at", in_order.next("begin"))
         .withColumn("next_error_us", in_order.next("error_us"))
@@ -231,12 +233,12 @@ def _own_terms(own: DataFrame) -> DataFrame:
         .agg(f.max("at_error_us").alias("error_us"))
     )
     both = with_epoch.withColumn("at", f.col("first_at")).unionByName(without, allowMissingColumns=True)
-    one = rows_of("controller").in_order("at", f.col("controller_epoch").asc_nulls_first())
+    in_order = rows_of("controller").in_order("at", f.col("controller_epoch").asc_nulls_first())
     is_bare = f.col("first_at").isNull()
     # The line before the first one with an epoch, if it is of an election without epoch.
-    bare_at = one.previous(f.when(is_bare, f.col("at")))
+    bare_at = in_order.previous(f.when(is_bare, f.col("at")))
     soon = f.unix_millis("first_at") - f.unix_millis(bare_at) <= _ELECTED_MS
-    follows = f.unix_millis(one.next("first_at")) - f.unix_millis("at") <= _ELECTED_MS
+    follows = f.unix_millis(in_order.next("first_at")) - f.unix_millis("at") <= _ELECTED_MS
     return (
         both.withColumn("bare_at", f.when(soon, bare_at))
         .withColumn("is_paired", is_true(is_bare & follows))
@@ -255,8 +257,8 @@ def _own_terms(own: DataFrame) -> DataFrame:
 def _others_terms(lines: DataFrame) -> DataFrame:
     """Terms from lines of others: brokers, by the requests that they process, and KRaft's other controllers."""
     others = lines.where(all_known("controller", "controller_epoch") & ~is_own())
-    told = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
-    return told.groupBy("controller", "controller_epoch").agg(
+    mentions = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
+    return mentions.groupBy("controller", "controller_epoch").agg(
         f.max_by(_source(), _rank()).alias("source"),
         f.min(null("timestamp")).alias("elected_at"),
         f.min(null("timestamp")).alias("begin"),

@@ -63,9 +63,9 @@ def deletions(timed: DataFrame) -> DataFrame:
     and, for unfinished deletions, from brokers that never confirmed the deletion of a replica; the latter two are only
     logged at TRACE. A deletion that began before the logs includes what the logs contain.
     """
-    told = _lines(timed)
+    lines = _lines(timed)
     before = rows_of("topic").in_order("at", "ends")
-    numbered = told.withColumn("number", f.coalesce(before.running_before(f.sum("ends")), f.lit(0)))
+    numbered = lines.withColumn("number", f.coalesce(before.running_before(f.sum("ends")), f.lit(0)))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
     summed = _summed(numbered).where("said > 0").join(_unanswered(numbered), ["topic", "number"], "left")
     until = f.when(f.col("finished"), f.col("done_at")).otherwise(last)
@@ -90,11 +90,11 @@ def signs(timed: DataFrame) -> DataFrame:
     Returns:
         topic, at, type, reason, and brokers: those of the dead replicas that the line names, else null.
     """
-    said = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
+    lines = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
     dead = f.when(
         is_a(EventType.DELETION_DEAD), f.regexp_extract_all("text", f.lit(_REPLICA), 1).try_cast("array<int>")
     )
-    named = said.select(f.explode(_names()).alias("topic"), "at", "type", "reason", dead.alias("brokers"))
+    named = lines.select(f.explode(_names()).alias("topic"), "at", "type", "reason", dead.alias("brokers"))
     removed = (
         # Each controller's dump of the metadata log has it.
         timed.where(is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull())
@@ -130,7 +130,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
     `ends` is 1 if no line of the same deletion can follow.
     """
-    said = signs(timed).select(
+    sign_lines = signs(timed).select(
         "topic",
         "at",
         "type",
@@ -143,13 +143,13 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
     moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
     # Partitions that are added to a topic are created, too, but never partition 0.
-    born = (f.col("partition") == 0) & (
+    is_creation = (f.col("partition") == 0) & (
         is_a(EventType.PARTITION_CREATED) | (is_a(EventType.PARTITION) & (f.col("to_state") == NEW))
     )
-    around = timed.where((moved | born | is_a(EventType.REASSIGNMENT_STARTED)) & all_known("topic", "at")).join(
-        said.select("topic").distinct(), "topic", "left_semi"
+    around = timed.where((moved | is_creation | is_a(EventType.REASSIGNMENT_STARTED)) & all_known("topic", "at")).join(
+        sign_lines.select("topic").distinct(), "topic", "left_semi"
     )
-    return said.unionByName(
+    return sign_lines.unionByName(
         around.select(
             "topic",
             "at",
@@ -159,7 +159,7 @@ def _lines(timed: DataFrame) -> DataFrame:
             "partition",
             "broker",
             "to_state",
-            born.cast("int").alias("ends"),
+            is_creation.cast("int").alias("ends"),
         )
     )
 

@@ -61,22 +61,22 @@ def explain(epochs: DataFrame, timed: DataFrame) -> DataFrame:
         .withColumn("begin_us", f.unix_micros("begin"))
         .withColumn("target", _target())
     )
-    found = joined.withColumn("how", _how())
+    explained = joined.withColumn("how", _how())
     planned = f.when(f.col("how").isin(*_WANTED), True).when(f.col("how") == AFTER_OFFLINE, False)
-    return found.withColumn("planned", planned).select(*epochs.columns, "how", "planned")
+    return explained.withColumn("planned", planned).select(*epochs.columns, "how", "planned")
 
 
 def _how() -> Value:
     leader, before = f.col("leader"), f.col("prev_leader")
     is_first = (f.col("from_state") == NEW) | (f.col("leader_epoch") == 0)
-    in_kraft = f.exists("formats", lambda each: each.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
+    in_kraft = f.exists("formats", lambda format_: format_.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
     unclean = f.array_contains("formats", "K6a")
     stopping = _left_recently("stopping", _STOPPING_WITHIN_US)
     fenced = _left_recently("fenced", _GONE_WITHIN_US)
     # A controller's own line has the state, and would show that it was offline.
     missed = f.col("from_state").isNull() & _left_recently("missed", _GONE_WITHIN_US)
     preferred = f.col("replicas").isNull() | (f.get("replicas", f.lit(0)) == leader)
-    asked = _within("asked", _ASKED_WITHIN_US) | (
+    is_requested = _within("asked", _ASKED_WITHIN_US) | (
         _within("asked_of_many", _ASKED_WITHIN_US) & f.col("replicas").isNotNull()
     )
     left_out = ~f.array_contains("target", before) | f.array_contains("removing", before)
@@ -87,7 +87,7 @@ def _how() -> Value:
         .when(stopping, STOPPED)
         .when(fenced | missed, AFTER_OFFLINE)
         .when(left_out, REASSIGNED)
-        .when(asked & preferred, PREFERRED)
+        .when(is_requested & preferred, PREFERRED)
         .when(in_kraft & f.col("replicas").isNotNull() & preferred, PREFERRED)
         .otherwise(UNKNOWN)
     )
@@ -131,16 +131,18 @@ def _of_brokers(timed: DataFrame) -> DataFrame:
     of_one = is_a(EventType.BROKER_STOPPING, EventType.BROKER_FENCED, EventType.BROKER_UNFENCED)
     many = is_a(EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED)
     missed = f.concat(*(f.coalesce(name, no_ids()) for name in _MISSED))
-    of = [
+    moves = [
         f.struct(
             f.when(of_one, f.array("broker")).otherwise(missed).alias("brokers"),
             is_a(EventType.BROKER_UNFENCED).alias("back"),
         ),
         f.struct(f.col("brokers_added").alias("brokers"), f.lit(True).alias("back")),
     ]
-    told = timed.where(of_one | many).select("type", us.alias("us"), f.inline(f.array(*of)))
-    each = told.select("type", "us", "back", f.explode("brokers").alias("left_broker")).where("left_broker is not null")
-    return each.groupBy("left_broker").agg(
+    lines = timed.where(of_one | many).select("type", us.alias("us"), f.inline(f.array(*moves)))
+    changes = lines.select("type", "us", "back", f.explode("brokers").alias("left_broker")).where(
+        "left_broker is not null"
+    )
+    return changes.groupBy("left_broker").agg(
         f.collect_set(f.when(is_a(EventType.BROKER_STOPPING), f.col("us"))).alias("stopping"),
         f.collect_set(f.when(is_a(EventType.BROKER_FENCED), f.col("us"))).alias("fenced"),
         f.collect_set(f.when(~of_one & ~f.col("back"), f.col("us"))).alias("missed"),
@@ -153,9 +155,9 @@ def _asked(timed: DataFrame) -> DataFrame:
     # The last name of a truncated list may be incomplete.
     whole = f.when(_is_truncated(), f.regexp_replace("text", "[^,]*$", "")).otherwise(f.col("text"))
     names = f.explode(f.array_distinct(f.regexp_extract_all(whole, f.lit(_NAMES), f.lit(0))))
-    said = timed.where(_is_preferred() & f.col("text").isNotNull()).select(f.unix_micros("at").alias("us"), names)
+    requests = timed.where(_is_preferred() & f.col("text").isNotNull()).select(f.unix_micros("at").alias("us"), names)
     topic, partition = (f.regexp_extract("col", _PARTS, group) for group in (1, 2))
-    return said.groupBy(topic.alias("topic"), partition.try_cast("int").alias("partition")).agg(
+    return requests.groupBy(topic.alias("topic"), partition.try_cast("int").alias("partition")).agg(
         f.collect_set("us").alias("asked")
     )
 
@@ -164,8 +166,8 @@ def _asked_of_many(timed: DataFrame) -> DataFrame:
     """For each controller, when a request listed so many partitions that the line was truncated: any partition may be
     in it.
     """
-    said = timed.where(_is_preferred() & _is_truncated() & f.col("controller").isNotNull())
-    return said.groupBy(f.col("controller").alias("asked_controller")).agg(
+    requests = timed.where(_is_preferred() & _is_truncated() & f.col("controller").isNotNull())
+    return requests.groupBy(f.col("controller").alias("asked_controller")).agg(
         f.collect_set(f.unix_micros("at")).alias("asked_of_many")
     )
 
@@ -180,6 +182,8 @@ def _is_truncated() -> Value:
 
 def _reassigned(timed: DataFrame) -> DataFrame:
     """For each partition, the target replicas of its reassignments, and their times."""
-    said = timed.where(is_a(EventType.REASSIGNMENT_STARTED, EventType.REASSIGNMENT_CAUGHT_UP) & f.col("at").isNotNull())
+    requests = timed.where(
+        is_a(EventType.REASSIGNMENT_STARTED, EventType.REASSIGNMENT_CAUGHT_UP) & f.col("at").isNotNull()
+    )
     aim = f.struct(f.unix_micros("at").alias("us"), f.col("replicas").alias("replicas"))
-    return said.where("replicas is not null").groupBy(*_TP).agg(f.collect_set(aim).alias("aims"))
+    return requests.where("replicas is not null").groupBy(*_TP).agg(f.collect_set(aim).alias("aims"))

@@ -64,11 +64,13 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
     facts = [_elected(leadership), _back_and_forth(leadership), _preferred_lost(leadership), _changed(course)]
     nothing = f.lit(0).cast("long")
     rows = [
-        each.select(*KEY, "at", *(f.col(name) if name in each.columns else nothing.alias(name) for name in _COUNTS))
-        for each in facts
+        counted.select(
+            *KEY, "at", *(f.col(name) if name in counted.columns else nothing.alias(name) for name in _COUNTS)
+        )
+        for counted in facts
     ]
     summed = (
-        reduce(lambda one, other: one.unionByName(other), rows)
+        reduce(lambda one, more: one.unionByName(more), rows)
         .groupBy(*KEY)
         .agg(
             *(f.sum(name).alias(name) for name in _COUNTS),
@@ -102,25 +104,25 @@ def _elected(leadership: DataFrame) -> DataFrame:
 
 def _changes_of_leader(leadership: DataFrame, which: str) -> DataFrame:
     """The selected rows of `leadership` with another leader than in the row before."""
-    one = rows_of(*KEY).in_order("leader_epoch", "begin")
-    kept = leadership.where("begin is not null").where(which)
-    before = one.previous("leader")
-    return kept.withColumn("is_same", before.eqNullSafe(f.col("leader"))).where(~f.col("is_same"))
+    in_order = rows_of(*KEY).in_order("leader_epoch", "begin")
+    epochs = leadership.where("begin is not null").where(which)
+    before = in_order.previous("leader")
+    return epochs.withColumn("is_same", before.eqNullSafe(f.col("leader"))).where(~f.col("is_same"))
 
 
 def _back_and_forth(leadership: DataFrame) -> DataFrame:
     """A row for each return of a leader; a time without leader in between does not count as another leader."""
-    one = rows_of(*KEY).in_order("leader_epoch", "begin")
-    gone_ms = f.unix_millis("begin") - f.unix_millis(one.previous("begin"))
-    back = (one.previous("leader", 2) == f.col("leader")) & (gone_ms <= SOON_MS)
+    in_order = rows_of(*KEY).in_order("leader_epoch", "begin")
+    gone_ms = f.unix_millis("begin") - f.unix_millis(in_order.previous("begin"))
+    back = (in_order.previous("leader", 2) == f.col("leader")) & (gone_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader >= 0").withColumn("back", back).where("back")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
 
 
 def _preferred_lost(leadership: DataFrame) -> DataFrame:
     """A row for each preferred leader that was soon followed by another leader, or by none."""
-    one = rows_of(*KEY).in_order("leader_epoch", "begin")
-    led_ms = f.unix_millis(one.next("begin")) - f.unix_millis("begin")
+    in_order = rows_of(*KEY).in_order("leader_epoch", "begin")
+    led_ms = f.unix_millis(in_order.next("begin")) - f.unix_millis("begin")
     lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader is not null").withColumn("lost", lost).where("lost")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("preferred_lost"))
@@ -143,10 +145,10 @@ def _falls(course: DataFrame) -> DataFrame:
     """A row for each replica that left the ISR: the key, `at`, `replica`, and `back`, whether it was seen to return."""
     left = f.transform("lost", lambda replica: f.struct(replica.alias("replica"), f.lit(True).alias("fell")))
     came = f.transform("won", lambda replica: f.struct(replica.alias("replica"), f.lit(False).alias("fell")))
-    each = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
-    one = rows_of(*KEY, "replica").in_order("at", "fell")
-    back = is_true(~one.next("fell"))
-    return each.withColumn("back", back).where("fell").drop("fell")
+    moves = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
+    in_order = rows_of(*KEY, "replica").in_order("at", "fell")
+    back = is_true(~in_order.next("fell"))
+    return moves.withColumn("back", back).where("fell").drop("fell")
 
 
 def _worst_hour(falls: DataFrame) -> DataFrame:

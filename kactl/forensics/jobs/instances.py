@@ -36,25 +36,25 @@ def instances(timed: DataFrame) -> DataFrame:
         `PAIR`, connection (a rising number), correlation_id; began_at and ended_at, null if no line has it; took_ms,
             measured by the broker, or else from its lines; partitions: their number.
     """
-    told = _lines(timed)
-    one = rows_of("controller", "broker").in_order("at", "correlation_id", "stage")
-    id_before, stage_before = one.previous("correlation_id"), one.previous("stage")
-    is_same = (f.col("correlation_id") == id_before) & (f.col("request") == one.previous("request"))
+    lines = _lines(timed)
+    in_order = rows_of("controller", "broker").in_order("at", "correlation_id", "stage")
+    id_before, stage_before = in_order.previous("correlation_id"), in_order.previous("stage")
+    is_same = (f.col("correlation_id") == id_before) & (f.col("request") == in_order.previous("request"))
     is_single = f.col("stage").isin(_BEGINS, _ENDS)
     again = is_same & ((f.col("stage") < stage_before) | (is_single & (f.col("stage") == stage_before)))
     fallen = (f.col("correlation_id") < id_before) | ((f.col("correlation_id") == id_before) & ~is_same)
     is_new = is_true(again | fallen).cast("int")
-    numbered = told.withColumn("is_new", is_new).withColumn("connection", one.running(f.sum("is_new")))
+    numbered = lines.withColumn("is_new", is_new).withColumn("connection", in_order.running(f.sum("is_new")))
 
     begins, ends = _is_begun(), _is_ended()
-    made = numbered.groupBy(*PAIR, "connection", "correlation_id").agg(
+    requests = numbered.groupBy(*PAIR, "connection", "correlation_id").agg(
         f.min(f.when(begins, f.col("at"))).alias("began_at"),
         f.max(f.when(ends, f.col("at"))).alias("ended_at"),
         f.max("took_ms").alias("took_ms"),
         f.coalesce(f.max("counted"), f.sum("lines")).alias("partitions"),
     )
     took = f.when(f.col("request") == LEADER_AND_ISR, f.unix_millis("ended_at") - f.unix_millis("began_at"))
-    return made.withColumn("took_ms", f.coalesce("took_ms", took))
+    return requests.withColumn("took_ms", f.coalesce("took_ms", took))
 
 
 def _lines(timed: DataFrame) -> DataFrame:
@@ -79,13 +79,13 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
     # A metadata update counts removed partitions besides updated ones.
     counted = f.when(~is_a(EventType.IGNORED), f.col("count") + f.coalesce("count_also", f.lit(0)))
-    each = is_a(EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
+    is_of_partition = is_a(EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
     by = ("controller", "speaker", "request", "correlation_id", "at", "type")
     in_a_file = lines.groupBy(*by, "file_id").agg(
         f.first(stage).alias("stage"),
         f.max(counted).alias("counted"),
         f.max("took_ms").alias("took_ms"),
-        f.sum(each.cast("int")).alias("lines"),
+        f.sum(is_of_partition.cast("int")).alias("lines"),
     )
     return (
         in_a_file.groupBy(*by)

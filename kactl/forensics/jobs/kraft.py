@@ -50,7 +50,7 @@ def filled(timed: DataFrame) -> DataFrame:
             }
         )
     )
-    kept = ("leader", "isr", "replicas", "adding", "removing", "recovery")
-    return counted.withColumns({name: order.latest(name, with_equals=True) for name in kept}).drop(
+    carried = ("leader", "isr", "replicas", "adding", "removing", "recovery")
+    return counted.withColumns({name: order.latest(name, with_equals=True) for name in carried}).drop(
         "base", "leaders", "changes", "creation", "place"
     )

@@ -187,20 +187,20 @@ def _led(timed: DataFrame) -> DataFrame:
     received = timed.where(
         is_a(EventType.RECEIVED_PARTITION) & (f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull()
     )
-    heard = received.where(f.col("leader") == f.col("speaker")).select(
+    received_own = received.where(f.col("leader") == f.col("speaker")).select(
         *key, "at", "at_error_us", "controller", "controller_epoch", "correlation_id"
     )
-    one = ("topic", "partition", "speaker", "controller", "controller_epoch", "correlation_id")
+    request = ("topic", "partition", "speaker", "controller", "controller_epoch", "correlation_id")
     done = (
         timed.where(is_a(EventType.TRANSITION_DONE) & (f.col("to_state") == "leader"))
-        .select(*one, f.col("at").alias("done_at"))
+        .select(*request, f.col("at").alias("done_at"))
         .alias("done")
     )
     # A controller restarts its request numbers whenever a broker reconnects, so a number may stand for many requests.
     took_us = f.unix_micros("done_at") - f.unix_micros("at")
-    same = [f.col(f"heard.{name}") == f.col(f"done.{name}") for name in one]
+    same = [f.col(f"heard.{name}") == f.col(f"done.{name}") for name in request]
     completed = (
-        heard.alias("heard")
+        received_own.alias("heard")
         .join(done, [*same, took_us.between(0, _REQUEST_S * 1_000_000)], "left")
         .groupBy(*(f.col(f"heard.{name}") for name in key))
         .agg(
@@ -235,15 +235,15 @@ def _begun(timed: DataFrame) -> DataFrame:
     order = rows_of("speaker").in_order("at", "file_id", "offset")
     leads = of_speaker.withColumn("begun_at", order.latest(f.when(is_request, f.col("at")), with_equals=True))
     first = f.struct("at", "file_id", "offset")
-    told = ("log_end", "high_watermark", "begun_at", "at_error_us", "prev_leader", "prev_leader_epoch", "removing")
-    found = (
+    columns = ("log_end", "high_watermark", "begun_at", "at_error_us", "prev_leader", "prev_leader_epoch", "removing")
+    first_lines = (
         leads.where(is_a(EventType.LEADS) & f.col("leader_epoch").isNotNull())
         .groupBy(*key)
-        .agg(f.min("at").alias("led_at"), *(f.min_by(name, first).alias(name) for name in told))
+        .agg(f.min("at").alias("led_at"), *(f.min_by(name, first).alias(name) for name in columns))
     )
     # A broker that was just started logs -1; no replica has led in it.
     epoch = f.when(f.col("prev_leader_epoch") >= 0, f.col("prev_leader_epoch"))
-    return found.select(
+    return first_lines.select(
         *key,
         "led_at",
         "log_end",

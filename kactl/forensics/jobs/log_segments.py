@@ -74,11 +74,11 @@ def _lines(timed: DataFrame) -> DataFrame:
     """The relevant lines, each once."""
     roles = is_a(EventType.LEADS, EventType.FOLLOWS)
     others = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.TRUNCATED)
-    whose = all_known("topic", "partition", "speaker")
+    is_placed = all_known("topic", "partition", "speaker")
     # Role lines without their numbers are of no use here.
-    told = (roles & all_known("leader_epoch", "log_end")) | others
+    is_relevant = (roles & all_known("leader_epoch", "log_end")) | others
     return (
-        timed.where(told & whose & (f.col("role") == Role.BROKER) & f.col("at").isNotNull())
+        timed.where(is_relevant & is_placed & (f.col("role") == Role.BROKER) & f.col("at").isNotNull())
         .withColumn("broker", f.col("speaker"))
         .select(*_SAME)
         # One shuffle by partition: all later steps group by partition, or by more columns.
@@ -106,7 +106,7 @@ def _summed() -> list[Value]:
 
 
 def _columns() -> list[Value]:
-    found = {
+    values = {
         "role": f.col("begun.type"),
         "epoch": f.col("begun.leader_epoch"),
         "log_end": f.col("begun.log_end"),
@@ -123,7 +123,7 @@ def _columns() -> list[Value]:
         "later_end_at": f.col("later.at"),
         "turn": f.col("turn").cast("int"),
     }
-    return [found.get(each.name, f.col(each.name)).alias(each.name) for each in COLUMNS]
+    return [values.get(column.name, f.col(column.name)).alias(column.name) for column in COLUMNS]
 
 
 def starts(log_segments: DataFrame) -> DataFrame:
@@ -144,7 +144,7 @@ def starts(log_segments: DataFrame) -> DataFrame:
         f.when(grown, f.col("later_end_at")).otherwise(f.col("at")).alias("at"),
         "cut_to",
     )
-    one = (
+    of_epoch = (
         log_segments.where(f.col("role") == EventType.LEADS)
         .groupBy(*KEY, "epoch")
         .agg(
@@ -157,7 +157,7 @@ def starts(log_segments: DataFrame) -> DataFrame:
         )
     )
     in_order = rows_of(*KEY).in_order("epoch")
-    return one.withColumn("next", in_order.next(f.struct("epoch", "leader", "log_end")))
+    return of_epoch.withColumn("next", in_order.next(f.struct("epoch", "leader", "log_end")))
 
 
 JOB: Final = Job(

@@ -110,7 +110,7 @@ class Membership:
         if line.brokers:  # a controller is a live broker itself, so an empty list means no list
             for broker in line.brokers:
                 yield from self._back(broker, line, is_new=False)
-            for broker in [each for each, known in self._brokers.items() if known.present]:
+            for broker in [broker_id for broker_id, known in self._brokers.items() if known.present]:
                 if broker not in line.brokers:
                     yield from self._gone(broker, line, FAILED)
 

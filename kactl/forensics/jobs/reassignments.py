@@ -62,14 +62,14 @@ def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
     Caught-up replicas are seen from ISRs.
     """
     moves = moves_seen(timed)
-    judged = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
+    assessed = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
     until = (
         f.when(f.col("finished").isNull(), None)
         .when(f.col("finished"), f.col("done_at"))
         .otherwise(f.coalesce("closed_at", "next_at", last))
     )
-    return judged.select(
+    return assessed.select(
         *KEY,
         "started_at",
         "caught_up_at",
@@ -107,12 +107,12 @@ def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame
 def _judged(moves: DataFrame) -> DataFrame:
     """Add origin, target, caught_up_at, done_at, waiting_for and finished."""
     states = "array<struct<at:timestamp,replicas:array<int>,isr:array<int>>>"
-    told = moves.withColumns(
+    complete = moves.withColumns(
         {"course": f.coalesce("course", f.array().cast(states)), "since": f.coalesce("started_at", "begin")}
     )
-    judged = _with_followers(_with_end(_with_target(told)))
+    assessed = _with_followers(_with_end(_with_target(complete)))
     is_there, is_closed = f.col("caught_up_at").isNotNull(), f.col("closed_at").isNotNull()
-    return judged.withColumn(
+    return assessed.withColumn(
         "finished",
         f.when(f.col("done_at").isNotNull(), True)
         .when(is_closed & f.col("reached").isNull(), None)
@@ -123,7 +123,7 @@ def _judged(moves: DataFrame) -> DataFrame:
 
 def _with_target(moves: DataFrame) -> DataFrame:
     """Add origin and target: as lines name them, or from the previous assignment and the added and removed replicas."""
-    earlier = f.filter("course", lambda each: (each.at < f.col("since")) & each.replicas.isNotNull())
+    earlier = f.filter("course", lambda state: (state.at < f.col("since")) & state.replicas.isNotNull())
     before = f.try_element_at(earlier, f.lit(-1)).replicas
     # If another one was under way, the previous assignment is not the origin.
     by_signs = f.array_except("all_replicas", "adding")
@@ -137,7 +137,7 @@ def _with_target(moves: DataFrame) -> DataFrame:
 
 def _with_end(moves: DataFrame) -> DataFrame:
     """Add `reached`, and done_at: by the sign that no move is under way, or by the assignment."""
-    assigned = f.filter("course", lambda each: (each.at > f.col("since")) & (each.replicas == f.col("target")))
+    assigned = f.filter("course", lambda state: (state.at > f.col("since")) & (state.replicas == f.col("target")))
     assigned_at = f.try_element_at(assigned, f.lit(1)).at
     reached = f.col("reached")
     return moves.withColumn("reached", _reached()).withColumn(
@@ -147,24 +147,26 @@ def _with_end(moves: DataFrame) -> DataFrame:
 
 def _with_followers(moves: DataFrame) -> DataFrame:
     """Add caught_up_at and waiting_for: by ISRs from the beginning until the end."""
-    nobody = no_ids()
+    no_replicas = no_ids()
     end = f.coalesce("done_at", "closed_at")
-    known = f.filter("course", lambda each: each.isr.isNotNull())
-    at_start = f.try_element_at(f.filter(known, lambda each: each.at <= f.col("since")), f.lit(-1)).isr
-    meanwhile = f.filter(known, lambda each: (each.at > f.col("since")) & (end.isNull() | (each.at <= end)))
-    all_in = f.filter("meanwhile", lambda each: f.size(f.array_except("target", each.isr)) == 0)
+    known = f.filter("course", lambda state: state.isr.isNotNull())
+    at_start = f.try_element_at(f.filter(known, lambda state: state.at <= f.col("since")), f.lit(-1)).isr
+    meanwhile = f.filter(known, lambda state: (state.at > f.col("since")) & (end.isNull() | (state.at <= end)))
+    all_in = f.filter("meanwhile", lambda state: f.size(f.array_except("target", state.isr)) == 0)
     was_in = f.size(f.array_except("target", at_start)) == 0
     caught_up_at = f.when(was_in, f.col("since")).otherwise(
         f.coalesce("said_caught_up_at", f.try_element_at(all_in, f.lit(1)).at)
     )
-    seen = f.concat(f.flatten(f.transform("meanwhile", lambda each: each.isr)), f.coalesce("at_start", nobody))
+    seen_in_sync = f.concat(
+        f.flatten(f.transform("meanwhile", lambda state: state.isr)), f.coalesce("at_start", no_replicas)
+    )
     is_known = f.col("at_start").isNotNull() | (f.size("meanwhile") > 0)
-    missing = f.when(is_known & f.col("target").isNotNull(), f.array_sort(f.array_except("target", seen)))
+    missing = f.when(is_known & f.col("target").isNotNull(), f.array_sort(f.array_except("target", seen_in_sync)))
     is_there = f.col("done_at").isNotNull() | f.col("caught_up_at").isNotNull()
     return (
         moves.withColumns({"meanwhile": meanwhile, "at_start": at_start})
         .withColumn("caught_up_at", caught_up_at)
-        .withColumn("waiting_for", f.when(is_there, nobody).otherwise(missing))
+        .withColumn("waiting_for", f.when(is_there, no_replicas).otherwise(missing))
     )
 
 
@@ -202,30 +204,30 @@ def moves_seen(timed: DataFrame) -> DataFrame:
 
 def _signs(timed: DataFrame) -> DataFrame:
     """Signs of reassignments in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
-    nobody = null("array<int>")
+    unknown = null("array<int>")
     has_key = all_known("topic", "partition", "at")
-    asked, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
+    is_requested, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
     all_there = is_a(EventType.REASSIGNMENT_CAUGHT_UP) | (waits & (f.col("count") >= f.col("count_also")))
-    said = (
-        timed.where(has_key & (asked | waits | is_a(EventType.REASSIGNMENT_CAUGHT_UP)))
+    requests = (
+        timed.where(has_key & (is_requested | waits | is_a(EventType.REASSIGNMENT_CAUGHT_UP)))
         .select(
             *KEY,
             "at",
-            f.when(asked, _UNDER_WAY).when(all_there, _CAUGHT_UP).alias("sign"),
+            f.when(is_requested, _UNDER_WAY).when(all_there, _CAUGHT_UP).alias("sign"),
             f.col("replicas").alias("target"),
-            nobody.alias("adding"),
-            nobody.alias("removing"),
-            nobody.alias("replicas"),
-            nobody.alias("isr"),
+            unknown.alias("adding"),
+            unknown.alias("removing"),
+            unknown.alias("replicas"),
+            unknown.alias("isr"),
             (waits & ~all_there).cast("long").alias("waits"),
         )
         .distinct()
     )
-    shown = _shown(timed, has_key)
-    under_way = shown.where("size(adding) + size(removing) > 0").select(*KEY)
-    concerned = said.select(*KEY).unionByName(under_way).distinct()
+    changes = _shown(timed, has_key)
+    under_way = changes.where("size(adding) + size(removing) > 0").select(*KEY)
+    concerned = requests.select(*KEY).unionByName(under_way).distinct()
     is_moving = f.size("adding") + f.size("removing") > 0
-    facts = shown.join(concerned, list(KEY), "left_semi").select(
+    facts = changes.join(concerned, list(KEY), "left_semi").select(
         *KEY,
         "at",
         f.when(is_moving, _UNDER_WAY).otherwise(_AT_REST).alias("sign"),
@@ -236,7 +238,7 @@ def _signs(timed: DataFrame) -> DataFrame:
         "isr",
         f.lit(0).cast("long").alias("waits"),
     )
-    return said.unionByName(facts)
+    return requests.unionByName(facts)
 
 
 def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
@@ -255,11 +257,11 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
         f.min_by("isr", f.when(f.col("isr").isNotNull(), f.col("at"))).alias("isr"),
     )
     names = ("at", "adding", "removing", "replicas", "isr")
-    nobody = no_ids()
+    no_replicas = no_ids()
     records = (
         kraft.filled(timed)
         .select(*KEY, *names)
-        .withColumns({name: f.coalesce(name, nobody) for name in ("adding", "removing")})
+        .withColumns({name: f.coalesce(name, no_replicas) for name in ("adding", "removing")})
     )
     marked = of_epochs.select(*KEY, *names, f.lit(0).alias("is_record")).unionByName(
         records.withColumn("is_record", f.lit(1))

@@ -66,22 +66,22 @@ def requests(timed: DataFrame) -> DataFrame:
     requests on one connection only the last can lack a response: a controller sends the next request after the response
     to the previous one.
     """
-    made = instances(timed)
+    at_brokers = instances(timed)
     answers = _answers(timed)
     sent = _sent(timed).groupBy(*PAIR).agg(f.count("*").alias("sent"), f.sum("partitions").alias("partitions_sent"))
     parts = (
         sent,
-        _done(made),
+        _done(at_brokers),
         answers.groupBy(*PAIR).agg(f.count("*").alias("answered")),
-        _unanswered(made, answers, timed),
+        _unanswered(at_brokers, answers, timed),
         _ignored(timed),
         _waited(timed),
     )
     keys = list(PAIR)
-    found = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        found = found.join(part, keys, "full")
-    return _null_if_never_logged(found).select(
+        joined = joined.join(part, keys, "full")
+    return _null_if_never_logged(joined).select(
         *PAIR,
         "sent",
         "received",
@@ -100,7 +100,7 @@ def requests(timed: DataFrame) -> DataFrame:
     )
 
 
-def _null_if_never_logged(found: DataFrame) -> DataFrame:
+def _null_if_never_logged(counts: DataFrame) -> DataFrame:
     """A count is 0 if the same log has such lines elsewhere, and null if it never has."""
     of_controller = rows_of("controller", "request")
     of_broker = rows_of("broker", "request")
@@ -111,29 +111,29 @@ def _null_if_never_logged(found: DataFrame) -> DataFrame:
     are_ends_logged = (of_broker.over_all(f.max(f.coalesce("applied", f.lit(0)))) > 0) | (
         of_controller.over_all(f.max(f.coalesce("answered", f.lit(0)))) > 0
     )
-    return found.select(
+    return counts.select(
         *PAIR,
         count_of("sent", of_controller).alias("sent"),
         count_of("received", of_broker).alias("received"),
         count_of("applied", of_broker).alias("applied"),
         f.when(are_ends_logged & f.col("received").isNotNull(), f.coalesce("unanswered", f.lit(0))).alias("unanswered"),
-        *(name for name in found.columns if name not in (*PAIR, "sent", "received", "applied", "unanswered")),
+        *(name for name in counts.columns if name not in (*PAIR, "sent", "received", "applied", "unanswered")),
     )
 
 
 def _sent(timed: DataFrame) -> DataFrame:
     """One row for each request that a controller logged as sent, and each destination broker."""
-    said = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
+    lines = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
     # The same line may stand in two files.
-    once = said.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
+    once = lines.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
     to = f.explode(f.coalesce("brokers", f.array("broker")))
     counted = f.col("count") + f.coalesce("count_also", f.lit(0))
     return once.select("controller", to.alias("broker"), "request", counted.cast("long").alias("partitions"))
 
 
-def _done(made: DataFrame) -> DataFrame:
+def _done(at_brokers: DataFrame) -> DataFrame:
     applied = f.count("ended_at")
-    return made.groupBy(*PAIR).agg(
+    return at_brokers.groupBy(*PAIR).agg(
         f.count("*").alias("received"),
         f.when(applied > 0, applied).alias("applied"),
         f.percentile("took_ms", 0.5).alias("apply_p50_ms"),
@@ -144,17 +144,19 @@ def _done(made: DataFrame) -> DataFrame:
 
 
 def _answers(timed: DataFrame) -> DataFrame:
-    said = timed.where(is_a(EventType.ANSWERED) & (f.col("role") == Role.CONTROLLER) & f.col("at").isNotNull())
+    lines = timed.where(is_a(EventType.ANSWERED) & (f.col("role") == Role.CONTROLLER) & f.col("at").isNotNull())
     named = all_known("request", "correlation_id", "broker")
-    return said.where(named).select(*PAIR, "correlation_id", "at").distinct()
+    return lines.where(named).select(*PAIR, "correlation_id", "at").distinct()
 
 
-def _unanswered(made: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFrame:
+def _unanswered(at_brokers: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFrame:
     """`PAIR` and number of requests that broke off: the last of their connection, without an end, in a log that
     continues.
     """
     request = f.struct("request", "correlation_id", "began_at", "ended_at")
-    last = made.groupBy("controller", "broker", "connection").agg(f.max_by(request, "correlation_id").alias("last"))
+    last = at_brokers.groupBy("controller", "broker", "connection").agg(
+        f.max_by(request, "correlation_id").alias("last")
+    )
     following = rows_of("controller", "broker").in_order("connection").next("connection")
     logs = (
         timed.where("speaker is not null").groupBy(f.col("speaker").alias("broker")).agg(f.max("at").alias("log_end"))

@@ -96,7 +96,7 @@ class _Running:
         with ThreadPoolExecutor(at_once, thread_name_prefix="kactl-job") as pool:
             try:
                 while left or running:
-                    for job in [each for each in left if needs(each) <= ran.keys()]:
+                    for job in [candidate for candidate in left if needs(candidate) <= ran.keys()]:
                         left.remove(job)
                         running[pool.submit(self._run, job)] = job
                     for ended in wait(running, return_when=FIRST_COMPLETED).done:
@@ -106,7 +106,7 @@ class _Running:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 # Repeatedly: a job that was planning submits work to Spark only now.
-                while not all(each.done() for each in running):
+                while not all(candidate.done() for candidate in running):
                     self._spark.sparkContext.cancelJobsWithTag(self._tag)
                     time.sleep(_STOP_S)
                 raise
@@ -118,8 +118,8 @@ class _Running:
         with self._steps.step(self._spark, job.name):
             begin = time.monotonic_ns()
             counted = Observation(job.name)
-            made = job.run(*(self._views[name] for name in job.needs))
-            made.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
+            result = job.run(*(self._views[name] for name in job.needs))
+            result.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
             took_ms = (time.monotonic_ns() - begin) // 1_000_000
             return Ran(rows=counted.get["rows"], took_ms=took_ms, parts=count_files(self._work / job.name))
 

@@ -167,22 +167,22 @@ def default(versions: Iterable[str], *, is_kraft: bool) -> Session:
     """Returns the default session of a broker without its own. `versions` of its files are as in the table of files."""
     if is_kraft:
         return Session(KRAFT_TIMEOUT_US, DEFAULT, HEARTBEAT_US)
-    is_old = any(_is_before(each, _LONGER_SINCE) for each in versions)
+    is_old = any(_is_before(version, _LONGER_SINCE) for version in versions)
     return Session(ZOOKEEPER_TIMEOUT_OLD_US if is_old else ZOOKEEPER_TIMEOUT_US, DEFAULT)
 
 
 def _is_before(versions: str, version: tuple[int, int]) -> bool:
     """True if the last of "1.0-2.3" or "2.4" is older; "3.5+" and "mixed" have no known end."""
     last = versions.rpartition("-")[2].split(".")
-    return len(last) == 2 and all(each.isdecimal() for each in last) and tuple(map(int, last)) < version
+    return len(last) == 2 and all(part.isdecimal() for part in last) and tuple(map(int, last)) < version
 
 
 def bounds(loss: Loss, session: Session) -> Bounds:
     """Returns the bounds that follow from the session alone."""
     if loss.is_orderly:
         return Bounds(None, loss.detected_us, loss.detected_us)
-    found = _kraft_bounds(loss, session) if session.heartbeat_us is not None else _zookeeper_bounds(loss, session)
-    return found if session.is_known else Bounds(None, loss.detected_us, found.likely_us)
+    of_session = _kraft_bounds(loss, session) if session.heartbeat_us is not None else _zookeeper_bounds(loss, session)
+    return of_session if session.is_known else Bounds(None, loss.detected_us, of_session.likely_us)
 
 
 def _zookeeper_bounds(loss: Loss, session: Session) -> Bounds:
@@ -199,11 +199,11 @@ def _zookeeper_bounds(loss: Loss, session: Session) -> Bounds:
 def _kraft_bounds(loss: Loss, session: Session) -> Bounds:
     assert session.heartbeat_us is not None
     window = kraft(session.timeout_us, session.heartbeat_us)
-    found = _before(loss.detected_us, window)
+    renewed = _before(loss.detected_us, window)
     if loss.elected_us is None or loss.detected_us - window.longest_us > loss.elected_us:
-        return found
+        return renewed
     # The session was renewed when this controller became active.
-    high = min(found.high_us, loss.elected_us + session.heartbeat_us + LATE_US)
+    high = min(renewed.high_us, loss.elected_us + session.heartbeat_us + LATE_US)
     return Bounds(None, high, min(loss.elected_us - QUORUM_US, high))
 
 
@@ -211,53 +211,56 @@ def _before(end_us: int, window: Window) -> Bounds:
     return Bounds(end_us - window.longest_us, end_us - window.shortest_us, end_us - window.likely_us)
 
 
-def silence(loss: Loss, given: Bounds, signs: Signs) -> Silence:
+def silence(loss: Loss, of_session: Bounds, signs: Signs) -> Silence:
     """Returns when the broker fell silent, by its session and all other evidence."""
-    restart = next((at for at in signs.starts_us if given.high_us <= at or _was_restarted(at, given, loss)), None)
-    if _continued_to_write(loss, given, signs, restart):
+    restart = next(
+        (at_us for at_us in signs.starts_us if of_session.high_us <= at_us or _was_restarted(at_us, of_session, loss)),
+        None,
+    )
+    if _continued_to_write(loss, of_session, signs, restart):
         # It outlived its session: it closed the session, or only lost the connection.
         last = loss.detected_us if signs.last_detected_us is None else signs.last_detected_us
-        return Silence(last, BY_SIGN, _later(signs.last_us, given.low_us), loss.detected_us, None)
-    high = given.high_us if restart is None else min(given.high_us, restart)
-    low = _later(signs.last_us, given.low_us)
+        return Silence(last, BY_SIGN, _later(signs.last_us, of_session.low_us), loss.detected_us, None)
+    high = of_session.high_us if restart is None else min(of_session.high_us, restart)
+    low = _later(signs.last_us, of_session.low_us)
     low = None if low is None else min(low, high)
-    at, by = _guess(given, signs, low, high, loss)
-    return Silence(at, by, low, high, _awake(signs, restart))
+    at_us, by = _guess(of_session, signs, low, high, loss)
+    return Silence(at_us, by, low, high, _awake(signs, restart))
 
 
-def _was_restarted(start_us: int, given: Bounds, loss: Loss) -> bool:
+def _was_restarted(start_us: int, of_session: Bounds, loss: Loss) -> bool:
     """True if the broker was started between its death and the detection of that."""
-    return given.low_us is not None and given.low_us < start_us <= loss.detected_us
+    return of_session.low_us is not None and of_session.low_us < start_us <= loss.detected_us
 
 
-def _continued_to_write(loss: Loss, given: Bounds, signs: Signs, restart: int | None) -> bool:
+def _continued_to_write(loss: Loss, of_session: Bounds, signs: Signs, restart: int | None) -> bool:
     """True if it continued to write while its session should have been silent, and was neither paused nor dead."""
     last = signs.last_detected_us
-    if loss.is_orderly or last is None or last <= given.high_us or given.high_us == loss.detected_us:
+    if loss.is_orderly or last is None or last <= of_session.high_us or of_session.high_us == loss.detected_us:
         return False
     return signs.slept_from_us is None and not (restart is not None and restart <= loss.detected_us)
 
 
-def _guess(given: Bounds, signs: Signs, low: int | None, high: int, loss: Loss) -> tuple[int, str]:
+def _guess(of_session: Bounds, signs: Signs, low: int | None, high: int, loss: Loss) -> tuple[int, str]:
     for begin, end in signs.fetches:
         if end <= high and (low is None or end >= low):
             # A connection that broke at once shows the death itself; otherwise the broker fell silent while the request
             # waited.
-            at = end if end - begin < FETCH_WAIT_US else (begin + end) // 2
-            return (at if low is None else max(at, low)), BY_FETCH
+            at_us = end if end - begin < FETCH_WAIT_US else (begin + end) // 2
+            return (at_us if low is None else max(at_us, low)), BY_FETCH
     if loss.is_orderly and signs.last_us is not None:
         return signs.last_us, BY_SIGN
-    if low is not None and low > given.likely_us:
+    if low is not None and low > of_session.likely_us:
         # A last line, or the end of the window, truncates the likely range: take the middle of the rest.
-        return (low, BY_SIGN) if given.low_us is None else ((low + high) // 2, BY_SESSION)
-    return min(given.likely_us, high), BY_SESSION
+        return (low, BY_SIGN) if of_session.low_us is None else ((low + high) // 2, BY_SESSION)
+    return min(of_session.likely_us, high), BY_SESSION
 
 
 def _awake(signs: Signs, restart: int | None) -> int | None:
-    found = [at for at in (signs.first_us, signs.slept_until_us) if at is not None]
-    if not found:
+    times_us = [time_us for time_us in (signs.first_us, signs.slept_until_us) if time_us is not None]
+    if not times_us:
         return None
-    first = min(found)
+    first = min(times_us)
     is_start = restart is not None and restart - START_US <= first
     # A starting broker logs partitions only after its configuration: earlier lines are of the previous process.
     wrote_before = restart is not None and signs.first_role_us is not None and signs.first_role_us < restart
@@ -265,7 +268,7 @@ def _awake(signs: Signs, restart: int | None) -> int | None:
 
 
 def _later(*times: int | None) -> int | None:
-    return max((each for each in times if each is not None), default=None)
+    return max((time_us for time_us in times if time_us is not None), default=None)
 
 
 def unanswered(at_us: int, waited_us: int | None) -> tuple[int, int]:
@@ -278,5 +281,5 @@ def unanswered(at_us: int, waited_us: int | None) -> tuple[int, int]:
 
 def agreed(values: Iterable[int]) -> int | None:
     """Returns the common value of all; None if they differ, or if there are none."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None

@@ -86,20 +86,20 @@ def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
         (f.col("how") != UNKNOWN).alias("clock_known"),
     )
     joined = events.withColumn("clock", clock()).join(f.broadcast(clocks), "clock", "left")
-    at = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
+    corrected = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
     known = is_true(f.col("clock_known"))
-    return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
+    return joined.withColumn("at", corrected).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
 
 
 def links(events: DataFrame) -> DataFrame:
     """Returns one row for each ordered pair of clocks: before, after, bound_us, pairs; see `clocks.Link`."""
-    said = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
-    said = said.where("clock is not null")
-    found = _decided(said)
+    lines = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
+    lines = lines.where("clock is not null")
+    pairs_of_events = _decided(lines)
     for more in (_sent, _responded, _isr, _unfenced):
-        found = found.unionByName(more(said))
+        pairs_of_events = pairs_of_events.unionByName(more(lines))
     pairs = (
-        found.where("before != after")
+        pairs_of_events.where("before != after")
         .select("before", "after", (f.col("after_us") - f.col("before_us")).alias("bound_us"), _second("before_us"))
         .groupBy("before", "after", "second")
         .agg(f.min("bound_us").alias("bound_us"), f.count("*").alias("pairs"))
@@ -125,17 +125,17 @@ def _second(name: str) -> Value:
 _TP: Final = ("topic", "partition")
 
 
-def _decided(said: DataFrame) -> DataFrame:
+def _decided(lines: DataFrame) -> DataFrame:
     """Pairs of a decided leader epoch and a later line of a broker about it. One controller creates each epoch, once.
 
     An epoch that was created twice belongs to two topics of the same name, and the topic of a broker's line is unknown.
     """
     key = (*_TP, "leader_epoch")
     online = is_a(EventType.PARTITION) & (f.col("to_state") == ONLINE)
-    in_log = said.where((online | is_a(EventType.ISR_CUT)) & f.col("topic").isNotNull())
-    made = (
+    in_log = lines.where((online | is_a(EventType.ISR_CUT)) & f.col("topic").isNotNull())
+    decided = (
         in_log.select(*key, "partition_epoch", "clock", "us")
-        .unionByName(_recorded(said).where("raised").drop("raised"))
+        .unionByName(_recorded(lines).where("raised").drop("raised"))
         .where("leader_epoch >= 0")
         .groupBy(*key, "partition_epoch")
         .agg(f.min("us").alias("before_us"), f.max("us").alias("last_us"), f.min("clock").alias("before"))
@@ -151,32 +151,32 @@ def _decided(said: DataFrame) -> DataFrame:
         is_a(EventType.RECEIVED_PARTITION) & (f.col("request") == LEADER_AND_ISR)
     )
     began = (
-        said.where(is_about & f.col("leader_epoch").isNotNull())
+        lines.where(is_about & f.col("leader_epoch").isNotNull())
         .groupBy(*key, f.col("clock").alias("after"))
         .agg(f.min("us").alias("after_us"))
     )
-    return made.join(began, list(key)).select("before", "after", "before_us", "after_us")
+    return decided.join(began, list(key)).select("before", "after", "before_us", "after_us")
 
 
-def _recorded(said: DataFrame) -> DataFrame:
+def _recorded(lines: DataFrame) -> DataFrame:
     """Changes in KRaft's metadata log: a record is written before any broker reads it.
 
     Creations are omitted, because snapshots repeat them with the time of the snapshot.
     """
     as_timed = {"at": f.col("ts"), "at_error_us": f.lit(None).cast("bigint"), "life": f.lit(0)}
-    records = kraft.filled(said.withColumns(as_timed)).withColumns(
+    records = kraft.filled(lines.withColumns(as_timed)).withColumns(
         {"us": f.unix_micros("at"), "clock": f.lit(NAMELESS)}
     )
     changes = records.where(~is_a(EventType.PARTITION_CREATED))
     return changes.select(*_TP, "leader_epoch", "partition_epoch", "raised", "clock", "us")
 
 
-def _sent(said: DataFrame) -> DataFrame:
+def _sent(lines: DataFrame) -> DataFrame:
     """Pairs of sending and receiving a state. A state may be sent again, so first lines are paired only if both sides
     have all of them.
     """
     key = ("controller", "controller_epoch", *_TP, "leader_epoch", "after")
-    of_leaders = said.where((f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull())
+    of_leaders = lines.where((f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull())
     sent = (
         of_leaders.where(is_a(EventType.SENT_PARTITION))
         .withColumn("after", f.col("broker"))
@@ -192,7 +192,7 @@ def _sent(said: DataFrame) -> DataFrame:
     return sent.join(received, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
-def _responded(said: DataFrame) -> DataFrame:
+def _responded(lines: DataFrame) -> DataFrame:
     """Pairs of a broker's last line about a request and the controller's line of the response.
 
     Correlation ids restart with each connection, so they are compared within one controllership. If one has two
@@ -200,7 +200,7 @@ def _responded(said: DataFrame) -> DataFrame:
     belong to another controllership.
     """
     key = ("controller", "controller_epoch", "request", "correlation_id", "before")
-    keyed = said.where("correlation_id is not null and controller_epoch is not null and request is not null")
+    keyed = lines.where("correlation_id is not null and controller_epoch is not null and request is not null")
     answered = (
         keyed.where(is_a(EventType.ANSWERED))
         .withColumn("before", f.col("broker"))
@@ -223,21 +223,21 @@ def _responded(said: DataFrame) -> DataFrame:
 _REQUEST_US: Final = 30 * _SECOND_US
 
 
-def _isr(said: DataFrame) -> DataFrame:
+def _isr(lines: DataFrame) -> DataFrame:
     """From 2.7 on leaders request ISR changes from the controller, one at a time for each partition."""
     key = (*_TP, "partition_epoch")
-    by_controllers = said.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
+    by_controllers = lines.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
     written = (
         by_controllers.select(*key, "clock", "us")
-        .unionByName(_recorded(said).select(*key, "clock", "us"))
+        .unionByName(_recorded(lines).select(*key, "clock", "us"))
         .groupBy(*key)
         .agg(f.min("us").alias("written_us"), f.max("us").alias("last_us"), f.min("clock").alias("controller"))
         .where("written_us = last_us")
     )
     asked_or_heard = (EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED)
-    leaders = said.where(is_a(*asked_or_heard) & (f.col("role") == Role.BROKER))
+    leaders = lines.where(is_a(*asked_or_heard) & (f.col("role") == Role.BROKER))
     order = rows_of("clock", *_TP).in_order("us", "file_id", "offset")
-    heard = (
+    at_leader = (
         leaders.select("clock", *key, "type", "us", "file_id", "offset")
         .withColumns({"type_before": order.previous("type"), "asked_us": order.previous("us")})
         .where(is_a(EventType.ISR_UPDATED))
@@ -245,21 +245,21 @@ def _isr(said: DataFrame) -> DataFrame:
         .groupBy(*key, "clock")
         .agg(f.min("us").alias("heard_us"), f.min("asked_us").alias("asked_us"))
     )
-    both = written.join(heard, list(key))
-    told = both.selectExpr("controller before", "clock after", "written_us before_us", "heard_us after_us")
-    asked = both.where("asked_us is not null")
-    return told.unionByName(
-        asked.selectExpr("clock before", "controller after", "asked_us before_us", "written_us after_us")
+    both = written.join(at_leader, list(key))
+    notified = both.selectExpr("controller before", "clock after", "written_us before_us", "heard_us after_us")
+    requested = both.where("asked_us is not null")
+    return notified.unionByName(
+        requested.selectExpr("clock before", "controller after", "asked_us before_us", "written_us after_us")
     )
 
 
-def _unfenced(said: DataFrame) -> DataFrame:
+def _unfenced(lines: DataFrame) -> DataFrame:
     """Pairs of a controller's line that unfences a broker and the record of it in the metadata log.
 
     A broker may be fenced several times in one epoch, so first lines are paired only if both sides have all of them.
     """
     key = ("broker", "broker_epoch")
-    unfenced = said.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
+    unfenced = lines.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
     is_record = f.col("kind") == Kind.DUMP
     granted = (
         unfenced.where(~is_record)

@@ -60,8 +60,8 @@ _SENT_WITHIN_US: Final = 60_000_000
 
 def states(timed: DataFrame) -> DataFrame:
     """Returns one row for each state; for lines without any number, one for each line."""
-    said = _states_in_lines(timed)
-    numbered = _with_partition_epochs(_with_leader_epochs(said))
+    in_lines = _states_in_lines(timed)
+    numbered = _with_partition_epochs(_with_leader_epochs(in_lines))
     known = _kept(_one_each(numbered))
     told_by = f.when(f.col("rank") == _MADE, Role.CONTROLLER.value).otherwise(Role.BROKER.value)
     return (
@@ -98,7 +98,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     assigned = is_a(EventType.PARTITION) & (f.col("to_state") == NEW) & f.col("replicas").isNotNull()
     by_leader = is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.BROKER)
     in_log = is_a(EventType.LEADERSHIP, EventType.PARTITION_CREATED) & (f.col("kind") != Kind.DUMP)
-    made = (
+    is_made = (
         online
         | in_log
         | is_a(EventType.ISR_CUT, EventType.EPOCH_RAISED)
@@ -106,10 +106,10 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
     sent = is_a(EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
     carries = f.col("request").isNull() | (f.col("request") != "STOP_REPLICA")
-    heard = (sent & carries & f.col("leader").isNotNull()) | is_a(EventType.LEADS, EventType.FOLLOWS) | by_leader
+    is_received = (sent & carries & f.col("leader").isNotNull()) | is_a(EventType.LEADS, EventType.FOLLOWS) | by_leader
     of_partitions = all_known("topic", "partition", "at")
     leader = f.when(is_a(EventType.LEADS) | by_leader, f.col("speaker")).otherwise(f.col("leader"))
-    return timed.where(of_partitions & (made | heard | assigned)).select(
+    return timed.where(of_partitions & (is_made | is_received | assigned)).select(
         *KEY,
         f.when(~assigned, f.col("leader_epoch")).alias("leader_epoch"),
         f.when(~assigned, f.col("partition_epoch")).alias("partition_epoch"),
@@ -120,7 +120,7 @@ def _lines(timed: DataFrame) -> DataFrame:
         f.when(online, f.col("from_state")).alias("from_state"),
         "controller",
         "controller_epoch",
-        f.when(made & ~_is_from_snapshot(), _MADE).otherwise(_RECEIVED).alias("rank"),
+        f.when(is_made & ~_is_from_snapshot(), _MADE).otherwise(_RECEIVED).alias("rank"),
         f.unix_micros("at").alias("at_us"),
         "at_error_us",
         f.when(by_leader, f.col("speaker")).alias("speaker"),
@@ -134,7 +134,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
 def _records(timed: DataFrame) -> DataFrame:
     """States of the metadata log, each complete."""
-    nobody = null("int")
+    unknown = null("int")
     return kraft.filled(timed).select(
         *KEY,
         "leader_epoch",
@@ -144,15 +144,15 @@ def _records(timed: DataFrame) -> DataFrame:
         "replicas",
         "recovery",
         null("string").alias("from_state"),
-        nobody.alias("controller"),
-        nobody.alias("controller_epoch"),
+        unknown.alias("controller"),
+        unknown.alias("controller_epoch"),
         f.when(_is_from_snapshot(), _RECEIVED).otherwise(_MADE).alias("rank"),
         f.unix_micros("at").alias("at_us"),
         "at_error_us",
-        nobody.alias("speaker"),
+        unknown.alias("speaker"),
         f.lit(False).alias("is_isr_change"),
         f.lit(False).alias("unchanged"),
-        nobody.alias("prev_partition_epoch"),
+        unknown.alias("prev_partition_epoch"),
         f.lit(False).alias("only_assigned"),
         "format",
     )
@@ -168,7 +168,7 @@ def _is_from_snapshot() -> Value:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _with_leader_epochs(said: DataFrame) -> DataFrame:
+def _with_leader_epochs(in_lines: DataFrame) -> DataFrame:
     """Add leader epochs to states that only have a partition epoch, or only a time."""
     by_version = rows_of(*KEY, f.col("partition_epoch").isNull()).in_order("partition_epoch")
     by_time = rows_of(*KEY).in_order("at_us")
@@ -176,7 +176,7 @@ def _with_leader_epochs(said: DataFrame) -> DataFrame:
     has_epoch = f.col("leader_epoch").isNotNull() & ~f.col("deleted")
     numbered = f.when(has_epoch, f.struct("leader_epoch", "leader", "at_us"))
     # A window frame includes rows of the same number or time.
-    seen = said.withColumns(
+    with_neighbours = in_lines.withColumns(
         {
             "of_version": by_version.latest(numbered, with_equals=True),
             "of_time": by_time.latest(numbered, with_equals=True),
@@ -193,15 +193,15 @@ def _with_leader_epochs(said: DataFrame) -> DataFrame:
     # Without a partition epoch only the order of time is known.
     versioned = f.greatest(_if_it_led("of_version"), _if_it_led("unversioned"))
     seen_last = f.when(f.col("partition_epoch").isNotNull(), versioned).otherwise(_if_it_led("of_time"))
-    found = f.when(is_named_only, f.when(is_sent_next, f.col("later.leader_epoch"))).otherwise(seen_last)
-    epoch = f.when(~f.col("only_assigned"), f.coalesce("leader_epoch", found))
-    return seen.withColumn("leader_epoch", epoch).drop("of_version", "of_time", "unversioned", "later")
+    epoch_found = f.when(is_named_only, f.when(is_sent_next, f.col("later.leader_epoch"))).otherwise(seen_last)
+    epoch = f.when(~f.col("only_assigned"), f.coalesce("leader_epoch", epoch_found))
+    return with_neighbours.withColumn("leader_epoch", epoch).drop("of_version", "of_time", "unversioned", "later")
 
 
-def _if_it_led(seen: str) -> Value:
+def _if_it_led(state: str) -> Value:
     """The leader epoch of a seen state, unless another broker than the writer led in it."""
-    other = f.col("speaker").isNotNull() & f.col(f"{seen}.leader").isNotNull()
-    return f.when(~other | (f.col("speaker") == f.col(f"{seen}.leader")), f.col(f"{seen}.leader_epoch"))
+    other = f.col("speaker").isNotNull() & f.col(f"{state}.leader").isNotNull()
+    return f.when(~other | (f.col("speaker") == f.col(f"{state}.leader")), f.col(f"{state}.leader_epoch"))
 
 
 def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
@@ -257,11 +257,11 @@ def _kept(rows: DataFrame) -> DataFrame:
     # A change may follow another one that did not name the field either: the last named value holds, unless changes are
     # missing between.
     unbroken = rows_of(*KEY, "chain").in_order("in_epoch", "partition_epoch")
-    held = {
+    carried = {
         name: f.when(f.col("unchanged"), unbroken.latest(name, with_equals=True)).otherwise(f.col(name))
         for name in ("leader", "isr", "recovery")
     }
-    return chained.withColumns(held)
+    return chained.withColumns(carried)
 
 
 JOB: Final = Job(

@@ -36,26 +36,26 @@ def topic_incarnations(events: DataFrame) -> DataFrame:
         events: the events as `skew.on_one_clock` returns them.
     """
     births = _births(events)
-    one = rows_of("topic", "partition", "topic_id").in_order("at_us")
-    born = (
-        births.withColumn("before_us", one.previous("at_us"))
+    in_order = rows_of("topic", "partition", "topic_id").in_order("at_us")
+    created = (
+        births.withColumn("before_us", in_order.previous("at_us"))
         # The same line in two files, or of several controllers that replay one log.
         .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_repeated()))
         .withColumn("number", rows_of("topic", "partition").in_order("at_us").number())
         .groupBy("topic", "number")
         .agg(f.min("at_us").alias("born_us"))
     )
-    first = born.where("number = 1").select("topic", f.col("born_us").alias("first_us"))
+    first = created.where("number = 1").select("topic", f.col("born_us").alias("first_us"))
     older = _older(events, first)
     counted = (
-        born.join(older, "topic", "left")
+        created.join(older, "topic", "left")
         .withColumn("shift", f.coalesce(f.col("is_older").cast("int"), f.lit(0)))
         .withColumn("life", f.col("number") - 1 + f.col("shift"))
     )
     again = counted.where("life > 0").select("topic").distinct()
     from_before = older.where("is_older").selectExpr("topic", "0 life", "cast(null as bigint) born_us")
-    found = counted.select("topic", "life", "born_us").unionByName(from_before).join(again, "topic", "left_semi")
-    return found.select("topic", f.col("life").cast("int"), f.timestamp_micros("born_us").alias("born_at"))
+    incarnations = counted.select("topic", "life", "born_us").unionByName(from_before).join(again, "topic", "left_semi")
+    return incarnations.select("topic", f.col("life").cast("int"), f.timestamp_micros("born_us").alias("born_at"))
 
 
 def _births(events: DataFrame) -> DataFrame:
@@ -64,8 +64,8 @@ def _births(events: DataFrame) -> DataFrame:
     """
     new = is_a(EventType.PARTITION) & (f.col("from_state") == ABSENT) & (f.col("to_state") == NEW)
     in_kraft = is_a(EventType.PARTITION_CREATED) & f.col("topic_id").isNotNull()
-    born = events.where((new | in_kraft) & all_known("topic", "at"))
-    return born.select(
+    creations = events.where((new | in_kraft) & all_known("topic", "at"))
+    return creations.select(
         "topic",
         f.when(in_kraft, f.lit(-1)).otherwise(f.col("partition")).alias("partition"),
         f.when(in_kraft, f.col("topic_id")).alias("topic_id"),
@@ -81,9 +81,9 @@ def _is_repeated() -> Value:
 def _older(events: DataFrame, first: DataFrame) -> DataFrame:
     """topic, is_older: whether the logs contain lines of a topic from before its first creation in them."""
     named = all_known("topic", "partition") & f.col("clock_known")
-    told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
+    lines = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
-    earliest = told.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
+    earliest = lines.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
     return earliest.join(first, "topic").select(
         "topic", (f.col("earliest_us") < f.col("first_us") - _OLDER_US).alias("is_older")
     )

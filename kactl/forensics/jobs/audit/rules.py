@@ -97,12 +97,12 @@ def in_sync(timed: DataFrame) -> DataFrame:
         EventType.LEADS,
     )
     leader = f.when(is_a(EventType.LEADS), f.col("speaker")).otherwise(f.col("leader"))
-    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
     rows = (
         lines.withColumn("leader", leader)
         .where((f.col("leader") >= 0) & f.col("isr").isNotNull() & ~f.array_contains("isr", f.col("leader")))
         .groupBy(*KEY, "leader", "leader_epoch", "isr")
-        .agg(f.min(told).alias("told"))
+        .agg(f.min(evidence).alias("told"))
         .select(*KEY, "leader", "leader_epoch", "isr", "told.*", f.col("told.speaker").alias("broker"))
     )
     return violation(
@@ -118,14 +118,14 @@ def assigned(timed: DataFrame) -> DataFrame:
     lines = about_partitions(
         timed, EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION
     )
-    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
     lasted_us = f.unix_micros("last_at") - f.unix_micros("told.at")
     rows = (
         lines.where("leader >= -1 and size(replicas) > 0")
         .withColumn("strays", f.array_except("isr", "replicas"))
         .where(f.size("strays") > 0)
         .groupBy(*KEY, "leader_epoch", "partition_epoch", "isr", "replicas", "strays")
-        .agg(f.min(told).alias("told"), f.max("at").alias("last_at"))
+        .agg(f.min(evidence).alias("told"), f.max("at").alias("last_at"))
         .where(lasted_us > STRAY_US)
         .select("*", "told.*", f.get("strays", f.lit(0)).alias("broker"))
     )
@@ -182,9 +182,9 @@ def _decided(timed: DataFrame) -> DataFrame:
     lines = about_partitions(timed, EventType.PARTITION, EventType.ISR_CUT).where(
         "leader_epoch is not null and controller_epoch is not null"
     )
-    told = lines.where(is_a(EventType.ISR_CUT) | (f.col("to_state") == ONLINE))
+    changes = lines.where(is_a(EventType.ISR_CUT) | (f.col("to_state") == ONLINE))
     names = ("type", "speaker", "controller", "controller_epoch", "at", "leader_epoch", "partition_epoch", "from_state")
-    once = told.groupBy(*KEY, *names).agg(f.min(f.struct("file_id", "offset")).alias("place"))
+    once = changes.groupBy(*KEY, *names).agg(f.min(f.struct("file_id", "offset")).alias("place"))
     return once.select(*KEY, *names, "place.*", f.col("speaker").alias("broker"))
 
 
@@ -209,13 +209,13 @@ def one_leader(timed: DataFrame) -> DataFrame:
         EventType.LEADS,
         EventType.FOLLOWS,
     )
-    told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
+    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
     first = (
         # A partition begins in epoch 0, and may begin again without a line of it.
         lines.withColumn("leader", _leader())
         .where("leader >= 0 and leader_epoch > 0")
         .groupBy(*KEY, "leader_epoch", "leader")
-        .agg(f.min(told).alias("told"))
+        .agg(f.min(evidence).alias("told"))
     )
     in_order = rows_of(*KEY, "leader_epoch").in_order("told", "leader")
     before = in_order.previous(f.struct("leader", "told.at"))
@@ -247,8 +247,8 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
     whose creation is in no log.
     """
     names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
-    taken = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
-    once = taken.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
+    roles = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
+    once = roles.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
         f.min(f.struct("file_id", "offset")).alias("place")
     )
     in_order = rows_of(*KEY, "speaker", "way").in_order("at", "leader_epoch")
@@ -296,14 +296,16 @@ def _transitions(timed: DataFrame) -> DataFrame:
     """
     lines = about_partitions(timed, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
     begun = is_a(EventType.TRANSITION_BEGUN)
-    one = rows_of(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").in_order("at", begun, "offset")
-    asked = f.when(
+    in_order = rows_of(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").in_order(
+        "at", begun, "offset"
+    )
+    request_epoch = f.when(
         is_a(EventType.RECEIVED_PARTITION) & f.col("leader_epoch").isNotNull(), f.struct("leader_epoch", "is_new")
     )
     return (
         lines.where(f.col("request") == LEADER_AND_ISR)
         .where("speaker is not null and correlation_id is not null")
-        .withColumn("asked", one.latest_before(asked))
+        .withColumn("asked", in_order.latest_before(request_epoch))
         .where(begun & f.col("asked").isNotNull())
         .select(
             *KEY,
@@ -354,12 +356,12 @@ def one_controller(timed: DataFrame) -> DataFrame:
         "controller is not null and controller_epoch is not null and at is not null"
     )
     # ZooKeeper and KRaft count epochs separately; a cluster may have migrated from one to the other.
-    of = (
+    source = (
         f.when(f.col("kind") == Kind.KACTL, "kactl")
         .when(f.col("format").startswith("K"), "kraft")
         .otherwise("zookeeper")
     )
-    first = own.groupBy(of.alias("of"), "controller_epoch", "controller").agg(
+    first = own.groupBy(source.alias("of"), "controller_epoch", "controller").agg(
         f.min(f.struct("at", "file_id", "offset", "speaker")).alias("told")
     )
     in_order = rows_of("of", "controller_epoch").in_order("told", "controller")

@@ -94,8 +94,8 @@ def _latest(files: DataFrame) -> DataFrame:
     last = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 1)
     minor = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 2)
     latest = last.try_cast("int") * 100 + minor.try_cast("int")
-    some = files.select("file_id", "broker", "begin", "end", latest.alias("own"))
-    others = some.where("own is not null").select(
+    periods = files.select("file_id", "broker", "begin", "end", latest.alias("own"))
+    others = periods.where("own is not null").select(
         f.col("broker").alias("by"),
         f.col("begin").alias("since"),
         f.col("end").alias("until"),
@@ -103,7 +103,9 @@ def _latest(files: DataFrame) -> DataFrame:
     )
     together = (f.col("broker") == f.col("by")) & (f.col("since") <= f.col("end")) & (f.col("until") >= f.col("begin"))
     return (
-        some.join(others, together, "left").groupBy("file_id").agg(f.least(f.min("own"), f.min("its")).alias("latest"))
+        periods.join(others, together, "left")
+        .groupBy("file_id")
+        .agg(f.least(f.min("own"), f.min("its")).alias("latest"))
     )
 
 
@@ -117,16 +119,16 @@ def chains(timed: DataFrame) -> DataFrame:
     before the first and after the second. A transition from the non-existent state is always accepted.
     """
     moves = with_steady_clocks(_moves(timed).where("controller_epoch is not null"), timed)
-    one = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
+    chain = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
     # The same line may be in two files; the same transition may occur twice within a millisecond in one file.
-    nth = rows_of(*one, "at", "from_state", "to_state", "file_id").in_order("offset")
+    nth = rows_of(*chain, "at", "from_state", "to_state", "file_id").in_order("offset")
     once = (
         moves.repartition(*KEY)
         .withColumn("nth", nth.number())
-        .groupBy(*one, "at", "from_state", "to_state", "nth")
+        .groupBy(*chain, "at", "from_state", "to_state", "nth")
         .agg(f.min(f.struct("file_id", "offset")).alias("place"))
     )
-    in_order = rows_of(*one).in_order("at", "place")
+    in_order = rows_of(*chain).in_order("at", "place")
     before = in_order.previous(f.struct("to_state", "at"))
     broken = (
         once.withColumn("before", before)
@@ -135,10 +137,10 @@ def chains(timed: DataFrame) -> DataFrame:
         .withColumn("hour", f.date_trunc("hour", "at"))
     )
     spans = _at_trace(timed).withColumnsRenamed({"speaker": "tracer", "hour": "of_hour"})
-    seen = (f.col("tracer") == f.col("speaker")) & (f.col("of_hour") == f.col("hour"))
+    is_traced = (f.col("tracer") == f.col("speaker")) & (f.col("of_hour") == f.col("hour"))
     whole = (f.col("before.at") >= f.col("first_at")) & (f.col("at") <= f.col("last_at"))
     rows = (
-        broken.join(f.broadcast(spans), seen, "left")
+        broken.join(f.broadcast(spans), is_traced, "left")
         .where((f.col("kind") == Kind.KACTL) | is_true(whole))
         .withColumn("broker", f.coalesce("broker", "speaker"))
         .select("*", "place.*")

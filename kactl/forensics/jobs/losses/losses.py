@@ -85,25 +85,25 @@ def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -
     by_followers = truncations.of_followers(followed, began)
     by_leaders = truncations.of_leaders(began)
     by_logs = truncations.of_truncations(log_segments, followed, by_followers, by_leaders, leadership)
-    found = _best(by_followers.unionByName(by_leaders).unionByName(by_logs))
-    known = found.join(histories(began, followed, leadership, of=found), [*KEY], "left")
+    candidates = _best(by_followers.unionByName(by_leaders).unionByName(by_logs))
+    known = candidates.join(histories(began, followed, leadership, of=candidates), [*KEY], "left")
     elections = unclean.where("leader_epoch is not null").select(
         *KEY,
         "leader_epoch",
         f.col("certain").alias("is_unclean"),
         f.concat(f.coalesce("prev_isr", no_ids()), f.array_compact(f.array("prev_leader"))).alias("were_before"),
     )
-    judged = known.join(elections, [*KEY, "leader_epoch"], "left").withColumn("certain", _is_certain())
-    return _answer(judged.where(f.col("certain") | _is_likely()))
+    assessed = known.join(elections, [*KEY, "leader_epoch"], "left").withColumn("certain", _is_certain())
+    return _answer(assessed.where(f.col("certain") | _is_likely()))
 
 
-def _best(found: DataFrame) -> DataFrame:
+def _best(candidates: DataFrame) -> DataFrame:
     """One row for each replica and epoch: the evidence with the largest loss."""
     rank = f.coalesce(*(f.when(f.col("evidence") == name, value) for name, value in _BETTER.items()))
-    names = [name for name in found.columns if name not in (*KEY, "leader_epoch", "replica", "tail")]
+    names = [name for name in candidates.columns if name not in (*KEY, "leader_epoch", "replica", "tail")]
     best = f.struct("end", rank.alias("rank"), *(name for name in names if name != "end"))
     return (
-        found.groupBy(*KEY, "leader_epoch", "replica")
+        candidates.groupBy(*KEY, "leader_epoch", "replica")
         .agg(
             f.max(best).alias("best"),
             f.min("truncated_to").alias("cut_to"),
@@ -137,11 +137,11 @@ def _is_likely() -> Value:
 
     Otherwise a restarted follower without older lines is assumed to have copied everything from its leader.
     """
-    told = f.col("known").isNotNull() | (f.col("evidence") == truncations.TRUNCATED)
-    return told | is_true(f.array_contains("were_before", f.col("replica")))
+    has_evidence = f.col("known").isNotNull() | (f.col("evidence") == truncations.TRUNCATED)
+    return has_evidence | is_true(f.array_contains("were_before", f.col("replica")))
 
 
-def _answer(judged: DataFrame) -> DataFrame:
+def _answer(assessed: DataFrame) -> DataFrame:
     epoch = of_epoch("history", "leader_epoch")
     unclean = f.when(f.col("is_unclean"), f.lit(True)).when(
         f.col("is_unclean").isNull() & epoch["is_clean"], f.lit(False)
@@ -152,7 +152,7 @@ def _answer(judged: DataFrame) -> DataFrame:
     by_itself = f.col("evidence") == truncations.TRUNCATED
     # If only the truncation is known, records below the watermark may have been fetched again.
     known = all_known("watermark", "end")
-    answers = judged.withColumn("watermark", watermark).withColumns(
+    answers = assessed.withColumn("watermark", watermark).withColumns(
         {
             "leader": epoch["leader"],
             "at": epoch["at"],
@@ -178,7 +178,7 @@ def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of:
             beginning; watermark, the highest known in it; at, when its leader took its role; in_sync, all replicas that
             any line shows in sync, null without a leader; is_clean, true if its leader was certainly elected cleanly.
     """
-    some = of.select(*KEY).distinct()
+    partitions = of.select(*KEY).distinct()
     by_broker = starts.select(*KEY, "epoch", "leader", "log_end", "watermark", f.col("led_at").alias("at"), "in_sync")
     # A watermark that a follower logs when it begins belongs to the epoch in which it last took part.
     by_follower = followed.where("tail_known is not null").select(
@@ -195,16 +195,16 @@ def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of:
     every = by_broker.unionByName(by_follower, allowMissingColumns=True).unionByName(
         by_controller, allowMissingColumns=True
     )
-    told = f.when(f.col("in_sync").isNotNull(), f.col("in_sync"))
+    members = f.when(f.col("in_sync").isNotNull(), f.col("in_sync"))
     epochs = (
-        every.join(some, [*KEY], "left_semi")
+        every.join(partitions, [*KEY], "left_semi")
         .groupBy(*KEY, "epoch")
         .agg(
             f.max("leader").alias("leader"),
             f.min("log_end").alias("log_end"),
             f.max("watermark").alias("watermark"),
             f.coalesce(f.min("at"), f.min("began_at")).alias("at"),
-            f.array_distinct(f.flatten(f.collect_list(told))).alias("in_sync"),
+            f.array_distinct(f.flatten(f.collect_list(members))).alias("in_sync"),
             is_true(f.max("is_clean")).alias("is_clean"),
         )
     )
@@ -222,10 +222,10 @@ def _is_clean() -> Value:
         is_next & was_in & (f.col("prev_leader") == -1),
         was_in & (f.col("recovery") == "RECOVERED"),
     )
-    found = f.lit(False)
+    is_clean = f.lit(False)
     for reason in reasons:
-        found = found | is_true(reason)
-    return found
+        is_clean = is_clean | is_true(reason)
+    return is_clean
 
 
 def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
@@ -240,32 +240,32 @@ def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
         null("int").alias("leader"),
     )
 
-    def go_on(known: Value, each: Value) -> Value:
-        is_next = each["epoch"] == known["epoch"] + 1
-        cuts_where = each["log_end"].isNotNull() | (each["leader"] == -1) | (each["leader"] == known["leader"])
-        kept = f.when(
+    def go_on(known: Value, epoch_: Value) -> Value:
+        is_next = epoch_["epoch"] == known["epoch"] + 1
+        cuts_where = epoch_["log_end"].isNotNull() | (epoch_["leader"] == -1) | (epoch_["leader"] == known["leader"])
+        inherited = f.when(
             is_true(is_next & cuts_where) & known["watermark"].isNotNull(),
-            f.least(known["watermark"], each["log_end"]),
+            f.least(known["watermark"], epoch_["log_end"]),
         )
         return f.struct(
-            f.greatest(kept, each["watermark"]).alias("watermark"),
-            each["epoch"].alias("epoch"),
-            each["leader"].alias("leader"),
+            f.greatest(inherited, epoch_["watermark"]).alias("watermark"),
+            epoch_["epoch"].alias("epoch"),
+            epoch_["leader"].alias("leader"),
         )
 
-    def is_blind(each: Value) -> Value:
-        return (each["epoch"] > f.col(took_part)) & each["log_end"].isNull() & (each["leader"] >= 0)
+    def is_blind(epoch_: Value) -> Value:
+        return (epoch_["epoch"] > f.col(took_part)) & epoch_["log_end"].isNull() & (epoch_["leader"] >= 0)
 
-    left = f.array_min(f.transform(f.filter(history, is_blind), lambda each: each["epoch"]))
+    left = f.array_min(f.transform(f.filter(history, is_blind), lambda epoch_: epoch_["epoch"]))
     before = f.filter(
-        history, lambda each: (each["epoch"] < f.col(epoch)) & (each["epoch"] < f.coalesce(left, f.col(epoch)))
+        history, lambda epoch_: (epoch_["epoch"] < f.col(epoch)) & (epoch_["epoch"] < f.coalesce(left, f.col(epoch)))
     )
     return f.aggregate(before, nothing, go_on, lambda known: known["watermark"])
 
 
 def of_epoch(history: str, epoch: str) -> Value:
     """Returns the element of one epoch; null if there is none."""
-    return f.get(f.filter(history, lambda each: each["epoch"] == f.col(epoch)), f.lit(0))
+    return f.get(f.filter(history, lambda entry: entry["epoch"] == f.col(epoch)), f.lit(0))
 
 
 def was_in_sync_between(history: str, replica: str, *, after: str, until: str, at: str) -> Value:
@@ -275,18 +275,18 @@ def was_in_sync_between(history: str, replica: str, *, after: str, until: str, a
     when an epoch begins has not copied anything in it yet, and no broker restarts that quickly.
     """
 
-    def long_ago(each: Value) -> Value:
-        since_us = f.unix_micros(at) - f.unix_micros(each["at"])
+    def long_ago(entry: Value) -> Value:
+        since_us = f.unix_micros(at) - f.unix_micros(entry["at"])
         return f.coalesce(since_us > RESTARTED_US, f.lit(True))
 
-    def with_it(each: Value) -> Value:
+    def with_it(entry: Value) -> Value:
         return (
-            (each["epoch"] > f.col(after))
-            & (each["epoch"] <= f.col(until))
-            & (each["leader"] >= 0)
-            & (each["leader"] != f.col(replica))
-            & f.array_contains(each["in_sync"], f.col(replica))
-            & long_ago(each)
+            (entry["epoch"] > f.col(after))
+            & (entry["epoch"] <= f.col(until))
+            & (entry["leader"] >= 0)
+            & (entry["leader"] != f.col(replica))
+            & f.array_contains(entry["in_sync"], f.col(replica))
+            & long_ago(entry)
         )
 
     return is_true(f.exists(history, with_it))

@@ -143,7 +143,7 @@ def of_truncations(
     before and logged the end then. The same holds if the logs of the leaders are missing.
     """
     counted = by_followers.select(*KEY, f.col("replica").alias("broker"), "tail").distinct()
-    told = (
+    measured = (
         followed.where("cut_to < log_end")
         .join(counted, [*KEY, "broker", "tail"], "left_anti")
         .select(
@@ -175,7 +175,7 @@ def of_truncations(
         f.when(f.col("role") == EventType.LEADS, f.col("epoch")).alias("took_part"),
         f.lit(False).alias("by_memory"),
     )
-    return told.unionByName(placed)
+    return measured.unionByName(placed)
 
 
 def _cut(end: Value) -> list[Value]:
@@ -200,8 +200,8 @@ def _then_led(cut: DataFrame, leadership: DataFrame) -> DataFrame:
         f.col("leader_epoch").alias("then_epoch"),
         (f.unix_micros("begin") - error).alias("begin_us"),
     )
-    one = cut.select(*KEY, "broker", "turn", "cut_at")
-    before = one.join(led, [*KEY]).where(
+    truncation = cut.select(*KEY, "broker", "turn", "cut_at")
+    before = truncation.join(led, [*KEY]).where(
         (f.col("leader") != f.col("broker")) & (f.col("begin_us") <= f.unix_micros("cut_at"))
     )
     latest = before.groupBy(*KEY, "broker", "turn").agg(f.max("then_epoch").alias("then_epoch"))

@@ -48,11 +48,11 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
         deleted_us: when the topic was deleted during the outage.
         cause, planned, unclean: see `outages.COLUMNS`.
     """
-    found = _with_takeover(_with_loss(intervals, timed, absences), timed)
-    known = _with_deletion(found, timed).withColumn("stepped_down", _stepped_down())
-    judged = known.withColumn("is_forced", is_true(_is_forced()))
+    with_loss = _with_takeover(_with_loss(intervals, timed, absences), timed)
+    known = _with_deletion(with_loss, timed).withColumn("stepped_down", _stepped_down())
+    assessed = known.withColumn("is_forced", is_true(_is_forced()))
     return (
-        judged.where(f.col("is_forced") | is_true(_is_handed_over()))
+        assessed.where(f.col("is_forced") | is_true(_is_handed_over()))
         .withColumn("is_waiting", f.col("is_forced") & is_true(_is_waiting()))
         .withColumn("planned", f.when(f.col("is_forced"), False).otherwise(f.col("after.head.planned")))
         .withColumn("cause", _cause())
@@ -66,7 +66,7 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
 def _with_loss(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
     """Add the last loss of the old leader before the partition was seen without one."""
     head, was = f.col("after.head"), f.col("before.head.leader")
-    said = f.when(head["prev_leader"] >= 0, head["prev_leader"])
+    logged_leader = f.when(head["prev_leader"] >= 0, head["prev_leader"])
     # If epochs are missing, other brokers led in between. The last known leader may have been absent for long and need
     # not be the lost one. This does not matter once the partition was unavailable, or if the change was planned.
     is_gap = (
@@ -74,15 +74,19 @@ def _with_loss(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> D
         & f.col("before.first_unavailable").isNull()
         & ~is_true(head["planned"])
     )
-    of_the_epoch_before = f.when(head["prev_leader_epoch"] == head["leader_epoch"] - 1, said)
-    lost = f.when(_has_returned(), head["leader"]).when(is_gap, of_the_epoch_before).otherwise(f.coalesce(was, said))
+    of_the_epoch_before = f.when(head["prev_leader_epoch"] == head["leader_epoch"] - 1, logged_leader)
+    lost = (
+        f.when(_has_returned(), head["leader"])
+        .when(is_gap, of_the_epoch_before)
+        .otherwise(f.coalesce(was, logged_leader))
+    )
     seen_us = f.least("before.first_unavailable.at_us", "after.head.begin_us")
     error_us = f.coalesce("before.first_unavailable.error_us", "after.head.error_us", f.lit(0))
     since_us = f.coalesce(f.col("before.head.begin_us") - f.col("before.head.error_us"), f.lit(0))
 
-    def fits(one: Value) -> Value:
-        at = one["detected_us"]
-        return (at >= f.col("since_us")) & (at <= f.col("seen_us") + error_us) & concerns_partition(one)
+    def fits(loss: Value) -> Value:
+        time_us = loss["detected_us"]
+        return (time_us >= f.col("since_us")) & (time_us <= f.col("seen_us") + error_us) & concerns_partition(loss)
 
     by_broker = lost_brokers(absences, timed).withColumnRenamed("broker", "lost")
     return (
@@ -93,7 +97,7 @@ def _with_loss(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> D
     )
 
 
-def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
+def _with_takeover(intervals: DataFrame, timed: DataFrame) -> DataFrame:
     """Add the election time of the controller, if it found the partition unavailable while taking over.
 
     A controller elects leaders for such partitions before it logs that it is ready. A controller that never logs this
@@ -114,16 +118,16 @@ def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
     by_epoch = f.coalesce("before.first_unavailable.controller_epoch", "after.head.controller_epoch")
     meanwhile = (f.col("seen_us") >= f.col("elected_us")) & (f.col("seen_us") <= f.col("ready_us"))
     return (
-        found.withColumns({"by": by, "by_epoch": by_epoch})
+        intervals.withColumns({"by": by, "by_epoch": by_epoch})
         .join(f.broadcast(terms), ["by", "by_epoch"], "left")
         .withColumn("takeover_us", f.when(meanwhile, f.col("elected_us")))
         .drop("by", "by_epoch", "elected_us", "ready_us")
     )
 
 
-def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
+def _with_deletion(intervals: DataFrame, timed: DataFrame) -> DataFrame:
     """Add the first deletion of the topic after the last election."""
-    asked = is_a(
+    is_deletion = is_a(
         EventType.DELETION_ASKED,
         EventType.DELETION_HANDLED,
         EventType.DELETION_STARTED,
@@ -134,7 +138,7 @@ def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
     first = rows_of("topic", "topic_id", "type").over_all(f.min("at"))
     removed = is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull()
     deletions = (
-        timed.where(asked & all_known("topic", "at"))
+        timed.where(is_deletion & all_known("topic", "at"))
         .withColumn("at", f.when(removed, first).otherwise(f.col("at")))
         .select(f.explode(f.split("topic", ",")).alias("topic"), f.unix_micros("at").alias("at_us"))
         .groupBy(f.trim("topic").alias("topic"), f.expr("at_us div 1000000").alias("second"))
@@ -142,8 +146,8 @@ def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
         .groupBy("topic")
         .agg(f.collect_list("at_us").alias("deletions"))
     )
-    later = f.filter("deletions", lambda at: at >= f.col("since_us"))
-    return found.join(deletions, "topic", "left").withColumn("deleted_us", f.array_min(later)).drop("deletions")
+    later = f.filter("deletions", lambda time_us: time_us >= f.col("since_us"))
+    return intervals.join(deletions, "topic", "left").withColumn("deleted_us", f.array_min(later)).drop("deletions")
 
 
 def _stepped_down() -> Value:
@@ -153,21 +157,21 @@ def _stepped_down() -> Value:
     A restarted broker does not step down: it no longer led.
     """
 
-    def is_its(one: Value) -> Value:
-        return (one["broker_id"] == f.col("lost")) & (one["leader_epoch"] == f.col("after.head.leader_epoch"))
+    def is_its(step: Value) -> Value:
+        return (step["broker_id"] == f.col("lost")) & (step["leader_epoch"] == f.col("after.head.leader_epoch"))
 
-    def is_its_or_says_nothing(one: Value) -> Value:
-        return (one["broker_id"] == f.col("lost")) & f.coalesce(
-            one["leader_epoch"] == f.col("after.head.leader_epoch"), f.lit(True)
+    def is_its_or_says_nothing(step: Value) -> Value:
+        return (step["broker_id"] == f.col("lost")) & f.coalesce(
+            step["leader_epoch"] == f.col("after.head.leader_epoch"), f.lit(True)
         )
 
     # A small clock error may place the line before the election.
     empty = f.filter("after.step_downs", lambda _: f.lit(False))
     early = f.filter(f.coalesce("before.step_downs", empty), is_its)
     its = f.concat(early, f.filter("after.step_downs", is_its_or_says_nothing))
-    was_started = f.exists(its, lambda one: one["is_started"])
-    had_stepped_down = f.exists(its, lambda one: one["leader_epoch"].isNotNull() & ~one["is_started"])
-    return f.when(~was_started | had_stepped_down, f.array_min(f.filter(its, lambda one: ~one["is_started"])))
+    was_started = f.exists(its, lambda step: step["is_started"])
+    had_stepped_down = f.exists(its, lambda step: step["leader_epoch"].isNotNull() & ~step["is_started"])
+    return f.when(~was_started | had_stepped_down, f.array_min(f.filter(its, lambda step: ~step["is_started"])))
 
 
 # -- conclusions ------------------------------------------------------------------------------------------------------
@@ -178,12 +182,12 @@ def _is_forced() -> Value:
     how, state = f.col("after.head.how"), f.col("after.head.from_state")
     is_unavailable = f.col("before.first_unavailable").isNotNull()
     has_failed = is_true(f.col("before.failed") > 0)
-    born = how.eqNullSafe("initial") | state.eqNullSafe(NEW)
+    is_first = how.eqNullSafe("initial") | state.eqNullSafe(NEW)
     # A topic that is created again, and whose previous deletion is not in the logs, ends no outage.
     never_led = has_failed & f.col("before.head").isNull()
     unsaid = state.isNull() & f.coalesce(how, f.lit(UNKNOWN)).eqNullSafe(UNKNOWN)
     ended = (
-        f.when(born, never_led)
+        f.when(is_first, never_led)
         .when(_has_returned(), f.col("loss").isNotNull())
         .when(state.eqNullSafe(OFFLINE) | how.eqNullSafe("offline"), True)
         .otherwise(unsaid & (is_unavailable | _was_away()))
@@ -221,15 +225,17 @@ def _has_stepped_down() -> Value:
 def _is_handed_over() -> Value:
     """True if a live leader was moved."""
     head = f.col("after.head")
-    born = head["how"].eqNullSafe("initial") | head["from_state"].eqNullSafe(NEW)
+    is_first = head["how"].eqNullSafe("initial") | head["from_state"].eqNullSafe(NEW)
     known = is_true(head["planned"]) | head["from_state"].eqNullSafe(ONLINE) | _has_stepped_down()
-    return f.col("after").isNotNull() & ~born & (head["leader"] != f.col("lost")) & known
+    return f.col("after").isNotNull() & ~is_first & (head["leader"] != f.col("lost")) & known
 
 
 def _is_waiting() -> Value:
     """True if an election failed because no in-sync replica was alive. KRaft stores a state without leader instead."""
-    said = f.concat_ws(" ", "before.why.error", "before.why.reason")
-    return ((f.col("before.failed") > 0) & said.rlike(_NOBODY_LIVES)) | (f.col("before.nobody") & ~f.col("before.cut"))
+    message = f.concat_ws(" ", "before.why.error", "before.why.reason")
+    return ((f.col("before.failed") > 0) & message.rlike(_NOBODY_LIVES)) | (
+        f.col("before.nobody") & ~f.col("before.cut")
+    )
 
 
 def _cause() -> Value:
@@ -253,12 +259,12 @@ def _unclean() -> Value:
     last known ISR does not prove which replicas were in sync.
     """
     head = f.col("after.head")
-    said = f.coalesce("before.is_said", "after.is_decided_unclean")
-    has_company = f.exists(head["isr"], lambda each: each != head["leader"])
+    logged = f.coalesce("before.is_said", "after.is_decided_unclean")
+    has_company = f.exists(head["isr"], lambda replica: replica != head["leader"])
     is_known = (f.size(f.coalesce(head["prev_isr"], f.array())) > 0) & f.coalesce(head["prev_isr_sure"], f.lit(True))
     return (
         f.when(f.col("after").isNull(), None)
-        .when(said | (head["recovery"] == "RECOVERING"), True)
-        .when(~said | has_company, False)
+        .when(logged | (head["recovery"] == "RECOVERING"), True)
+        .when(~logged | has_company, False)
         .when(is_known, ~f.array_contains(head["prev_isr"], head["leader"]))
     )

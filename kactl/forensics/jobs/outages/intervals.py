@@ -111,7 +111,7 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         .when(f.col("leader") >= 0, f.when(_is_elected_dead(), ELECTED_DEAD).otherwise(LED))
     )
     by_itself = stayed & (f.col("leader") >= 0) & f.col("led_at").isNotNull()
-    at = f.when(by_itself, f.col("led_at")).otherwise(f.col("begin"))
+    time = f.when(by_itself, f.col("led_at")).otherwise(f.col("begin"))
     error = f.when(by_itself, f.col("led_error_us")).otherwise(f.col("begin_error_us"))
     led = f.struct(
         "leader",
@@ -137,11 +137,11 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         leadership.withColumn("before", rows_of(*KEY).in_order("leader_epoch").previous("begin"))
         .join(f.broadcast(away), "leader", "left")
         .withColumn("mark", mark)
-        .where(f.col("mark").isNotNull() & at.isNotNull())
+        .where(f.col("mark").isNotNull() & time.isNotNull())
         .select(
             *KEY,
             "mark",
-            f.unix_micros(at).alias("at_us"),
+            f.unix_micros(time).alias("at_us"),
             _known(error).alias("error_us"),
             f.when(f.col("mark") == WENT_ALIVE, f.col("leader")).alias("broker_id"),
             "leader_epoch",
@@ -160,9 +160,9 @@ def _has_returned() -> Value:
     other replicas, and a partition that is not replicated has none.
     """
 
-    def was_lost(one: Value) -> Value:
+    def was_lost(loss: Value) -> Value:
         since, until = f.unix_micros("before"), f.unix_micros("begin")
-        return one["silent_us"].isNotNull() & (one["detected_us"] > since) & (one["detected_us"] <= until)
+        return loss["silent_us"].isNotNull() & (loss["detected_us"] > since) & (loss["detected_us"] <= until)
 
     is_alone = f.col("prev_isr") == f.array("leader")
     return is_true(is_alone & f.exists("losses", was_lost))
@@ -175,11 +175,11 @@ def _is_elected_dead() -> Value:
     """
     begin = f.unix_micros("begin")
 
-    def was_dead(one: Value) -> Value:
+    def was_dead(loss: Value) -> Value:
         return (
-            (one["last_sign_us"] + one["error_us"] < begin)
-            & (one["detected_us"] >= begin)
-            & (one["detected_us"] <= begin + one["session_us"])
+            (loss["last_sign_us"] + loss["error_us"] < begin)
+            & (loss["detected_us"] >= begin)
+            & (loss["detected_us"] <= begin + loss["session_us"])
         )
 
     silent = f.col("led_at").isNull() & f.col("received_at").isNull()
@@ -191,7 +191,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     moved, failed = is_a(EventType.PARTITION), is_a(EventType.PARTITION_FAILED)
     before, after, leader = f.col("from_state"), f.col("to_state"), f.col("leader")
     controllers = f.col("role") == Role.CONTROLLER
-    told = is_a(EventType.LEADERSHIP, EventType.PARTITION_CREATED)
+    is_stated = is_a(EventType.LEADERSHIP, EventType.PARTITION_CREATED)
     sent = is_a(EventType.SENT_PARTITION) & f.col("request").eqNullSafe(LEADER_AND_ISR)
     isr = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED)
     follows = is_a(EventType.TRANSITION_BEGUN) & (after == "follower")
@@ -202,7 +202,7 @@ def _lines(timed: DataFrame) -> DataFrame:
         (WHY, failed & before.isNull()),
         (CUT, is_a(EventType.ISR_CUT) & (leader == -1)),
         (SAID, is_a(EventType.ELECTED) & f.col("unclean")),
-        (DECIDED, controllers & (told | sent | (moved & (after == ONLINE)))),
+        (DECIDED, controllers & (is_stated | sent | (moved & (after == ONLINE)))),
         (WENT_ALIVE, isr),
         (DOWN, is_a(EventType.FOLLOWS, EventType.STOPPING) | follows),
     )
@@ -279,18 +279,18 @@ def _summed(parted: DataFrame) -> DataFrame:
         return f.when((f.col("mark") == mark) & condition, value)
 
     always = f.lit(True)
-    at, error = f.col("at_us"), f.col("error_us")
+    time_us, error = f.col("at_us"), f.col("error_us")
     unavailable = f.when(
-        f.col("is_unavailable_mark"), f.struct(at, error, "mark", "from_state", "controller", "controller_epoch")
+        f.col("is_unavailable_mark"), f.struct(time_us, error, "mark", "from_state", "controller", "controller_epoch")
     )
     explained = f.col("mark").isin(FAILED, WHY) & f.col("reason").isNotNull()
-    down = f.struct(at, error, "broker_id", "leader_epoch", "is_started")
+    down = f.struct(time_us, error, "broker_id", "leader_epoch", "is_started")
     is_leader = is_true(f.col("broker_id") == f.col("head.leader"))
-    is_of_head = is_true(at == f.col("head.begin_us"))
+    is_of_head = is_true(time_us == f.col("head.begin_us"))
     shows_available = is_leader & ~f.col("is_unavailable")
     other_leader = f.struct(
         (-f.col("became_unavailable.at_us")).alias("minus_after_us"),
-        at.alias("at_us"),
+        time_us.alias("at_us"),
         error.alias("error_us"),
         "broker_id",
     )
@@ -300,15 +300,15 @@ def _summed(parted: DataFrame) -> DataFrame:
         f.min(unavailable).alias("first_unavailable"),
         f.max(unavailable).alias("last_unavailable"),
         # A set of times, because the same line may be in two files.
-        f.size(f.collect_set(when(FAILED, f.col("is_unavailable_mark"), at))).alias("failed"),
+        f.size(f.collect_set(when(FAILED, f.col("is_unavailable_mark"), time_us))).alias("failed"),
         has(NOBODY).alias("nobody"),
         has(CUT).alias("cut"),
-        f.max(f.when(explained, f.struct(at, "reason", "error"))).alias("why"),
+        f.max(f.when(explained, f.struct(time_us, "reason", "error"))).alias("why"),
         f.max(when(SAID, always, f.col("unclean"))).alias("is_said"),
         is_true(f.max(when(DECIDED, is_of_head, always))).alias("is_decided"),
         f.max(when(DECIDED, is_of_head, f.col("unclean"))).alias("is_decided_unclean"),
-        f.max(when(WENT_ALIVE, shows_available, at - error)).alias("available_us"),
-        f.min(when(WENT_ALIVE, shows_available, at + error)).alias("proved_us"),
+        f.max(when(WENT_ALIVE, shows_available, time_us - error)).alias("available_us"),
+        f.min(when(WENT_ALIVE, shows_available, time_us + error)).alias("proved_us"),
         f.min(when(WENT_ALIVE, f.col("is_unavailable") & ~is_leader, other_leader)).alias("revived"),
         f.collect_set(when(DOWN, f.col("broker_id").isNotNull(), down)).alias("step_downs"),
     )
@@ -346,17 +346,17 @@ def lost_brokers(absences: DataFrame, timed: DataFrame | None = None) -> DataFra
         ).alias("one"),
         null("long").alias("callback_us"),
     )
-    found = away if timed is None else away.unionByName(_directories(timed)).unionByName(_callbacks(timed, away))
+    losses = away if timed is None else away.unionByName(_directories(timed)).unionByName(_callbacks(timed, away))
     # Sets, because the same line may be in two files.
-    return found.groupBy("broker").agg(
+    return losses.groupBy("broker").agg(
         f.collect_set("one").alias("losses"), f.sort_array(f.collect_set("callback_us")).alias("callbacks")
     )
 
 
-def concerns_partition(one: Value) -> Value:
+def concerns_partition(loss: Value) -> Value:
     """True if a loss concerns the partition of the current row."""
     name = f.concat(f.lit(","), "topic", f.lit("-"), f.col("partition").cast("string"), f.lit(","))
-    return one["names"].isNull() | (f.instr(one["names"], name) > 0)
+    return loss["names"].isNull() | (f.instr(loss["names"], name) > 0)
 
 
 def _directories(timed: DataFrame) -> DataFrame:

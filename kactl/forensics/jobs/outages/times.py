@@ -56,8 +56,8 @@ def _logs_end(timed: DataFrame) -> Value:
     """Return the time of the last controller line: until then an election would have been logged. Without any: the last
     line.
     """
-    at = f.unix_micros("at")
-    return timed.agg(f.coalesce(f.max(f.when(f.col("role") == Role.CONTROLLER, at)), f.max(at))).scalar()
+    time_us = f.unix_micros("at")
+    return timed.agg(f.coalesce(f.max(f.when(f.col("role") == Role.CONTROLLER, time_us)), f.max(time_us))).scalar()
 
 
 def _flat(caused: DataFrame) -> DataFrame:
@@ -193,9 +193,11 @@ def _with_paused_leader(ended: DataFrame) -> DataFrame:
 def _with_begin(ended: DataFrame) -> DataFrame:
     """Add begin_us, begin_low_us, begin_high_us, begin_kind, and detected_us."""
     had_leader = f.col("is_forced") & ~f.col("is_new")
-    found = ended.withColumn("detected_us", f.when(had_leader, f.coalesce("lost_us", "takeover_us")))
+    detected = ended.withColumn("detected_us", f.when(had_leader, f.coalesce("lost_us", "takeover_us")))
     lost, moved = _when_lost(), _when_moved()
-    chosen = found.withColumns({name: f.when(f.col("is_forced"), lost[name]).otherwise(moved[name]) for name in lost})
+    chosen = detected.withColumns(
+        {name: f.when(f.col("is_forced"), lost[name]).otherwise(moved[name]) for name in lost}
+    )
     # The end is not before the begin, and the bounds include the estimate.
     begin = f.col("begin_us")
     return chosen.withColumns(
@@ -210,10 +212,10 @@ def _with_begin(ended: DataFrame) -> DataFrame:
 def _when_lost() -> dict[str, Value]:
     """Begin of the outage of a lost leader: when it fell silent."""
     # A controller that takes over finds losses from before its first look, not only from before its election.
-    seen = f.least("lost_us", "first_us", "next_us", "until_us")
-    latest = f.least("detected_us", seen)
+    seen_us = f.least("lost_us", "first_us", "next_us", "until_us")
+    latest = f.least("detected_us", seen_us)
     silent = f.col("silent_high_us") + f.greatest("sign_error_us", "seen_error_us")
-    high = f.least(seen + f.col("seen_error_us"), silent)
+    high = f.least(seen_us + f.col("seen_error_us"), silent)
     at_work = f.when(f.col("seen_at_work_us").isNotNull(), f.least("seen_at_work_us", high))
     alive = f.greatest(f.col("silent_low_us") - f.col("sign_error_us"), at_work)
     low = f.when(f.col("is_new"), f.col("first_us") - f.col("seen_error_us")).otherwise(alive)
@@ -250,15 +252,18 @@ def _when_moved() -> dict[str, Value]:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _with_parts(found: DataFrame) -> DataFrame:
+def _with_parts(outages: DataFrame) -> DataFrame:
     """Add begun_us, and the parts in milliseconds."""
     # A controller logs that it processes a loss (C4) after it detected the loss and before it elects; at INFO this is
     # the only line.
     called = f.array_min(
-        f.filter("callbacks", lambda at: (at >= f.col("lost_us")) & (at <= f.least("first_us", "next_us", "until_us")))
+        f.filter(
+            "callbacks",
+            lambda time_us: (time_us >= f.col("lost_us")) & (time_us <= f.least("first_us", "next_us", "until_us")),
+        )
     )
     begun = f.when(f.col("is_forced"), f.coalesce("first_us", called))
-    points = found.withColumn("begun_us", begun)
+    points = outages.withColumn("begun_us", begun)
     stop = f.when(f.col("goes_on"), f.col("until_us")).otherwise(f.col("elected_us"))
     for name, time, before in (
         ("detected", f.col("detected_us"), ()),
@@ -290,7 +295,7 @@ def _since_begin(name: str) -> Value:
     return f.floor((f.col(name) - f.col("begin_us")) / 1000).cast("long")
 
 
-def _as_table(found: DataFrame) -> DataFrame:
+def _as_table(outages: DataFrame) -> DataFrame:
     def span(end: str, begin: str) -> Value:
         return (f.col(end) - f.col(begin)) / 1000
 
@@ -313,7 +318,7 @@ def _as_table(found: DataFrame) -> DataFrame:
             "led",
         )
     }
-    return found.withColumns(
+    return outages.withColumns(
         moments
         | {
             "duration_ms": _since_begin("until_us"),

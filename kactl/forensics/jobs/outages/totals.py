@@ -89,11 +89,11 @@ def percentiles(outages: DataFrame, *by: str) -> DataFrame:
             max_ms: one row for each measure that any outage has.
     """
     measured = outages.groupBy(*by, kind_of().alias("kind")).agg(*_times())
-    each = [
+    measures = [
         f.struct(f.lit(name).alias("measure"), *(f.col(f"{name}.{field}").alias(field) for field in _FIELDS))
         for name in MEASURES
     ]
-    return measured.select(*by, "kind", f.inline(f.array(*each))).where("known > 0")
+    return measured.select(*by, "kind", f.inline(f.array(*measures))).where("known > 0")
 
 
 def kind_of() -> Value:
@@ -111,12 +111,12 @@ def how_known() -> Value:
 
 def _times() -> list[Value]:
     """Percentiles of each measure, as a struct. All fields but `known` are null if no outage has a value."""
-    made = []
+    structs = []
     for name in MEASURES:
         time = f.col(f"{name}_ms")
         at = (f.percentile_approx(time, share, _ACCURACY).alias(label) for label, share in _PERCENTILES.items())
-        made.append(f.struct(f.count(time).alias("known"), *at, f.max(time).alias("max_ms")).alias(name))
-    return made
+        structs.append(f.struct(f.count(time).alias("known"), *at, f.max(time).alias("max_ms")).alias(name))
+    return structs
 
 
 # -- objectives --------------------------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ def slo(
     Raises:
         BadRequest: an objective, the period, or the number of partitions is out of range.
     """
-    if strange := [each for each in objectives if not 0 < each < 1]:
+    if strange := [by_partition for by_partition in objectives if not 0 < by_partition < 1]:
         raise BadRequest("objective", f"{strange[0]} is not a share of time: use 0.999 for 99.9 %")
     if period_ms <= 0 or (isinstance(partitions, int) and partitions <= 0):
         raise BadRequest("objective", "the period and the number of partitions must be greater than 0")
     key = dict.fromkeys((*by, "topic", "partition", "life"))
-    each = outages.groupBy(*key).agg(_sum("duration_ms").alias("lost_ms"))
-    spent = each.groupBy(*by).agg(
+    by_partition = outages.groupBy(*key).agg(_sum("duration_ms").alias("lost_ms"))
+    spent = by_partition.groupBy(*by).agg(
         (_sum("lost_ms") / _MINUTE_MS).alias("lost_minutes"),
         f.array(*(_against(objective, (1 - objective) * period_ms) for objective in objectives)).alias("against"),
     )
@@ -186,5 +186,5 @@ def _against(objective: float, allowed_ms: float) -> Value:
     )
 
 
-def _sum(of: Value | str) -> Value:
-    return f.coalesce(f.sum(of), f.lit(0))
+def _sum(value: Value | str) -> Value:
+    return f.coalesce(f.sum(value), f.lit(0))

@@ -37,7 +37,7 @@ _ORDER: Final = (NOT_IN_ISR, RECOVERING, WARNED, SAID, ASKED)
 
 def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFrame:
     """Returns elections with their evidence, without those that have none or more evidence against it."""
-    told = (
+    mentions = (
         lines.where("election_at is not null")
         .groupBy(*KEY, f.col("election_epoch").alias("leader_epoch"), f.col("election_at").alias("at"))
         .agg(
@@ -48,15 +48,15 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
         )
     )
     names = (*KEY, "leader_epoch", "at")
-    joined = _left(_left(elections, told, names), clean.withColumn("is_clean", f.lit(True)), (*KEY, "leader_epoch"))
+    joined = _left(_left(elections, mentions, names), clean.withColumn("is_clean", f.lit(True)), (*KEY, "leader_epoch"))
     evidence = f.concat(
         f.array_compact(f.array(f.when(_was_out(), NOT_IN_ISR), f.when(_began_to_recover(), RECOVERING))),
         f.coalesce("told", f.array().cast("array<string>")),
     )
-    heard = f.coalesce("told", f.array().cast("array<string>"))
+    mentioned = f.coalesce("told", f.array().cast("array<string>"))
     strong = (
-        f.array_contains(heard, WARNED)
-        | f.array_contains(heard, SAID)
+        f.array_contains(mentioned, WARNED)
+        | f.array_contains(mentioned, SAID)
         | (_was_out() & _nothing_between() & ~_is_clean_in_kraft())
         | (_began_to_recover() & _was_recovered_just_before())
     )
@@ -87,11 +87,11 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
     )
 
 
-def _left(some: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFrame:
+def _left(left: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFrame:
     """A left join in which null equals null."""
-    given = others.withColumnsRenamed({name: f"{name}_" for name in names})
-    condition = [some[name].eqNullSafe(given[f"{name}_"]) for name in names]
-    return some.join(given, condition, "left").drop(*(f"{name}_" for name in names))
+    right = others.withColumnsRenamed({name: f"{name}_" for name in names})
+    condition = [left[name].eqNullSafe(right[f"{name}_"]) for name in names]
+    return left.join(right, condition, "left").drop(*(f"{name}_" for name in names))
 
 
 def _sure(condition: Value) -> Value:
@@ -159,14 +159,14 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
             election.
     """
     lines = _lines(timed)
-    some = elections.select(
+    candidates = elections.select(
         *(f.col(name).alias(f"of_{name}") for name in (*KEY, "leader_epoch", "leader")), f.col("at").alias("of_at")
     )
     after_us = f.unix_micros("of_at") - f.unix_micros("at")
     soon = f.col("line_epoch").isNull() & (after_us >= -SLACK_US) & (after_us <= FOLLOWS_US)
     same = (
-        (lines["topic"] == some["of_topic"])
-        & (lines["partition"] == some["of_partition"])
+        (lines["topic"] == candidates["of_topic"])
+        & (lines["partition"] == candidates["of_partition"])
         & (f.col("life").isNull() | (f.col("life") == f.col("of_life")))
         & (f.col("leader").isNull() | (f.col("leader") == f.col("of_leader")))
         & ((f.col("line_epoch") == f.col("of_leader_epoch")) | soon)
@@ -174,8 +174,8 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
     election = f.struct("of_life", "of_leader_epoch", "of_at")
     # An earlier election only counts if there is no later one.
     order = f.struct(f.col("of_at") < f.col("at"), f.col("of_at"))
-    found = lines.join(some, same, "left").groupBy(*lines.columns)
-    first = found.agg(f.min_by(election, f.when(f.col("of_at").isNotNull(), order)).alias("election"))
+    joined = lines.join(candidates, same, "left").groupBy(*lines.columns)
+    first = joined.agg(f.min_by(election, f.when(f.col("of_at").isNotNull(), order)).alias("election"))
     return first.select(
         "topic",
         "partition",
@@ -195,19 +195,19 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
 
 def said_clean(timed: DataFrame) -> DataFrame:
     """Returns topic, partition, life, leader_epoch of elections that KRaft logged as clean."""
-    said = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
-    return said.where("topic is not null and leader_epoch is not null").select(*KEY, "leader_epoch").distinct()
+    lines = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
+    return lines.where("topic is not null and leader_epoch is not null").select(*KEY, "leader_epoch").distinct()
 
 
 def _lines(timed: DataFrame) -> DataFrame:
-    said = is_a(EventType.LEADERSHIP) & f.col("unclean") & (f.col("leader") >= 0)
+    is_stated = is_a(EventType.LEADERSHIP) & f.col("unclean") & (f.col("leader") >= 0)
     elected = is_a(EventType.ELECTED) & f.col("unclean")
     in_kraft = f.col("topic_id").isNotNull()
     electing = is_a(EventType.ELECTING) & f.col("unclean")
     named = timed.where("topic is not null and partition is not null")
     by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
     return (
-        _line(named.where(said), SAID, epoch=f.col("leader_epoch"))
+        _line(named.where(is_stated), SAID, epoch=f.col("leader_epoch"))
         .unionByName(_line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)))
         .unionByName(_line(_named(timed.where(by_id), timed), SAID))
         .unionByName(_line(named.where(electing), ASKED))
@@ -241,11 +241,11 @@ def _named(lines: DataFrame, timed: DataFrame) -> DataFrame:
 
 def _asked(timed: DataFrame) -> DataFrame:
     """A row for each partition of each request for an unclean election."""
-    asked = timed.where(is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "unclean"))
+    requests = timed.where(is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "unclean"))
     names = f.split(f.regexp_replace("text", r"^\w+\(|\)$", ""), r",\s*")
     # The last name of a truncated text may be incomplete.
     whole = f.when(f.octet_length("text") < TEXT_LIMIT, names).otherwise(f.slice(names, f.lit(1), f.size(names) - 1))
-    partitions = asked.withColumn("name", f.explode(whole)).where(f.col("name").rlike("^.+-[0-9]+$"))
+    partitions = requests.withColumn("name", f.explode(whole)).where(f.col("name").rlike("^.+-[0-9]+$"))
     number = f.regexp_extract("name", "([0-9]+)$", 1).try_cast("int")
     return partitions.select(
         f.regexp_extract("name", "^(.+)-[0-9]+$", 1).alias("topic"),

@@ -74,7 +74,7 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
     """
     elections = _elections(states, leadership)
     lines = matched(timed, elections)
-    told = judged(elections, lines, said_clean(timed))
+    assessed = judged(elections, lines, said_clean(timed))
     alone = lines.where("election_at is null").select(
         *KEY,
         "at",
@@ -89,8 +89,8 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
         "controller_epoch",
     )
     # A line of an election that is otherwise unknown is the only evidence, unless it only requests one.
-    found = told.unionByName(alone.where(~f.array_contains("evidence", ASKED)))
-    explained = _with_isr_down(_with_out_at(found, states), absences)
+    elections_found = assessed.unionByName(alone.where(~f.array_contains("evidence", ASKED)))
+    explained = _with_isr_down(_with_out_at(elections_found, states), absences)
     out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
     return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(*names_of(COLUMNS))
 
@@ -110,7 +110,7 @@ def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
     """
     common = (*KEY, "leader_epoch", "partition_epoch", "leader", "isr", "recovery")
     facts = states.where("leader is null or leader <> -2").select(*common, "at", f.lit(True).alias("is_fact"))
-    asked = leadership.where("leader >= 0").select(
+    epochs = leadership.where("leader >= 0").select(
         *common,
         f.col("begin").alias("at"),
         f.lit(False).alias("is_fact"),
@@ -122,7 +122,7 @@ def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
         "controller",
         "controller_epoch",
     )
-    both = asked.unionByName(facts, allowMissingColumns=True)
+    both = epochs.unionByName(facts, allowMissingColumns=True)
     # Up to 1.0 there may be no line with an epoch: such rows are ordered by time.
     by_time = rows_of(*KEY).in_order("at")
     epoch = f.coalesce("leader_epoch", by_time.latest("leader_epoch", with_equals=True), f.lit(-1))
@@ -163,14 +163,14 @@ def _in_order() -> Order:
 # -- state of the last ISR --------------------------------------------------------------------------------------------
 
 
-def _with_out_at(found: DataFrame, states: DataFrame) -> DataFrame:
+def _with_out_at(elections: DataFrame, states: DataFrame) -> DataFrame:
     """Add `out_at`: when each new leader left the ISR."""
     known = states.where("isr is not null and leader_epoch is not null").select(
         *KEY, f.struct("leader_epoch", f.coalesce("partition_epoch", f.lit(-1)), "at", "isr").alias("state")
     )
-    one = found.select(*KEY, "leader_epoch", "leader").where("leader_epoch is not null").distinct()
+    leaders = elections.select(*KEY, "leader_epoch", "leader").where("leader_epoch is not null").distinct()
     was_in = f.array_contains("state.isr", f.col("leader")).alias("was_in")
-    before = one.join(known, [*KEY], "inner").where("state.leader_epoch < leader_epoch")
+    before = leaders.join(known, [*KEY], "inner").where("state.leader_epoch < leader_epoch")
     history = before.groupBy(*KEY, "leader_epoch", "leader").agg(
         f.sort_array(f.collect_list(f.struct("state", was_in))).alias("history")
     )
@@ -181,19 +181,21 @@ def _with_out_at(found: DataFrame, states: DataFrame) -> DataFrame:
     )
     was_once_in = f.exists("history", lambda each: each["was_in"])
     times = history.select(*KEY, "leader_epoch", "leader", f.when(was_once_in, since).alias("out_at"))
-    return found.join(times, [*KEY, "leader_epoch", "leader"], "left")
+    return elections.join(times, [*KEY, "leader_epoch", "leader"], "left")
 
 
-def _with_isr_down(found: DataFrame, absences: DataFrame) -> DataFrame:
+def _with_isr_down(elections: DataFrame, absences: DataFrame) -> DataFrame:
     """Add `isr_down`: absences of the members of the last ISR."""
     away = absences.select(
         f.col("broker").alias("member"), "detected_at", "back_at", "last_sign_at", f.lit(True).alias("away")
     )
-    each = found.select(f.struct("*").alias("one"), f.posexplode_outer("prev_isr").alias("place", "member"))
-    then = (f.col("detected_at").isNull() | (f.col("detected_at") <= f.col("one.at"))) & (
+    members = elections.select(f.struct("*").alias("one"), f.posexplode_outer("prev_isr").alias("place", "member"))
+    is_during = (f.col("detected_at").isNull() | (f.col("detected_at") <= f.col("one.at"))) & (
         f.col("back_at").isNull() | (f.col("back_at") > f.col("one.at"))
     )
-    joined = each.join(f.broadcast(away), (each["member"] == away["member"]) & then, "left").drop(away["member"])
+    joined = members.join(f.broadcast(away), (members["member"] == away["member"]) & is_during, "left").drop(
+        away["member"]
+    )
     latest = f.max_by(f.col("detected_at"), f.coalesce(f.unix_micros("detected_at"), f.lit(0)))
     placed = joined.groupBy("one", "place", "member").agg(is_true(f.max("away")).alias("away"), latest.alias("down_at"))
     down_ms = f.floor((f.unix_micros("one.at") - f.unix_micros("down_at")) / 1000).cast("long")
