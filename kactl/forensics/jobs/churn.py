@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
 from kactl.forensics.event_types import EventType
 
-from .expressions import all_known, is_a, is_true, no_ids, null, rows_of
+from .expressions import all_known, is_a, is_true, no_ids, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -133,7 +133,7 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
     """
     known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
     versioned = _versioned(known.where("partition_epoch is not null"))
-    isrs = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
+    isrs = stacked(_logged_by_leaders(timed), versioned, _unversioned(known))
     order = ("at", "rank", "version")
     forward = rows_of(*KEY).in_order(*order)
     backward = rows_of(*KEY).in_order(*map(f.desc, order))
@@ -167,7 +167,6 @@ def _versioned(states: DataFrame) -> DataFrame:
         f.col("partition_epoch").alias("version"),
         "leader",
         "isr",
-        null("array<int>").alias("prev_isr"),
         "replicas",
         _is_whole().alias("whole"),
     )
@@ -192,10 +191,8 @@ def _unversioned(states: DataFrame) -> DataFrame:
         *KEY,
         "at",
         f.lit(_STORED).alias("rank"),
-        null("int").alias("version"),
         "leader",
         "isr",
-        null("array<int>").alias("prev_isr"),
         "replicas",
         "whole",
     )
@@ -219,11 +216,9 @@ def _logged_by_leaders(timed: DataFrame) -> DataFrame:
         *KEY,
         "at",
         f.lit(_WANTED).alias("rank"),
-        null("int").alias("version"),
         f.col("speaker").alias("leader"),
         "isr",
         "prev_isr",
-        null("array<int>").alias("replicas"),
         f.lit(False).alias("whole"),
     )
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Kind, Role
 
-from .expressions import all_known, is_a, is_true, null, rows_of
+from .expressions import all_known, is_a, is_true, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -193,8 +193,8 @@ def terms(lines: DataFrame) -> DataFrame:
     """
     own = lines.where(is_own())
     own_terms = _own_terms(own)
-    all_terms = own_terms.unionByName(
-        _others_terms(lines).join(own_terms, ["controller", "controller_epoch"], "left_anti")
+    all_terms = stacked(
+        own_terms, _others_terms(lines).join(own_terms, ["controller", "controller_epoch"], "left_anti")
     )
     of_controller = rows_of("controller").in_order("begin")
     before = rows_of("source").in_order("begin")
@@ -258,12 +258,7 @@ def _others_terms(lines: DataFrame) -> DataFrame:
     """Terms from lines of others: brokers, by the requests that they process, and KRaft's other controllers."""
     others = lines.where(all_known("controller", "controller_epoch") & ~is_own())
     mentions = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
-    return mentions.groupBy("controller", "controller_epoch").agg(
-        f.max_by(_source(), _rank()).alias("source"),
-        f.min(null("timestamp")).alias("elected_at"),
-        f.min(null("timestamp")).alias("begin"),
-        f.min(null("long")).alias("error_us"),
-    )
+    return mentions.groupBy("controller", "controller_epoch").agg(f.max_by(_source(), _rank()).alias("source"))
 
 
 def _source() -> Value:

@@ -10,7 +10,7 @@ from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
-from .expressions import NEW, all_known, is_a, is_true, no_ids, null, rows_of
+from .expressions import NEW, all_known, is_a, is_true, no_ids, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -105,11 +105,9 @@ def signs(timed: DataFrame) -> DataFrame:
             f.coalesce("name", "topic", "topic_id").alias("topic"),
             "at",
             f.lit(str(EventType.TOPIC_REMOVED)).alias("type"),
-            null("string").alias("reason"),
-            null("array<int>").alias("brokers"),
         )
     )
-    return named.distinct().unionByName(removed)
+    return stacked(named.distinct(), removed)
 
 
 def topic_names(timed: DataFrame) -> DataFrame:
@@ -130,17 +128,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
     `ends` is 1 if no line of the same deletion can follow.
     """
-    sign_lines = signs(timed).select(
-        "topic",
-        "at",
-        "type",
-        "reason",
-        "brokers",
-        null("int").alias("partition"),
-        null("int").alias("broker"),
-        null("string").alias("to_state"),
-        is_a(*_DONE).cast("int").alias("ends"),
-    )
+    sign_lines = signs(timed).withColumn("ends", is_a(*_DONE).cast("int"))
     moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
     # Partitions that are added to a topic are created, too, but never partition 0.
     is_creation = (f.col("partition") == 0) & (
@@ -149,18 +137,18 @@ def _lines(timed: DataFrame) -> DataFrame:
     around = timed.where((moved | is_creation | is_a(EventType.REASSIGNMENT_STARTED)) & all_known("topic", "at")).join(
         sign_lines.select("topic").distinct(), "topic", "left_semi"
     )
-    return sign_lines.unionByName(
+    return stacked(
+        sign_lines,
         around.select(
             "topic",
             "at",
             "type",
-            null("string").alias("reason"),
             f.when(is_a(EventType.REASSIGNMENT_STARTED), f.col("replicas")).alias("brokers"),
             "partition",
             "broker",
             "to_state",
             is_creation.cast("int").alias("ends"),
-        )
+        ),
     )
 
 

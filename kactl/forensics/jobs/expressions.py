@@ -59,7 +59,7 @@ def no_ids() -> Value:
     return f.array().cast("array<int>")
 
 
-# -- neighbours of a row -----------------------------------------------------------------------------------------------
+# -- rows and their neighbours -----------------------------------------------------------------------------------------
 
 
 class Order(NamedTuple):
@@ -117,6 +117,13 @@ class Group(NamedTuple):
 def rows_of(*key: str | Value) -> Group:
     """The rows that share a key."""
     return Group(Window.partitionBy(*key))
+
+
+def stacked(first: DataFrame, *others: DataFrame) -> DataFrame:
+    """Return the rows of all tables, by column name. A column that a table does not have is null in its rows."""
+    for other in others:
+        first = first.unionByName(other, allowMissingColumns=True)
+    return first
 
 
 def best_only(rows: DataFrame, rank: str, *key: str) -> DataFrame:

@@ -19,7 +19,7 @@ from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME,
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
-from .expressions import all_known, best_only, is_a, is_true, no_ids, null, rows_of
+from .expressions import all_known, best_only, is_a, is_true, no_ids, null, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -204,7 +204,6 @@ def moves_seen(timed: DataFrame) -> DataFrame:
 
 def _signs(timed: DataFrame) -> DataFrame:
     """Signs of reassignments in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
-    unknown = null("array<int>")
     has_key = all_known("topic", "partition", "at")
     is_requested, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
     all_there = is_a(EventType.REASSIGNMENT_CAUGHT_UP) | (waits & (f.col("count") >= f.col("count_also")))
@@ -215,10 +214,6 @@ def _signs(timed: DataFrame) -> DataFrame:
             "at",
             f.when(is_requested, _UNDER_WAY).when(all_there, _CAUGHT_UP).alias("sign"),
             f.col("replicas").alias("target"),
-            unknown.alias("adding"),
-            unknown.alias("removing"),
-            unknown.alias("replicas"),
-            unknown.alias("isr"),
             (waits & ~all_there).cast("long").alias("waits"),
         )
         .distinct()
@@ -238,7 +233,7 @@ def _signs(timed: DataFrame) -> DataFrame:
         "isr",
         f.lit(0).cast("long").alias("waits"),
     )
-    return requests.unionByName(facts)
+    return stacked(requests, facts)
 
 
 def _shown(timed: DataFrame, has_key: Value) -> DataFrame:

@@ -31,7 +31,7 @@ from kactl.forensics.columns import (
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
-from .expressions import NEW, ONLINE, all_known, is_a, is_true, null, rows_of
+from .expressions import NEW, ONLINE, all_known, is_a, is_true, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -81,7 +81,7 @@ def _states_in_lines(timed: DataFrame) -> DataFrame:
     `unchanged`, whether null means "as before"; `only_assigned`, whether the line has only an assignment;
     `unnumbered_us`, which separates states without numbers.
     """
-    lines = _lines(timed).unionByName(_records(timed))
+    lines = stacked(_lines(timed), _records(timed))
     keys = [name for name in lines.columns if name != "at_us"]
     once = lines.groupBy(*keys).agg(f.min("at_us").alias("at_us"))
     has_number = f.col("leader_epoch").isNotNull() | f.col("partition_epoch").isNotNull()
@@ -134,7 +134,6 @@ def _lines(timed: DataFrame) -> DataFrame:
 
 def _records(timed: DataFrame) -> DataFrame:
     """States of the metadata log, each complete."""
-    unknown = null("int")
     return kraft.filled(timed).select(
         *KEY,
         "leader_epoch",
@@ -143,16 +142,11 @@ def _records(timed: DataFrame) -> DataFrame:
         "isr",
         "replicas",
         "recovery",
-        null("string").alias("from_state"),
-        unknown.alias("controller"),
-        unknown.alias("controller_epoch"),
         f.when(_is_from_snapshot(), _RECEIVED).otherwise(_MADE).alias("rank"),
         f.unix_micros("at").alias("at_us"),
         "at_error_us",
-        unknown.alias("speaker"),
         f.lit(False).alias("is_isr_change"),
         f.lit(False).alias("unchanged"),
-        unknown.alias("prev_partition_epoch"),
         f.lit(False).alias("only_assigned"),
         "format",
     )

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a, is_true, null, rows_of
+from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a, is_true, rows_of, stacked
 
 # At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
 # no step of that.
@@ -247,7 +247,7 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
     whose creation is in no log.
     """
     names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
-    roles = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
+    roles = with_steady_clocks(stacked(_roles(timed), _transitions(timed)), timed)
     once = roles.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
         f.min(f.struct("file_id", "offset")).alias("place")
     )
@@ -313,7 +313,6 @@ def _transitions(timed: DataFrame) -> DataFrame:
             f.lit("transition").alias("way"),
             "at",
             f.col("asked.leader_epoch").alias("leader_epoch"),
-            null("long").alias("log_end"),
             f.col("asked.is_new").alias("is_new"),
             "controller",
             "controller_epoch",

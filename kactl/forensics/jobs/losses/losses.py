@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import BOOL, ID, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
-from kactl.forensics.jobs.expressions import NEW, all_known, is_true, no_ids, null
+from kactl.forensics.jobs.expressions import NEW, all_known, is_true, no_ids, null, stacked
 from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.log_segments import starts
 
@@ -85,7 +85,7 @@ def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -
     by_followers = truncations.of_followers(followed, began)
     by_leaders = truncations.of_leaders(began)
     by_logs = truncations.of_truncations(log_segments, followed, by_followers, by_leaders, leadership)
-    candidates = _best(by_followers.unionByName(by_leaders).unionByName(by_logs))
+    candidates = _best(stacked(by_followers, by_leaders, by_logs))
     known = candidates.join(histories(began, followed, leadership, of=candidates), [*KEY], "left")
     elections = unclean.where("leader_epoch is not null").select(
         *KEY,
@@ -192,9 +192,7 @@ def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of:
         f.when(f.col("leader") >= 0, f.col("isr")).alias("in_sync"),
         _is_clean().alias("is_clean"),
     )
-    every = by_broker.unionByName(by_follower, allowMissingColumns=True).unionByName(
-        by_controller, allowMissingColumns=True
-    )
+    every = stacked(by_broker, by_follower, by_controller)
     members = f.when(f.col("in_sync").isNotNull(), f.col("in_sync"))
     epochs = (
         every.join(partitions, [*KEY], "left_semi")

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.expressions import is_true, null, rows_of
+from kactl.forensics.jobs.expressions import is_true, rows_of, stacked
 
 FOLLOWER: Final = "follower"
 LEADER: Final = "leader"
@@ -126,7 +126,6 @@ def of_leaders(starts: DataFrame) -> DataFrame:
         f.col("epoch").alias("took_part"),
         f.lit(True).alias("by_memory"),
         f.col("next.epoch").alias("told_in"),
-        null("long").alias("tail"),
     )
 
 
@@ -170,12 +169,10 @@ def of_truncations(
         # that began meanwhile.
         f.when(f.col("role") == EventType.FOLLOWS, f.col("epoch")).otherwise(f.col("then_epoch")).alias("leader_epoch"),
         f.col("cut_at").alias("replica_at"),
-        null("long").alias("high_watermark"),
-        null("int").alias("known"),
         f.when(f.col("role") == EventType.LEADS, f.col("epoch")).alias("took_part"),
         f.lit(False).alias("by_memory"),
     )
-    return measured.unionByName(placed)
+    return stacked(measured, placed)
 
 
 def _cut(end: Value) -> list[Value]:
@@ -187,7 +184,6 @@ def _cut(end: Value) -> list[Value]:
         f.lit(TRUNCATED).alias("evidence"),
         f.col("cut_to").alias("truncated_to"),
         f.col("epoch").alias("told_in"),
-        null("long").alias("tail"),
     ]
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.expressions import NEW, is_a, is_true, null
+from kactl.forensics.jobs.expressions import NEW, is_a, is_true, stacked
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 WARNED: Final = "warned"
@@ -206,24 +206,21 @@ def _lines(timed: DataFrame) -> DataFrame:
     electing = is_a(EventType.ELECTING) & f.col("unclean")
     named = timed.where("topic is not null and partition is not null")
     by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
-    return (
-        _line(named.where(is_stated), SAID, epoch=f.col("leader_epoch"))
-        .unionByName(_line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)))
-        .unionByName(_line(_named(timed.where(by_id), timed), SAID))
-        .unionByName(_line(named.where(electing), ASKED))
-        .unionByName(_asked(timed))
-        .distinct()
-    )
+    return stacked(
+        _line(named.where(is_stated), SAID).withColumn("line_epoch", f.col("leader_epoch")),
+        _line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)),
+        _line(_named(timed.where(by_id), timed), SAID),
+        _line(named.where(electing), ASKED),
+        _asked(timed),
+    ).distinct()
 
 
-def _line(lines: DataFrame, evidence: str | Value, epoch: Value | None = None) -> DataFrame:
+def _line(lines: DataFrame, evidence: str | Value) -> DataFrame:
     return lines.select(
         *KEY,
         "at",
-        (f.lit(None) if epoch is None else epoch).cast("int").alias("line_epoch"),
         "leader",
         (f.lit(evidence) if isinstance(evidence, str) else evidence).alias("evidence"),
-        null("string").alias("asked_by"),
         "controller",
         "controller_epoch",
         f.col("prev_isr").alias("told_prev_isr"),
@@ -250,14 +247,9 @@ def _asked(timed: DataFrame) -> DataFrame:
     return partitions.select(
         f.regexp_extract("name", "^(.+)-[0-9]+$", 1).alias("topic"),
         number.alias("partition"),
-        null("int").alias("life"),
         "at",
-        null("int").alias("line_epoch"),
-        null("int").alias("leader"),
         f.lit(ASKED).alias("evidence"),
         f.col("trigger").alias("asked_by"),
         "controller",
         "controller_epoch",
-        null("array<int>").alias("told_prev_isr"),
-        null("int").alias("told_prev_leader"),
     )

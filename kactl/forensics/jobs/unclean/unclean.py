@@ -29,7 +29,7 @@ from kactl.forensics.columns import (
     Unit,
     names_of,
 )
-from kactl.forensics.jobs.expressions import Order, is_true, null, rows_of
+from kactl.forensics.jobs.expressions import Order, is_true, null, rows_of, stacked
 from kactl.forensics.jobs.job import Job
 
 from .evidence import ASKED, judged, matched, said_clean
@@ -78,18 +78,14 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
     alone = lines.where("election_at is null").select(
         *KEY,
         "at",
-        null("int").alias("leader_epoch"),
         "leader",
-        null("int").alias("prev_leader"),
-        null("array<int>").alias("prev_isr"),
         f.array("evidence").alias("evidence"),
         f.lit(True).alias("certain"),
-        null("string").alias("asked_by"),
         "controller",
         "controller_epoch",
     )
     # A line of an election that is otherwise unknown is the only evidence, unless it only requests one.
-    elections_found = assessed.unionByName(alone.where(~f.array_contains("evidence", ASKED)))
+    elections_found = stacked(assessed, alone.where(~f.array_contains("evidence", ASKED)))
     explained = _with_isr_down(_with_out_at(elections_found, states), absences)
     out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
     return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(*names_of(COLUMNS))
