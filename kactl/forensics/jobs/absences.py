@@ -87,16 +87,10 @@ def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
     """
     absences_seen = membership.absences(_said(timed))
     known = Sessions.read(timed, files)
-    bounds = {
-        id(absence): silence.bounds(_loss(absence), known.of(absence))
-        for absence in absences_seen
-        if absence.detected_at is not None
-    }
-    evidence = around.read(
-        timed,
-        [_lost(absence, bounds[id(absence)]) for absence in absences_seen if absence.detected_at is not None],
-        [absence.broker for absence in absences_seen],
-    )
+    detected = [absence for absence in absences_seen if absence.detected_at is not None]
+    bounds = {id(absence): silence.bounds(_loss(absence), known.of(absence)) for absence in detected}
+    losses = [_lost(absence, bounds[id(absence)]) for absence in detected]
+    evidence = around.read(timed, losses, [absence.broker for absence in absences_seen])
     return JOB.table(
         timed.sparkSession, [_row(absence, bounds.get(id(absence)), known, evidence) for absence in absences_seen]
     )

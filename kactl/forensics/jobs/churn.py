@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
 from kactl.forensics.event_types import EventType
 
-from .expressions import all_known, is_a, is_true, no_ids, rows_of, stacked
+from .expressions import all_known, is_a, is_true, no_ids, or_zero, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -45,10 +45,10 @@ def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFra
 
     Elections are rows of `leadership`, one for each epoch; ISR changes are those of `isr_course`.
     """
-    moved = _moves(leadership, states, timed)
+    moved = stacked(counted_elections(leadership), counted_changes(isr_course(states, timed)))
     sums = ("elections", "planned", "forced", "shrinks", "expands")
     minutes = moved.groupBy(f.date_trunc("minute", "at").alias("minute")).agg(
-        *(f.sum(name).alias(name) for name in sums)
+        *(or_zero(f.sum(name)).alias(name) for name in sums)
     )
     hours = minutes.groupBy(f.date_trunc("hour", "minute").alias("hour")).agg(
         *(f.sum(name).alias(name) for name in sums), f.max("elections").alias("most_in_a_minute")
@@ -69,28 +69,26 @@ def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFra
     )
 
 
-def _moves(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
-    """One row for each election and each ISR change: the key, `at`, and 1 in the columns that count it."""
-    nothing = f.lit(0).cast("long")
-    elected = elections(leadership).select(
+def counted_elections(leadership: DataFrame) -> DataFrame:
+    """Return one row for each election: the key, `at`, and 1 in each of elections, planned and forced that applies."""
+    return elections(leadership).select(
         *KEY,
         f.col("begin").alias("at"),
-        f.lit(1).cast("long").alias("elections"),
-        f.coalesce(f.col("planned").cast("long"), nothing).alias("planned"),
-        f.coalesce((~f.col("planned")).cast("long"), nothing).alias("forced"),
-        nothing.alias("shrinks"),
-        nothing.alias("expands"),
+        f.lit(1).alias("elections"),
+        f.col("planned").cast("int").alias("planned"),
+        (~f.col("planned")).cast("int").alias("forced"),
     )
-    changed = isr_course(states, timed).select(
+
+
+def counted_changes(course: DataFrame) -> DataFrame:
+    """Return one row for each ISR change: the key, `at`, and 1 in each of shrinks and expands that applies."""
+    changes = course.select(
         *KEY,
         "at",
-        nothing.alias("elections"),
-        nothing.alias("planned"),
-        nothing.alias("forced"),
-        (f.size("lost") > 0).cast("long").alias("shrinks"),
-        (f.size("won") > 0).cast("long").alias("expands"),
+        (f.size("lost") > 0).cast("int").alias("shrinks"),
+        (f.size("won") > 0).cast("int").alias("expands"),
     )
-    return elected.unionByName(changed.where("shrinks + expands > 0"))
+    return changes.where("shrinks + expands > 0")
 
 
 def _usual(minutes: DataFrame) -> Value:

@@ -13,10 +13,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column
+from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
-from .expressions import all_known, is_a, is_true, rows_of, stacked
+from .expressions import all_known, is_a, is_true, ms_between, or_zero, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -75,24 +75,18 @@ def controllers(timed: DataFrame) -> DataFrame:
     in_order = rows_of("source").in_order("place", "begin")
     seen_last = in_order.previous(f.coalesce("resigned_at", "sign_at"))
     is_next = (f.col("source") != ZOOKEEPER) | (f.col("controller_epoch") - in_order.previous("controller_epoch") == 1)
-    silent_ms = _ms(f.col("elected_at")) - _ms(seen_last)
+    silent_ms = ms_between(seen_last, "elected_at")
     gap = f.when(silent_ms > 0, silent_ms).when(silent_ms <= 0, f.lit(0))
-    return known.withColumns({"gap_ms": f.when(is_next, gap), "overlap_ms": _overlap()}).select(
-        f.when(f.col("controller") != NAMELESS, f.col("controller")).alias("controller"),
-        "controller_epoch",
-        "elected_at",
-        "ready_at",
-        "started_at",
-        "last_act_at",
-        "resigned_at",
-        (_ms(f.coalesce("started_at", "ready_at")) - _ms(f.col("elected_at"))).alias("failover_ms"),
-        "gap_ms",
-        "overlap_ms",
-        f.coalesce("refused", f.lit(0)).cast("long").alias("refused"),
-        f.coalesce("partitions_moved", f.lit(0)).cast("long").alias("partitions_moved"),
-        "slowest_event_ms",
-        "source",
-    )
+    return known.withColumns(
+        {
+            "controller": f.when(f.col("controller") != NAMELESS, f.col("controller")),
+            "failover_ms": ms_between("elected_at", f.coalesce("started_at", "ready_at")),
+            "gap_ms": f.when(is_next, gap),
+            "overlap_ms": _overlap(),
+            "refused": or_zero("refused"),
+            "partitions_moved": or_zero("partitions_moved"),
+        }
+    ).select(*names_of(COLUMNS))
 
 
 def _acted(lines: DataFrame, all_terms: DataFrame) -> DataFrame:
@@ -144,10 +138,6 @@ def _moved(lines: DataFrame) -> DataFrame:
     moves = lines.where(is_a(EventType.PARTITION) & f.col("controller_epoch").isNotNull())
     once = moves.select("controller", "controller_epoch", "topic", "partition", "at", "to_state").distinct()
     return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("partitions_moved"))
-
-
-def _ms(time: Value) -> Value:
-    return f.unix_millis(time)
 
 
 # -- terms -------------------------------------------------------------------------------------------------------------
@@ -237,8 +227,8 @@ def _own_terms(own: DataFrame) -> DataFrame:
     is_bare = f.col("first_at").isNull()
     # The line before the first one with an epoch, if it is of an election without epoch.
     bare_at = in_order.previous(f.when(is_bare, f.col("at")))
-    soon = f.unix_millis("first_at") - f.unix_millis(bare_at) <= _ELECTED_MS
-    follows = f.unix_millis(in_order.next("first_at")) - f.unix_millis("at") <= _ELECTED_MS
+    soon = ms_between(bare_at, "first_at") <= _ELECTED_MS
+    follows = ms_between("at", in_order.next("first_at")) <= _ELECTED_MS
     return (
         both.withColumn("bare_at", f.when(soon, bare_at))
         .withColumn("is_paired", is_true(is_bare & follows))

@@ -6,11 +6,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column
+from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
-from .expressions import NEW, all_known, is_a, is_true, no_ids, rows_of, stacked
+from .expressions import NEW, all_known, is_a, is_true, ms_between, no_ids, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -69,19 +69,15 @@ def deletions(timed: DataFrame) -> DataFrame:
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
     summed = _summed(numbered).where("said > 0").join(_unanswered(numbered), ["topic", "number"], "left")
     until = f.when(f.col("finished"), f.col("done_at")).otherwise(last)
-    unanswered = f.when(f.col("finished") | f.col("unanswered").isNull(), _nobody()).otherwise(f.col("unanswered"))
-    return summed.select(
-        "topic",
-        "asked_at",
-        f.coalesce("started_at", "stopped_at").alias("started_at"),
-        "done_at",
-        (f.unix_millis(until) - f.unix_millis("asked_at")).alias("span_ms"),
-        f.greatest(f.col("starts") - 1, f.lit(0)).cast("long").alias("restarts"),
-        "halts",
-        "reason",
-        f.array_sort(f.array_union("blocked", unanswered)).alias("blocked_by"),
-        "finished",
-    )
+    unanswered = f.when(f.col("finished") | f.col("unanswered").isNull(), no_ids()).otherwise(f.col("unanswered"))
+    return summed.withColumns(
+        {
+            "started_at": f.coalesce("started_at", "stopped_at"),
+            "span_ms": ms_between("asked_at", until),
+            "restarts": f.greatest(f.col("starts") - 1, f.lit(0)).cast("long"),
+            "blocked_by": f.array_sort(f.array_union("blocked", unanswered)),
+        }
+    ).select(*names_of(COLUMNS))
 
 
 def signs(timed: DataFrame) -> DataFrame:
@@ -178,7 +174,7 @@ def _summed(numbered: DataFrame) -> DataFrame:
             is_true(f.max(halted_by_moving)).alias("is_moving"),
         )
         .withColumn("finished", f.col("ends") > 0)
-        .withColumn("moving", f.when(f.col("is_moving"), f.col("targets")).otherwise(_nobody()))
+        .withColumn("moving", f.when(f.col("is_moving"), f.col("targets")).otherwise(no_ids()))
         .withColumn("blocked", f.array_union(f.array_union("dead", "failed"), "moving"))
     )
 
@@ -191,10 +187,6 @@ def _unanswered(numbered: DataFrame) -> DataFrame:
     last = moves.groupBy("topic", "number", "partition", "broker").agg(f.max_by("to_state", order).alias("last"))
     waiting = last.where(f.col("last") == STARTED)
     return waiting.groupBy("topic", "number").agg(f.collect_set("broker").alias("unanswered"))
-
-
-def _nobody() -> Value:
-    return no_ids()
 
 
 JOB: Final = Job(

@@ -54,6 +54,16 @@ def null(type_: Literal["int", "long", "string", "array<int>", "timestamp"]) -> 
     return f.lit(None).cast(type_)
 
 
+def or_zero(count: str | Value) -> Value:
+    """A count, with null as 0."""
+    return f.coalesce(count, f.lit(0)).cast("long")
+
+
+def ms_between(begin: str | Value, end: str | Value) -> Value:
+    """Whole milliseconds from one time to another."""
+    return f.unix_millis(end) - f.unix_millis(begin)
+
+
 def no_ids() -> Value:
     """An empty list of brokers."""
     return f.array().cast("array<int>")

@@ -1,6 +1,5 @@
 """Job `flapping`: partitions whose leader or ISR changed repeatedly."""
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as Value
@@ -9,9 +8,9 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import ID, KEY, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs.expressions import is_true, rows_of
+from kactl.forensics.jobs.expressions import is_true, ms_between, or_zero, rows_of, stacked
 
-from .churn import elections, isr_course
+from .churn import counted_changes, counted_elections, isr_course
 from .deletions import signs
 from .job import Job
 
@@ -61,19 +60,16 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
     itself; but not beyond the beginning of the topic's deletion.
     """
     course = isr_course(states, timed)
-    facts = [_elected(leadership), _back_and_forth(leadership), _preferred_lost(leadership), _changed(course)]
-    nothing = f.lit(0).cast("long")
-    rows = [
-        counted.select(
-            *KEY, "at", *(f.col(name) if name in counted.columns else nothing.alias(name) for name in _COUNTS)
-        )
-        for counted in facts
-    ]
     summed = (
-        reduce(lambda one, more: one.unionByName(more), rows)
+        stacked(
+            counted_elections(leadership),
+            _back_and_forth(leadership),
+            _preferred_lost(leadership),
+            counted_changes(course),
+        )
         .groupBy(*KEY)
         .agg(
-            *(f.sum(name).alias(name) for name in _COUNTS),
+            *(or_zero(f.sum(name)).alias(name) for name in _COUNTS),
             f.min("at").alias("first_at"),
             f.max("at").alias("last_at"),
         )
@@ -85,21 +81,12 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
         .join(_worst_follower(falls), list(KEY), "left")
         .join(_small(course, timed), list(KEY), "left")
         .withColumn("cycles_per_hour", f.coalesce("cycles_per_hour", f.lit(0.0)))
-        .withColumn("worst_follower_falls", f.coalesce("worst_follower_falls", nothing))
+        .withColumn("worst_follower_falls", or_zero("worst_follower_falls"))
         .select(*names_of(COLUMNS))
     )
 
 
 # -- leaders -----------------------------------------------------------------------------------------------------------
-
-
-def _elected(leadership: DataFrame) -> DataFrame:
-    return elections(leadership).select(
-        *KEY,
-        f.col("begin").alias("at"),
-        f.lit(1).cast("long").alias("elections"),
-        f.coalesce((~f.col("planned")).cast("long"), f.lit(0).cast("long")).alias("forced"),
-    )
 
 
 def _changes_of_leader(leadership: DataFrame, which: str) -> DataFrame:
@@ -113,32 +100,22 @@ def _changes_of_leader(leadership: DataFrame, which: str) -> DataFrame:
 def _back_and_forth(leadership: DataFrame) -> DataFrame:
     """A row for each return of a leader; a time without leader in between does not count as another leader."""
     in_order = rows_of(*KEY).in_order("leader_epoch", "begin")
-    gone_ms = f.unix_millis("begin") - f.unix_millis(in_order.previous("begin"))
+    gone_ms = ms_between(in_order.previous("begin"), "begin")
     back = (in_order.previous("leader", 2) == f.col("leader")) & (gone_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader >= 0").withColumn("back", back).where("back")
-    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
+    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).alias("ping_pongs"))
 
 
 def _preferred_lost(leadership: DataFrame) -> DataFrame:
     """A row for each preferred leader that was soon followed by another leader, or by none."""
     in_order = rows_of(*KEY).in_order("leader_epoch", "begin")
-    led_ms = f.unix_millis(in_order.next("begin")) - f.unix_millis("begin")
+    led_ms = ms_between("begin", in_order.next("begin"))
     lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
     turns = _changes_of_leader(leadership, "leader is not null").withColumn("lost", lost).where("lost")
-    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("preferred_lost"))
+    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).alias("preferred_lost"))
 
 
 # -- ISRs --------------------------------------------------------------------------------------------------------------
-
-
-def _changed(course: DataFrame) -> DataFrame:
-    changes = course.select(
-        *KEY,
-        "at",
-        (f.size("lost") > 0).cast("long").alias("shrinks"),
-        (f.size("won") > 0).cast("long").alias("expands"),
-    )
-    return changes.where("shrinks + expands > 0")
 
 
 def _falls(course: DataFrame) -> DataFrame:
@@ -173,7 +150,7 @@ def _small(course: DataFrame, timed: DataFrame) -> DataFrame:
     """The key, lone_ms, under_replicated_ms."""
     known = course.where("until is not null").select(*KEY, "at", "until", "isr", "replicas")
     last = _until_the_end(course.where("until is null"), timed).select(*known.columns)
-    lasts_ms = f.greatest(f.unix_millis("until") - f.unix_millis("at"), f.lit(0))
+    lasts_ms = f.greatest(ms_between("at", "until"), f.lit(0))
 
     def in_all(is_small: Value) -> Value:
         return f.sum(f.when(f.col("replicas").isNotNull(), f.when(is_small, lasts_ms).otherwise(0)))

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
-from .expressions import LEADER_AND_ISR, all_known, best_only, is_a, is_true, rows_of
+from .expressions import LEADER_AND_ISR, all_known, best_only, is_a, is_true, ms_between, rows_of
 
 # A pause this long separates runs that are joined in order: no request waits longer, because controllers time out by
 # then.
@@ -53,7 +53,7 @@ def instances(timed: DataFrame) -> DataFrame:
         f.max("took_ms").alias("took_ms"),
         f.coalesce(f.max("counted"), f.sum("lines")).alias("partitions"),
     )
-    took = f.when(f.col("request") == LEADER_AND_ISR, f.unix_millis("ended_at") - f.unix_millis("began_at"))
+    took = f.when(f.col("request") == LEADER_AND_ISR, ms_between("began_at", "ended_at"))
     return requests.withColumn("took_ms", f.coalesce("took_ms", took))
 
 
@@ -181,7 +181,7 @@ def _in_order(timed: DataFrame) -> DataFrame:
     )
     alike = (*PAIR, "size")
     in_time = rows_of(*alike).in_order("at", "side", "correlation_id")
-    pause = f.unix_millis("at") - f.unix_millis(in_time.previous("at")) > PAUSE_MS
+    pause = ms_between(in_time.previous("at"), "at") > PAUSE_MS
     one_side = rows_of(*alike, "run", "side").in_order("at", "correlation_id")
     numbered = (
         lines.distinct()

@@ -39,8 +39,7 @@ class Job:
     def spark_schema(self) -> StructType:
         return from_arrow_schema(self.schema)
 
-    def table(self, spark: SparkSession, rows: Sequence[Mapping[str, Any]], *more: Column) -> DataFrame:
-        """Returns a few rows as a DataFrame of its schema, with the columns `more` appended."""
-        wanted = (*self.columns, *more)
-        columns = {column.name: pa.array([row[column.name] for row in rows], column.type) for column in wanted}
-        return spark.createDataFrame(pa.table(columns, schema=schema(wanted)))
+    def table(self, spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+        """Returns a few rows as a DataFrame of its schema."""
+        arrays = {column.name: pa.array([row[column.name] for row in rows], column.type) for column in self.columns}
+        return spark.createDataFrame(pa.table(arrays, schema=self.schema))

@@ -15,11 +15,11 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column
+from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from . import kraft
-from .expressions import all_known, best_only, is_a, is_true, no_ids, null, rows_of, stacked
+from .expressions import all_known, best_only, is_a, is_true, ms_between, no_ids, null, rows_of, stacked
 from .job import Job
 
 COLUMNS: Final = (
@@ -69,22 +69,11 @@ def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
         .when(f.col("finished"), f.col("done_at"))
         .otherwise(f.coalesce("closed_at", "next_at", last))
     )
-    return assessed.select(
-        *KEY,
-        "started_at",
-        "caught_up_at",
-        "done_at",
-        (f.unix_millis(until) - f.unix_millis("started_at")).alias("span_ms"),
-        "origin",
-        "target",
-        (f.unix_millis("caught_up_at") - f.unix_millis("started_at")).alias("copy_ms"),
-        "waits",
-        "waiting_for",
-        "finished",
-    )
+    spans = {"span_ms": ms_between("started_at", until), "copy_ms": ms_between("started_at", "caught_up_at")}
+    return assessed.withColumns(spans).select(*names_of(COLUMNS))
 
 
-# -- what became of them -----------------------------------------------------------------------------------------------
+# -- targets and ends --------------------------------------------------------------------------------------------------
 
 
 def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame:

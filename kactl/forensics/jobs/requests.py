@@ -14,10 +14,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column
+from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column, names_of
 from kactl.forensics.event_types import EventType, Role
 
-from .expressions import Group, all_known, is_a, rows_of
+from .expressions import Group, all_known, is_a, ms_between, or_zero, rows_of
 from .instances import PAIR, instances, waits
 from .job import Job
 
@@ -81,23 +81,9 @@ def requests(timed: DataFrame) -> DataFrame:
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.join(part, keys, "full")
-    return _null_if_never_logged(joined).select(
-        *PAIR,
-        "sent",
-        "received",
-        "applied",
-        f.coalesce("answered", f.lit(0)).cast("long").alias("answered"),
-        "unanswered",
-        f.coalesce("ignored", f.lit(0)).cast("long").alias("ignored"),
-        f.coalesce("stale", f.lit(0)).cast("long").alias("stale"),
-        "apply_p50_ms",
-        "apply_p99_ms",
-        "apply_max_ms",
-        "wait_p50_ms",
-        "wait_p99_ms",
-        "wait_growth",
-        f.coalesce("partitions_received", "partitions_sent").alias("partitions"),
-    )
+    counts = {name: or_zero(name) for name in ("answered", "ignored", "stale")}
+    partitions = f.coalesce("partitions_received", "partitions_sent")
+    return _null_if_never_logged(joined).withColumns(counts | {"partitions": partitions}).select(*names_of(COLUMNS))
 
 
 def _null_if_never_logged(counts: DataFrame) -> DataFrame:
@@ -106,7 +92,7 @@ def _null_if_never_logged(counts: DataFrame) -> DataFrame:
     of_broker = rows_of("broker", "request")
 
     def count_of(name: str, rows: Group) -> Value:
-        return f.when(rows.over_all(f.max(name)).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
+        return f.when(rows.over_all(f.max(name)).isNotNull(), or_zero(f.col(name)))
 
     are_ends_logged = (of_broker.over_all(f.max(f.coalesce("applied", f.lit(0)))) > 0) | (
         of_controller.over_all(f.max(f.coalesce("answered", f.lit(0)))) > 0
@@ -166,9 +152,9 @@ def _unanswered(at_brokers: DataFrame, answers: DataFrame, timed: DataFrame) -> 
         .select("controller", "broker", "following", "last.*")
         .join(f.broadcast(logs), "broker")
         .where("began_at is not null and ended_at is null")
-        .where(f.col("following").isNotNull() | (f.unix_millis("log_end") - f.unix_millis("began_at") >= GIVES_UP_MS))
+        .where(f.col("following").isNotNull() | (ms_between("began_at", "log_end") >= GIVES_UP_MS))
     )
-    answered_ms = f.unix_millis("at") - f.unix_millis("began_at")
+    answered_ms = ms_between("began_at", "at")
     same = [broken_off[name] == answers[name] for name in (*PAIR, "correlation_id")]
     left = broken_off.join(answers, [*same, answered_ms.between(-_ANSWER_SLACK_MS, _ANSWER_MAX_MS)], "left_anti")
     return left.groupBy(*PAIR).agg(f.count("*").alias("unanswered"))

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
-from kactl.forensics.jobs.expressions import is_true
+from kactl.forensics.jobs.expressions import is_true, or_zero
 
 
 def by_partition(losses: DataFrame) -> DataFrame:
@@ -62,7 +62,7 @@ def sums(partitions: DataFrame, *by: str) -> DataFrame:
     """
 
     def total(name: str) -> Value:
-        return f.coalesce(f.sum(name), f.lit(0)).cast("long").alias(name)
+        return or_zero(f.sum(name)).alias(name)
 
     return partitions.groupBy(*by).agg(
         f.count_distinct("topic", "partition", "life").alias("partitions"),

@@ -31,6 +31,7 @@ from kactl.forensics.jobs.expressions import (
     is_true,
     null,
     rows_of,
+    stacked,
 )
 
 # The broker is alive but has lost some of its replicas. All other values are those of `absences`.
@@ -57,6 +58,8 @@ LED: Final = "led"  # a leader was elected
 DECIDED: Final = "decided"  # a controller's own line of a partition's leadership
 DOWN: Final = "down"  # `broker_id` stepped down: it follows, or its replica is stopped
 _ORDER: Final = (WENT_ALIVE, STAYED, WENT_OFFLINE, FAILED, WHY, CUT, NOBODY, ELECTED_DEAD, SAID, LED, DECIDED, DOWN)
+# Times of an absence; `detected_at` comes first, because the last loss is the greatest.
+_LOSS_TIMES: Final = ("detected_at", "back_at", "last_sign_at", "silent_at", "silent_low", "silent_high", "awake_at")
 # Marks of a partition without a leader.
 _UNAVAILABLE: Final = (WENT_OFFLINE, FAILED, CUT, NOBODY, ELECTED_DEAD)
 
@@ -96,9 +99,6 @@ def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> D
 def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
     """Marks of epochs: leaders, epochs without leader, and leaders that were already dead."""
 
-    def us(name: str) -> Value:
-        return f.unix_micros(name).alias(name.replace("_at", "_us") if name.endswith("_at") else f"{name}_us")
-
     away = lost_brokers(absences).select(f.col("broker").alias("leader"), "losses")
     was_same = f.col("how").eqNullSafe("isr") & ~is_true(f.col("from_state").isin(OFFLINE, NEW))
     stayed = was_same & ~_has_returned()
@@ -116,7 +116,7 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
     led = f.struct(
         "leader",
         "leader_epoch",
-        us("begin"),
+        _us("begin"),
         _known("begin_error_us").alias("error_us"),
         "how",
         "planned",
@@ -129,8 +129,8 @@ def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
         "from_state",
         "prev_leader",
         "prev_leader_epoch",
-        us("received_at"),
-        us("led_at"),
+        _us("received_at"),
+        _us("led_at"),
         _known("led_error_us").alias("led_error_us"),
     )
     return (
@@ -231,6 +231,11 @@ def _lines(timed: DataFrame) -> DataFrame:
     )
 
 
+def _us(name: str) -> Value:
+    """A time in microseconds, named so: `led_at` becomes `led_us`."""
+    return f.unix_micros(name).alias(f"{name.removesuffix('_at')}_us")
+
+
 def _known(error: str | Value) -> Value:
     return f.coalesce(error, f.lit(UNKNOWN_ERROR_US)).cast("long")
 
@@ -328,28 +333,23 @@ def lost_brokers(absences: DataFrame, timed: DataFrame | None = None) -> DataFra
             `detected_us` first; `names` are the partitions that a loss is limited to, as `,topic-0,topic-1,`, or null.
             `callbacks` are times in microseconds.
     """
-    away = absences.where(all_known("detected_at", "broker")).select(
+    losses = absences.where(all_known("detected_at", "broker")).select(
         "broker",
-        f.struct(
-            f.unix_micros("detected_at").alias("detected_us"),
-            f.unix_micros("back_at").alias("back_us"),
-            f.unix_micros("last_sign_at").alias("last_sign_us"),
-            f.unix_micros("silent_at").alias("silent_us"),
-            f.unix_micros("silent_low").alias("silent_low_us"),
-            f.unix_micros("silent_high").alias("silent_high_us"),
-            f.unix_micros("awake_at").alias("awake_us"),
-            f.greatest(f.col("session_ms") * 1000, f.lit(SESSION_US)).alias("session_us"),
-            f.coalesce("error_us", f.lit(UNKNOWN_ERROR_US)).cast("long").alias("error_us"),
-            f.col("how"),
-            is_true(f.col("planned")).alias("planned"),
-            null("string").alias("names"),
-        ).alias("one"),
+        *(_us(name) for name in _LOSS_TIMES),
+        f.greatest(f.col("session_ms") * 1000, f.lit(SESSION_US)).alias("session_us"),
+        _known("error_us").alias("error_us"),
+        "how",
+        is_true(f.col("planned")).alias("planned"),
+        null("string").alias("names"),
         null("long").alias("callback_us"),
     )
-    losses = away if timed is None else away.unionByName(_directories(timed)).unionByName(_callbacks(timed, away))
+    if timed is not None:
+        losses = stacked(losses, _directories(timed), _callbacks(timed))
+    fields = [name for name in losses.columns if name not in ("broker", "callback_us")]
+    loss = f.when(f.col("detected_us").isNotNull(), f.struct(*fields))
     # Sets, because the same line may be in two files.
     return losses.groupBy("broker").agg(
-        f.collect_set("one").alias("losses"), f.sort_array(f.collect_set("callback_us")).alias("callbacks")
+        f.collect_set(loss).alias("losses"), f.sort_array(f.collect_set("callback_us")).alias("callbacks")
     )
 
 
@@ -360,32 +360,21 @@ def concerns_partition(loss: Value) -> Value:
 
 
 def _directories(timed: DataFrame) -> DataFrame:
-    none = null("long")
     return timed.where(is_a(EventType.REPLICAS_OFFLINE) & all_known("broker", "at")).select(
         "broker",
-        f.struct(
-            f.unix_micros("at").alias("detected_us"),
-            none.alias("back_us"),
-            none.alias("last_sign_us"),
-            none.alias("silent_us"),
-            none.alias("silent_low_us"),
-            none.alias("silent_high_us"),
-            none.alias("awake_us"),
-            f.lit(SESSION_US).cast("long").alias("session_us"),
-            f.lit(0).cast("long").alias("error_us"),
-            f.lit(DIRECTORY).alias("how"),
-            f.lit(False).alias("planned"),
-            f.concat(f.lit(","), f.replace("text", f.lit(" ")), f.lit(",")).alias("names"),
-        ).alias("one"),
-        none.alias("callback_us"),
+        f.unix_micros("at").alias("detected_us"),
+        f.lit(SESSION_US).alias("session_us"),
+        f.lit(0).alias("error_us"),
+        f.lit(DIRECTORY).alias("how"),
+        f.lit(False).alias("planned"),
+        f.concat(f.lit(","), f.replace("text", f.lit(" ")), f.lit(",")).alias("names"),
     )
 
 
-def _callbacks(timed: DataFrame, like: DataFrame) -> DataFrame:
+def _callbacks(timed: DataFrame) -> DataFrame:
     """Times at which a controller began to process failed brokers (C4)."""
     failed = timed.where(is_a(EventType.BROKER_FAILED) & f.col("at").isNotNull())
     return failed.select(
         f.explode("brokers_removed").alias("broker"),
-        f.lit(None).cast(like.schema["one"].dataType).alias("one"),
         f.unix_micros("at").alias("callback_us"),
     )

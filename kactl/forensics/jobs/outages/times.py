@@ -299,27 +299,11 @@ def _as_table(outages: DataFrame) -> DataFrame:
     def span(end: str, begin: str) -> Value:
         return (f.col(end) - f.col(begin)) / 1000
 
-    moments = {
-        f"{name}_at" if name in ("last_sign", "detected", "begun", "elected", "received", "led") else name: (
-            f.timestamp_micros(f"{name}_us")
-        )
-        for name in (
-            "begin",
-            "begin_low",
-            "begin_high",
-            "end",
-            "end_low",
-            "end_high",
-            "last_sign",
-            "detected",
-            "begun",
-            "elected",
-            "received",
-            "led",
-        )
-    }
+    ends = ("begin", "begin_low", "begin_high", "end", "end_low", "end_high")
+    points = ("last_sign", "detected", "begun", "elected", "received", "led")
     return outages.withColumns(
-        moments
+        {name: f.timestamp_micros(f"{name}_us") for name in ends}
+        | {f"{name}_at": f.timestamp_micros(f"{name}_us") for name in points}
         | {
             "duration_ms": _since_begin("until_us"),
             "duration_min_ms": f.greatest(f.floor(span("end_low_us", "begin_high_us")), f.lit(0)).cast("long"),
