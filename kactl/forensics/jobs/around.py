@@ -96,21 +96,21 @@ class Around:
         begin, end = self._begin(lost.broker, lost.detected_us), self._end(lost.broker, lost.detected_us)
         cut = self._number(lost.broker, lost.high_us)
         before, after = self._of(lost.broker, begin, cut), self._of(lost.broker, cut, end)
-        slept = next((each for each in after if each.slept_until_us is not None), Part())
+        slept = next((part for part in after if part.slept_until_us is not None), Part())
         spans = slept.slept_from_us is not None and slept.slept_from_us <= lost.high_us
         # The line before a silence is the last one, whatever its type.
         last = [_last(before), slept.slept_from_us if spans else None]
         later = self._later(lost.broker, lost.detected_us)
         low = lost.detected_us - FETCHES_US if since_us is None else since_us
         return Signs(
-            last_us=max((each for each in last if each is not None), default=None),
+            last_us=max((time_us for time_us in last if time_us is not None), default=None),
             last_detected_us=self.own(lost.broker, lost.detected_us).last_us,
             first_us=_first(after),
-            first_role_us=min((each.first_role_us for each in after if each.first_role_us is not None), default=None),
+            first_role_us=min((part.first_role_us for part in after if part.first_role_us is not None), default=None),
             slept_from_us=slept.slept_from_us if spans else None,
             slept_until_us=slept.slept_until_us if spans else None,
             starts_us=[start for start in starts if low < start and (later is None or start < later)],
-            fetches=[each for each in self._fetches.get(lost.broker, []) if low <= each[1] <= lost.detected_us],
+            fetches=[fetch for fetch in self._fetches.get(lost.broker, []) if low <= fetch[1] <= lost.detected_us],
         )
 
     def _of(self, broker: int, begin: int, end: int) -> list[Part]:
@@ -186,24 +186,26 @@ def _fetches(timed: DataFrame, losses: Sequence[Lost]) -> dict[int, list[tuple[i
     if not losses:
         return {}
     by_broker: dict[int, list[int]] = defaultdict(list)
-    for each in losses:
-        by_broker[each.broker].append(each.detected_us)
+    for loss in losses:
+        by_broker[loss.broker].append(loss.detected_us)
     detected = timed.sparkSession.createDataFrame(list(by_broker.items()), "broker int, detected array<bigint>")
     us, waited = f.unix_micros("at"), f.coalesce(f.col("took_ms") * 1000, f.lit(0))
     rows = (
         timed.where(is_a(EventType.FETCH_UNANSWERED) & f.col("at").isNotNull())
         .select("broker", us.alias("us"), "took_ms", (us - waited).alias("sent"))
         .join(f.broadcast(detected), "broker")
-        .where(f.exists("detected", lambda at: (f.col("sent") <= at) & (f.col("sent") > at - FETCHES_US)))
+        .where(
+            f.exists("detected", lambda time_us: (f.col("sent") <= time_us) & (f.col("sent") > time_us - FETCHES_US))
+        )
         .groupBy("broker", f.expr(f"sent div {_SECOND_US}").alias("second"))
-        .agg(f.min(f.struct("sent", "us", "took_ms")).alias("one"))
+        .agg(f.min(f.struct("sent", "us", "took_ms")).alias("first"))
         .collect()
     )
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    intervals: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
-        took = row["one"]["took_ms"]
-        found[row["broker"]].append(unanswered(row["one"]["us"], None if took is None else took * 1000))
-    return {broker: sorted(each) for broker, each in found.items()}
+        took_ms = row["first"]["took_ms"]
+        intervals[row["broker"]].append(unanswered(row["first"]["us"], None if took_ms is None else took_ms * 1000))
+    return {broker: sorted(of_broker) for broker, of_broker in intervals.items()}
 
 
 def _first(parts: Sequence[Part]) -> int | None:

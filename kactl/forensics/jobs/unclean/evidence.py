@@ -207,7 +207,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     named = timed.where("topic is not null and partition is not null")
     by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
     return stacked(
-        _line(named.where(is_stated), SAID).withColumn("line_epoch", f.col("leader_epoch")),
+        _line(named.where(is_stated), SAID, f.col("leader_epoch").alias("line_epoch")),
         _line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)),
         _line(_named(timed.where(by_id), timed), SAID),
         _line(named.where(electing), ASKED),
@@ -215,7 +215,7 @@ def _lines(timed: DataFrame) -> DataFrame:
     ).distinct()
 
 
-def _line(lines: DataFrame, evidence: str | Value) -> DataFrame:
+def _line(lines: DataFrame, evidence: str | Value, *more: Value) -> DataFrame:
     return lines.select(
         *KEY,
         "at",
@@ -225,6 +225,7 @@ def _line(lines: DataFrame, evidence: str | Value) -> DataFrame:
         "controller_epoch",
         f.col("prev_isr").alias("told_prev_isr"),
         f.col("prev_leader").alias("told_prev_leader"),
+        *more,
     )
 
 
