@@ -18,9 +18,9 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
-from . import kraft
 from .expressions import all_known, best_only, is_a, is_true, ms_between, no_ids, null, rows_of, stacked
 from .job import Job
+from .states import complete_records
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -243,7 +243,7 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
     names = ("at", "adding", "removing", "replicas", "isr")
     no_replicas = no_ids()
     records = (
-        kraft.filled(timed)
+        complete_records(timed)
         .select(*KEY, *names)
         .withColumns({name: f.coalesce(name, no_replicas) for name in ("adding", "removing")})
     )

@@ -24,10 +24,10 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import ID, LONG, TEXT, Column
 from kactl.forensics.event_types import EventType, Kind, Role
 
-from . import kraft
 from .clocks import UNKNOWN, Link, solve
 from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_of
 from .job import Job
+from .states import complete_records
 
 COLUMNS: Final = (
     Column("broker", ID, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
@@ -164,7 +164,7 @@ def _recorded(lines: DataFrame) -> DataFrame:
     Creations are omitted, because snapshots repeat them with the time of the snapshot.
     """
     as_timed = {"at": f.col("ts"), "at_error_us": f.lit(None).cast("bigint"), "life": f.lit(0)}
-    records = kraft.filled(lines.withColumns(as_timed)).withColumns(
+    records = complete_records(lines.withColumns(as_timed)).withColumns(
         {"us": f.unix_micros("at"), "clock": f.lit(NAMELESS)}
     )
     changes = records.where(~is_a(EventType.PARTITION_CREATED))

@@ -1,14 +1,16 @@
-"""How much moved in each hour, and which minutes were storms."""
+"""Job `churn`, and the elections and ISR changes that it counts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs import churn, leadership, states
+from kactl.forensics.jobs.churn import elections, isr_course
 
-from .tables import moment, rows, table, timed_table
+from .tables import as_timed, events, line, moment, rows, table, timed_table
 
 HOUR = 3600
 
@@ -87,3 +89,128 @@ def test_a_storm_is_many_and_far_more_than_usual(
 
 def test_no_lines_give_no_hours(spark: SparkSession) -> None:
     assert rows(run(spark, [])) == []
+
+
+# -- elections and ISR changes -----------------------------------------------------------------------------------------
+
+ALL = [1, 2, 3]
+PARTITION = "kafka.cluster.Partition"
+
+
+def state(topic: str, seconds: float, version: int | None, isr: list[int], **more: Any) -> dict[str, Any]:
+    row = {
+        "topic": topic, "partition": 0, "life": 0, "leader_epoch": 1, "partition_epoch": version, "leader": 1,
+        "isr": isr, "replicas": ALL, "at": moment(seconds), "formats": ["P2b"],
+    }  # fmt: skip
+    return row | more
+
+
+def said(topic: str, seconds: float, message: str) -> str:
+    return line(seconds, f"[Partition {topic}-0 broker=1] {message}", logger=PARTITION)
+
+
+STATES = [
+    state("versions", 0, 1, ALL),
+    state("versions", 10.01, 2, [1, 2]),
+    state("lines", 0, 1, ALL),
+    state("lines", 30, 4, ALL, leader_epoch=2),
+    state("zombie", 0, 1, ALL),
+    state("zombie", 30, 3, [2, 3], leader_epoch=2, leader=2),
+    state("clocks", 0, 1, ALL),
+    state("clocks", 10, 2, [1, 2]),
+    state("clocks", 9.99, 3, ALL),
+    state("copied", 0, 1, ALL),
+    state("open", 0, 1, ALL),
+    state("deleted", 0, 1, ALL),
+    state("deleted", 10, 2, [1, 2]),
+    state("deleted", 20, 3, [], leader=-2),
+    state("cut", 0, 1, ALL),
+    state("cut", 10, None, [2, 3], leader_epoch=2),
+    state("cut", 20, 3, [2, 3], leader_epoch=3),
+    state("news", 0, 1, ALL),
+    state("news", 10, 2, [1, 2]),
+    state("news", 11, None, ALL),
+    state("news", 20, 3, [1, 2], leader_epoch=2),
+    state("old", 0, None, ALL, leader_epoch=1),
+    state("old", 30, None, [1, 2], leader_epoch=2),
+    state("middle", 5, None, ALL, leader_epoch=None, formats=["PARTITION_CHANGE_RECORD"]),
+    state("middle", 10, None, [1, 2], leader_epoch=None, formats=["PARTITION_CHANGE_RECORD"]),
+    state("middle", 20, None, ALL, leader_epoch=None, formats=["PARTITION_CHANGE_RECORD"]),
+    state("order", 0, 1, ALL),
+    state("order", 10, 2, [3, 1, 2]),
+]
+SHRINKS = "Shrinking ISR from 1,2,3 to 1,2. Leader: (highWatermark: 5, endOffset: 9). Out of sync replicas: 3."
+LINES = [
+    said("versions", 10, SHRINKS),
+    said("versions", 10.01, "ISR updated to 1,2 and version updated to 2"),
+    said("lines", 10, "Shrinking ISR from 1,2,3 to 1,2"),
+    said("lines", 20, "Expanding ISR from 1,2 to 1,2,3"),
+    said("zombie", 10, "Shrinking ISR from 1,2,3 to 1"),
+    said("zombie", 10.002, "Cached zkVersion [1] not equal to that in zookeeper, skip updating ISR"),
+    said("zombie", 20, "Shrinking ISR from 1,2,3 to 1"),
+    said("zombie", 20.002, "Cached zkVersion [1] not equal to that in zookeeper, skip updating ISR"),
+    said("copied", 10, "Shrinking ISR from 1,2,3 to 1,2"),
+    said("open", 10, "Shrinking ISR from 1,2,3 to 1,2"),
+    said("open", 20, "Expanding ISR from 1,2 to 1,2,3"),
+    said("open", 30, "Shrinking ISR from 1,2,3 to 1,2"),
+    said("old", 10, "Shrinking ISR from 1,2,3 to 1,2"),
+    said("alone", 10, "Shrinking ISR from 1,2,3 to 1,2"),
+]
+
+Moved = list[tuple[float, list[int], list[int]]]
+
+
+@pytest.fixture(scope="module")
+def moved(spark: SparkSession) -> Mapping[str, Moved]:
+    """For each topic: when, who left, who came."""
+    # The second file is a copy.
+    logs = {(1, Kind.SERVER): LINES, (7, Kind.SERVER): LINES}
+    course = isr_course(table(spark, states.COLUMNS, STATES), as_timed(events(spark, logs)))
+    found: dict[str, Moved] = {row["topic"]: [] for row in STATES}
+    for row in rows(course, "topic", "at"):
+        if row["lost"] or row["won"]:
+            seconds = (row["at"] - moment(0)).total_seconds()
+            found.setdefault(row["topic"], []).append((seconds, row["lost"], row["won"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("versions", [(10.01, [3], [])]),
+        ("lines", [(10, [3], []), (20, [], [3])]),
+        ("zombie", [(30, [1], [])]),
+        ("clocks", [(10, [3], []), (10, [], [3])]),
+        ("copied", [(10, [3], [])]),
+        ("open", [(10, [3], []), (20, [], [3]), (30, [3], [])]),
+        ("deleted", [(10, [3], [])]),
+        ("cut", [(10, [1], [])]),
+        ("news", [(10, [3], [])]),
+        ("old", [(10, [3], [])]),
+        ("middle", [(10, [3], []), (20, [], [3])]),
+        ("order", []),
+        ("alone", [(10, [3], [])]),
+    ],
+)
+def test_each_change_of_an_isr_counts_once(moved: Mapping[str, Moved], topic: str, expected: Moved) -> None:
+    assert moved[topic] == expected
+
+
+LED = {
+    "first": {"how": "initial", "leader": 1, "prev_leader": -1},
+    "follows": {"how": "preferred", "leader": 1, "prev_leader": 2},
+    "returns": {"how": "offline", "leader": 1, "prev_leader": 1},
+    "found-led": {"how": "unknown", "leader": 1},
+    "found-elected": {"how": "offline", "leader": 1},
+    "stays": {"how": "reassign", "leader": 1, "prev_leader": 1},
+    "cut-off": {"how": "isr", "leader": -1, "prev_leader": 1},
+    "unexplained": {"how": "unknown", "leader": 2, "prev_leader": 1},
+}
+
+
+def test_an_election_brings_another_leader_or_one_after_none(spark: SparkSession) -> None:
+    led = [{"topic": name, "partition": 0, "life": 0, "begin": moment(0)} | row for name, row in LED.items()]
+
+    found = rows(elections(table(spark, leadership.COLUMNS, led)), "topic")
+
+    assert [row["topic"] for row in found] == ["follows", "found-elected", "returns", "unexplained"]
