@@ -61,7 +61,7 @@ def test_repeated_lines_give_one_absence(found: list[dict[str, Any]]) -> None:
     ]
 
 
-def test_its_own_lines_bound_when_it_died_and_when_it_was_up_again(found: list[dict[str, Any]]) -> None:
+def test_own_lines_bound_death_and_return(found: list[dict[str, Any]]) -> None:
     assert of(found, 2, "last_sign_at", "first_sign_at") == [
         (None, moment(50)),
         (moment(90), moment(161)),
@@ -70,7 +70,7 @@ def test_its_own_lines_bound_when_it_died_and_when_it_was_up_again(found: list[d
     assert of(found, 2, "error_us") == [(0,), (0,), (0,)]
 
 
-def test_a_controlled_shutdown_is_planned(found: list[dict[str, Any]]) -> None:
+def test_controlled_shutdown_is_planned(found: list[dict[str, Any]]) -> None:
     assert of(found, 3, "detected_at", "shutdown_at", "planned", "how", "last_sign_at")[1:] == [
         (moment(205), moment(200), True, "stopped", None)
     ]
@@ -83,7 +83,7 @@ def test_bounced_broker_has_no_last_sign(found: list[dict[str, Any]]) -> None:
     ]
 
 
-def test_the_controller_that_the_next_one_found_gone_is_named(found: list[dict[str, Any]]) -> None:
+def test_absent_previous_controller_is_named(found: list[dict[str, Any]]) -> None:
     assert of(found, 1, "detected_at", "how", "controller") == [(moment(500.1), "controller", 5)]
 
 

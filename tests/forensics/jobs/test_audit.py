@@ -351,14 +351,14 @@ def clean_in_one_life() -> Logs:
     return {key: [line for line in lines if line < "[2024-05-01 10:01:00"] for key, lines in clean_at_trace().items()}
 
 
-def test_a_history_in_which_nothing_is_wrong_breaks_no_rule(spark: SparkSession) -> None:
+def test_correct_history_breaks_no_rule(spark: SparkSession) -> None:
     logs = in_order(clean_at_trace(), clean_at_info(), clean_from_the_middle())
     told_apart = kept(timed(events(spark, logs), table(spark, skew.COLUMNS, [])))
 
     assert rows(audit(told_apart, files(spark, logs, {}))) == []
 
 
-def test_the_columns_are_those_that_are_promised(found: Found) -> None:
+def test_columns_are_the_declared_ones(found: Found) -> None:
     assert list(found[0]) == [each.name for each in COLUMNS]
 
 
@@ -404,7 +404,7 @@ def test_illegal_transition_lists_allowed_source_states(found: Found) -> None:
     assert row["offset"] > 0
 
 
-def test_a_chain_is_broken_by_the_line_that_does_not_fit(found: Found) -> None:
+def test_chain_is_broken_by_the_inconsistent_line(found: Found) -> None:
     row = of(found, "chain")
 
     assert (row["at"], row["expected"], row["found"]) == (
@@ -421,7 +421,7 @@ def test_epoch_violation_states_the_expected_minimum(found: Found) -> None:
     assert (of(found, "version")["expected"], of(found, "version")["found"]) == ("above 9, with leader epoch 6", "9")
 
 
-def test_a_state_that_many_lines_tell_of_is_wrong_once(found: Found) -> None:
+def test_state_in_many_lines_is_one_violation(found: Found) -> None:
     row = of(found, "out")
 
     assert (row["at"], row["expected"], row["found"]) == (
@@ -445,7 +445,7 @@ def test_broker_and_controller_violations_name_them(found: Found) -> None:
     assert (twin["controller"], twin["expected"]) == (7, "controller 8 with epoch 6")
 
 
-def test_a_move_that_came_with_2_3_is_wrong_before(spark: SparkSession) -> None:
+def test_transition_of_2_3_is_illegal_before(spark: SparkSession) -> None:
     logs = {(9, Kind.STATE_CHANGE): went(3, "hasty-0", 3, DEAD, INELIGIBLE), (9, Kind.CONTROLLER): []}
     found = as_timed(events(spark, logs))
 
@@ -460,13 +460,13 @@ def test_a_move_that_came_with_2_3_is_wrong_before(spark: SparkSession) -> None:
     assert [row["expected"] for row in audited("1.1-2.5", "1.0-2.0")] == [f"{INELIGIBLE} from {STARTED}, before 2.3"]
 
 
-def test_every_rule_stands_in_the_docs() -> None:
+def test_every_rule_is_documented() -> None:
     page = (ROOT / "docs" / "forensics.md").read_text()
 
     assert [name for name, says in RULES.items() if f"* `{name}`: {says}\n" not in page] == []
 
 
-def test_the_tables_are_those_of_the_controller_itself() -> None:
+def test_tables_agree_with_the_controller() -> None:
     moves = {
         (PARTITION_STATES[before.name.lower()], PARTITION_STATES[after.name.lower()])
         for before, after in partition.TRANSITIONS

@@ -13,7 +13,7 @@ def test_every_job_follows_the_jobs_it_needs() -> None:
         known.add(job.name)
 
 
-def test_no_two_have_one_name() -> None:
+def test_job_names_are_unique() -> None:
     assert len({*GIVEN, *(job.name for job in JOBS)}) == len(GIVEN) + len(JOBS)
 
 

@@ -79,9 +79,7 @@ def test_hours_count_elections_and_isr_changes(spark: SparkSession) -> None:
         pytest.param(minutes(*[6] * 11, 59), False, id="not quite ten times"),
     ],
 )
-def test_a_storm_is_many_and_far_more_than_usual(
-    spark: SparkSession, elections: list[dict[str, Any]], storm: bool
-) -> None:
+def test_storm_is_above_floor_and_factor(spark: SparkSession, elections: list[dict[str, Any]], storm: bool) -> None:
     (found,) = rows(run(spark, elections))
 
     assert found["storm"] is storm
@@ -192,7 +190,7 @@ def moved(spark: SparkSession) -> Mapping[str, Moved]:
         ("alone", [(10, [3], [])]),
     ],
 )
-def test_each_change_of_an_isr_counts_once(moved: Mapping[str, Moved], topic: str, expected: Moved) -> None:
+def test_each_isr_change_counts_once(moved: Mapping[str, Moved], topic: str, expected: Moved) -> None:
     assert moved[topic] == expected
 
 
@@ -208,7 +206,7 @@ LED = {
 }
 
 
-def test_an_election_brings_another_leader_or_one_after_none(spark: SparkSession) -> None:
+def test_election_brings_another_leader_or_ends_none(spark: SparkSession) -> None:
     led = [{"topic": name, "partition": 0, "life": 0, "begin": moment(0)} | row for name, row in LED.items()]
 
     found = rows(elections(table(spark, leadership.COLUMNS, led)), "topic")

@@ -89,12 +89,12 @@ def found(spark: SparkSession) -> Found:
     return of(as_timed(events(spark, LOGS)))
 
 
-def test_every_term_is_one_row(found: Found) -> None:
+def test_each_term_is_one_row(found: Found) -> None:
     assert found.keys() == {(1, 5), (2, 6), (3, 7), (4, 8), (1, 9)}
     assert {row["source"] for row in found.values()} == {"zookeeper"}
 
 
-def test_taking_over_is_from_elected_until_the_last_step(found: Found) -> None:
+def test_failover_lasts_from_election_to_last_step(found: Found) -> None:
     row = found[1, 5]
 
     assert (row["elected_at"], row["ready_at"], row["started_at"]) == (moment(10), moment(11.2), moment(11.5))
@@ -103,7 +103,7 @@ def test_taking_over_is_from_elected_until_the_last_step(found: Found) -> None:
     assert found[3, 7]["failover_ms"] is None
 
 
-def test_lines_without_an_epoch_belong_to_the_term_that_had_begun(found: Found) -> None:
+def test_lines_without_epoch_belong_to_the_running_term(found: Found) -> None:
     assert found[1, 5]["last_act_at"] == moment(50)
     assert found[1, 9]["last_act_at"] == moment(300)
 
@@ -130,7 +130,7 @@ def test_rejected_requests_count_once_across_files(found: Found) -> None:
     assert (found[2, 6]["refused"], found[1, 5]["refused"]) == (2, 0)
 
 
-def test_moves_count_once_in_however_many_files(found: Found) -> None:
+def test_moves_count_once_across_files(found: Found) -> None:
     assert (found[1, 5]["partitions_moved"], found[2, 6]["partitions_moved"]) == (2, 2)
 
 
@@ -157,7 +157,7 @@ def test_overlap_within_clock_error_is_not_reported(
     assert of(timed)[2, 6]["overlap_ms"] == overlap_ms
 
 
-def test_before_2_1_a_line_of_its_own_has_the_epoch(spark: SparkSession) -> None:
+def test_epoch_has_its_own_line_before_2_1(spark: SparkSession) -> None:
     logs = {
         (1, Kind.CONTROLLER): [
             controller_line(10, 1, "1 successfully elected as the controller"),
@@ -194,7 +194,7 @@ def test_before_2_1_a_line_of_its_own_has_the_epoch(spark: SparkSession) -> None
     assert found[1, None]["last_act_at"] == moment(90)
 
 
-def test_kraft_and_kactl_tell_their_own_terms(spark: SparkSession) -> None:
+def test_terms_of_kraft_and_kactl_are_separate(spark: SparkSession) -> None:
     def quorum(seconds: float, controller: int, message: str) -> str:
         return line(seconds, f"[QuorumController id={controller}] {message}", logger=QUORUM)
 

@@ -81,7 +81,7 @@ def found(spark: SparkSession) -> Mapping[str, list[dict[str, Any]]]:
     return by_topic
 
 
-def test_a_deletion_has_a_beginning_and_an_end(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_deletion_lasts_from_request_to_end(found: Mapping[str, list[dict[str, Any]]]) -> None:
     assert found["smooth"] == [
         {
             "topic": "smooth", "asked_at": moment(10), "started_at": moment(10.02), "done_at": moment(12.5),
@@ -101,7 +101,7 @@ def test_blocking_brokers_are_dead_failed_or_silent(found: Mapping[str, list[dic
     assert row["span_ms"] == 90_000  # to the last line of the controller
 
 
-def test_a_name_that_is_used_again_is_deleted_again(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_reused_name_is_another_deletion(found: Mapping[str, list[dict[str, Any]]]) -> None:
     told = [(row["asked_at"], row["done_at"], row["finished"]) for row in found["again"]]
 
     # The end of the second is not in the logs, but there is a new topic of its name.
@@ -119,17 +119,17 @@ def test_request_before_the_logs_has_null_span(found: Mapping[str, list[dict[str
     assert (row["asked_at"], row["done_at"], row["span_ms"], row["finished"]) == (None, moment(5), None, True)
 
 
-def test_a_topic_that_is_being_moved_waits_for_its_new_replicas(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_moving_topic_is_blocked_by_new_replicas(found: Mapping[str, list[dict[str, Any]]]) -> None:
     (row,) = found["moving"]
 
     assert (row["blocked_by"], row["reason"]) == ([7, 8], "topic reassignment in progress")
 
 
-def test_every_topic_of_a_list_is_one(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_each_listed_topic_is_one_deletion(found: Mapping[str, list[dict[str, Any]]]) -> None:
     assert found.keys() == {"smooth", "blocked", "again", "middle", "moving", "in-a-set", "in-a-set-2"}
 
 
-def test_of_a_list_that_was_cut_off_the_last_is_no_topic(spark: SparkSession) -> None:
+def test_last_name_of_truncated_list_is_dropped(spark: SparkSession) -> None:
     names = [f"topic-{number:04}" for number in range(500)]
     logs = {(1, Kind.CONTROLLER): [controller_line(1, 1, f"Starting topic deletion for topics {','.join(names)}")]}
 

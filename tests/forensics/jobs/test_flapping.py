@@ -117,7 +117,7 @@ def says(found: Mapping[str, dict[str, Any]], topic: str, *names: str) -> tuple[
     return tuple(found[topic][name] for name in names)
 
 
-def test_a_leader_that_comes_back_soon_is_a_ping_pong(found: Mapping[str, dict[str, Any]]) -> None:
+def test_quick_return_of_a_leader_is_a_ping_pong(found: Mapping[str, dict[str, Any]]) -> None:
     # 1, 2, 1 within a minute; 2, 1, 2 within a minute; the last return of 1 took seventeen.
     assert says(found, "ping-pong", "elections", "forced", "ping_pongs") == (4, 2, 2)
     assert says(found, "ping-pong", "first_at", "last_at") == (moment(60), moment(1200))
@@ -143,13 +143,13 @@ def test_single_change_is_not_flapping(found: Mapping[str, dict[str, Any]]) -> N
     assert "steady" not in found
 
 
-def test_followers_that_fall_out_and_return_are_cycles(found: Mapping[str, dict[str, Any]]) -> None:
+def test_shrink_and_return_is_a_cycle(found: Mapping[str, dict[str, Any]]) -> None:
     assert says(found, "followers", "shrinks", "expands", "cycles_per_hour") == (2, 2, 2.0)
     assert says(found, "followers", "worst_follower", "worst_follower_falls") == (3, 2)
     assert says(found, "followers", "elections", "lone_ms", "under_replicated_ms") == (0, 0, 120 * SECOND_MS)
 
 
-def test_the_worst_hour_is_any_sixty_minutes(found: Mapping[str, dict[str, Any]]) -> None:
+def test_worst_hour_is_any_sixty_minutes(found: Mapping[str, dict[str, Any]]) -> None:
     # Those that began after 50 and 61 minutes; the first had begun 60 minutes before the last.
     assert says(found, "hours", "shrinks", "cycles_per_hour") == (3, 2.0)
 

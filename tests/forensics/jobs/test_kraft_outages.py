@@ -97,7 +97,7 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     return {topic: [row for row in listed if row["topic"] == topic] for topic in TOPICS}
 
 
-def test_a_leader_that_died_is_lost_to_one_in_sync(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_dead_leader_is_replaced_by_in_sync_replica(found: dict[str, list[dict[str, Any]]]) -> None:
     lost = found["moved"][0]
 
     assert (lost["broker"], lost["new_leader"]) == (1, 2)
@@ -111,7 +111,7 @@ def test_moved_live_leader_without_reason_is_unexplained(found: dict[str, list[d
     assert (moved["cause"], moved["planned"]) == ("unknown", None)
 
 
-def test_a_broker_that_asked_to_shut_down_hands_over_by_plan(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_controlled_shutdown_moves_leaders_as_planned(found: dict[str, list[dict[str, Any]]]) -> None:
     (row,) = found["handed-over"]
 
     assert (row["broker"], row["new_leader"]) == (2, 1)

@@ -197,11 +197,11 @@ def hows(of: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["leader_epoch"], row["leader"], row["how"], row["planned"]) for row in of]
 
 
-def test_each_epoch_is_a_row_with_its_leader_and_how_it_came_to_lead(found: Led) -> None:
+def test_each_epoch_has_leader_and_cause(found: Led) -> None:
     assert hows(found["died-0"]) == [(0, 1, "initial", None), (1, 2, "offline", False)]
 
 
-def test_it_lasts_until_the_next_one_begins(found: Led) -> None:
+def test_epoch_ends_when_the_next_begins(found: Led) -> None:
     assert [(row["begin"], row["end"]) for row in found["died-0"]] == [(moment(0.1), moment(600)), (moment(600), None)]
 
 
@@ -214,14 +214,14 @@ def test_previous_leader_and_last_isr_are_known(found: Led) -> None:
     assert (second["controller"], second["controller_epoch"], second["from_state"]) == (1, 5, said.OFFLINE)
 
 
-def test_the_new_leaders_first_lines_count(found: Led) -> None:
+def test_first_lines_of_the_new_leader_count(found: Led) -> None:
     row = found["died-0"][1]
 
     assert (row["received_at"], row["led_at"], row["led_error_us"]) == (moment(600.1), moment(600.2), 0)
     assert (row["log_end"], row["high_watermark"]) == (55, 50)
 
 
-def test_a_preferred_leader_that_was_asked_for_by_name_was_wanted(found: Led) -> None:
+def test_requested_preferred_leader_is_planned(found: Led) -> None:
     assert hows(found["asked-0"])[1] == hows(found["asked-1"])[1] == (5, 1, "preferred", True)
     assert hows(found["asked-2"])[1] == (5, 1, "unknown", None)
 
@@ -237,7 +237,7 @@ def test_cause_logged_slightly_later_still_explains(found: Led) -> None:
     ]
 
 
-def test_in_kraft_the_first_of_the_replicas_leads_as_the_preferred_one(found: Led) -> None:
+def test_kraft_first_replica_is_preferred_leader(found: Led) -> None:
     assert hows(found["kraft-0"]) == [
         (0, 1, "initial", None),
         (1, 2, "unknown", None),
@@ -249,7 +249,7 @@ def test_unlisted_partition_is_not_preferred(found: Led) -> None:
     assert hows(found["asked-10"])[1] == (5, 1, "unknown", None)
 
 
-def test_a_list_that_was_cut_may_have_any_preferred_leader_in_it(found: Led) -> None:
+def test_truncated_list_may_name_any_partition(found: Led) -> None:
     assert hows(found["many-0"])[1] == (5, 1, "preferred", True)
     assert hows(found["many-1"])[1] == (5, 3, "unknown", None)
     assert hows(found["other-0"])[1] == (5, 1, "unknown", None)
@@ -260,16 +260,16 @@ def test_leader_on_stopping_broker_is_a_planned_change(found: Led) -> None:
     assert hows(found["stopped-2"])[1] == (5, 1, "unknown", None)
 
 
-def test_a_shutdown_that_a_broker_came_back_from_explains_nothing_more(found: Led) -> None:
+def test_shutdown_explains_nothing_after_return(found: Led) -> None:
     assert hows(found["again-0"])[1] == (5, 1, "unknown", None)
 
 
-def test_a_leader_that_a_reassignment_leaves_out_is_replaced_by_plan(found: Led) -> None:
+def test_reassigned_leader_is_replaced_as_planned(found: Led) -> None:
     assert hows(found["moved-0"])[1] == (5, 2, "reassign", True)
     assert hows(found["moved-1"])[1] == (5, 2, "reassign", True)
 
 
-def test_epochs_without_another_leader_are_of_the_isr(found: Led) -> None:
+def test_epochs_of_the_same_leader_are_isr_changes(found: Led) -> None:
     assert hows(found["cut-0"])[1:] == [(5, 1, "isr", None), (6, -1, "isr", None), (7, 1, "offline", False)]
     assert [row["prev_leader"] for row in found["cut-0"]] == [None, 1, 1, -1]
     assert [row["prev_isr"] for row in found["cut-0"]] == [None, [1, 3], [1], [1]]
@@ -288,7 +288,7 @@ def test_returned_broker_loses_leadership_for_another_cause(found: Led) -> None:
     assert hows(found["back-0"]) == [(5, 1, "unknown", None)]
 
 
-def test_one_that_was_back_at_once_had_lost_the_lead_by_then(found: Led) -> None:
+def test_leader_that_returned_at_once_was_lost(found: Led) -> None:
     assert hows(found["short-0"]) == [(5, 1, "offline", False)]
 
 
@@ -299,7 +299,7 @@ def test_previous_leader_from_new_leader_line(found: Led) -> None:
     assert (row["begin"], row["led_at"], row["log_end"]) == (moment(50), moment(50), 7)
 
 
-def test_a_completed_transition_dates_the_role_where_nothing_else_does(found: Led) -> None:
+def test_completed_transition_dates_the_role(found: Led) -> None:
     (row,) = found["traced-0"]
 
     assert (row["received_at"], row["led_at"], row["log_end"]) == (moment(30.1), moment(30.4), None)
@@ -310,11 +310,11 @@ def test_reused_correlation_id_dates_each_role_separately(found: Led) -> None:
     assert [row["led_at"] for row in found["lost-0"]] == [moment(30.4), None]
 
 
-def test_a_deletion_ends_the_last_leadership(found: Led) -> None:
+def test_deletion_ends_the_last_leadership(found: Led) -> None:
     assert [row["end"] for row in found["gone-0"]] == [moment(91)]
 
 
-def test_leaders_without_any_epoch_go_by_time(found: Led) -> None:
+def test_leaders_without_epoch_are_ordered_by_time(found: Led) -> None:
     assert hows(found["named-0"]) == [(None, 1, "initial", None), (None, 2, "offline", False)]
     assert [(row["begin"], row["end"], row["prev_leader"]) for row in found["named-0"]] == [
         (moment(5), moment(9), None),
@@ -322,7 +322,7 @@ def test_leaders_without_any_epoch_go_by_time(found: Led) -> None:
     ]
 
 
-def test_an_isr_change_does_not_say_with_which_isr_a_leader_began(found: Led) -> None:
+def test_isr_change_does_not_show_the_first_isr(found: Led) -> None:
     assert [(row["leader"], row["isr"], row["partition_epoch"]) for row in found["isr-0"]] == [
         (1, None, None),
         (2, [2], 13),

@@ -320,7 +320,7 @@ def the(found: Losses, topic: str) -> dict[str, Any]:
     return row
 
 
-def test_the_columns_are_those_that_are_promised(found: Losses) -> None:
+def test_columns_are_the_declared_ones(found: Losses) -> None:
     assert list(found[0]) == [each.name for each in COLUMNS]
 
 
@@ -338,11 +338,11 @@ def test_leader_that_steps_down_loses_uncopied_records(found: Losses) -> None:
 
 
 @pytest.mark.parametrize("topic", ["restart", "blind", "there"])
-def test_a_follower_that_comes_back_in_the_same_epoch_loses_nothing(found: Losses, topic: str) -> None:
+def test_follower_back_in_the_same_epoch_loses_nothing(found: Losses, topic: str) -> None:
     assert of(found, topic) == []
 
 
-def test_a_leader_that_stays_takes_nothing_from_its_followers(found: Losses) -> None:
+def test_unchanged_leader_truncates_no_follower(found: Losses) -> None:
     assert of(found, "bump") == []
 
 
@@ -358,7 +358,7 @@ def test_unclean_leader_loses_records_of_dead_leader(found: Losses) -> None:
     assert row["unclean"] is True
 
 
-def test_an_old_leader_need_not_come_back_to_be_missed(found: Losses) -> None:
+def test_loss_is_known_without_return_of_old_leader(found: Losses) -> None:
     row = the(found, "gone")
 
     assert of(found, "gone") == [(6, 1, 110, 20, 18, "leader", True)]
@@ -386,7 +386,7 @@ def test_records_copied_after_a_truncation_can_be_lost(found: Losses) -> None:
     ]
 
 
-def test_a_high_watermark_speaks_of_its_own_history_only(found: Losses) -> None:
+def test_watermark_applies_to_its_own_history_only(found: Losses) -> None:
     assert of(found, "other") == [
         (4, 1, 1000, 500, 500, "leader", True),
         (5, 2, 600, 10, 0, "follower", True),
@@ -436,7 +436,7 @@ def test_truncation_without_log_end_has_unknown_size(found: Losses) -> None:
     assert of(found, "cut") == [(4, 3, None, None, None, "truncated", False)]
 
 
-def test_a_cut_back_to_the_high_watermark_is_no_loss(found: Losses) -> None:
+def test_truncation_to_the_watermark_is_no_loss(found: Losses) -> None:
     assert of(found, "high") == []
 
 
@@ -455,7 +455,7 @@ def test_restarted_replica_without_history_is_uncertain(found: Losses) -> None:
     assert of(found, "present") == [(5, 1, 110, 10, 0, "follower", False)]
 
 
-def test_in_which_epoch_a_replica_was_in_sync_too_late_no_clock_can_hide(found: Losses) -> None:
+def test_late_isr_membership_is_seen_by_epoch(found: Losses) -> None:
     assert of(found, "ahead") == [(5, 1, 110, 10, 0, "follower", True)]
 
 
@@ -465,13 +465,13 @@ def test_initial_or_shrunk_isr_does_not_prove_copying(tables: Chain) -> None:
     assert (held["unclean"], held["behind"]) == ([], [1, 2])
 
 
-def test_copies_of_files_change_nothing(tables: Chain) -> None:
+def test_copied_files_change_nothing(tables: Chain) -> None:
     again = rows(log_segments(tables.timed.union(tables.timed)), "topic", "broker", "turn")
 
     assert again == rows(tables.turns, "topic", "broker", "turn")
 
 
-def test_sums_count_records_once_however_many_replicas_had_them(lost: DataFrame) -> None:
+def test_sums_count_records_of_replicas_once(lost: DataFrame) -> None:
     names = ("leader_epoch", "tail_records", "committed_records", "replicas", "sure_tail_records")
 
     partitions = collections.defaultdict(list)
@@ -511,7 +511,7 @@ def test_loss_without_leader_line_is_dated_by_discovery(spark: SparkSession) -> 
     assert (found["at"], led["at"]) == (moment(5), moment(3))
 
 
-def test_nothing_lost_sums_up_to_zero(lost: DataFrame) -> None:
+def test_sums_without_losses_are_zero(lost: DataFrame) -> None:
     [total] = rows(totals(lost.limit(0)))
 
     assert (total["tail_records"], total["committed_records"], total["partitions"]) == (0, 0, 0)

@@ -31,32 +31,32 @@ def live(seconds: float, *brokers: int, **what: Any) -> BrokerLine:
     return said(seconds, CHANGED, brokers=brokers, **what)
 
 
-def test_a_broker_that_goes_and_comes_back_was_away_meanwhile() -> None:
+def test_broker_is_absent_until_it_returns() -> None:
     assert told(live(0, 1, 2), live(5, 1, removed=(2,)), live(9, 1, 2, added=(2,))) == [(2, 5, 9, "failed")]
 
 
-def test_a_broker_that_does_not_come_back_is_away_until_the_end() -> None:
+def test_broker_without_return_is_absent_to_the_end() -> None:
     assert told(live(0, 1, 2), live(5, 1, removed=(2,))) == [(2, 5, None, "failed")]
 
 
-def test_a_failure_that_two_lines_tell_is_one() -> None:
+def test_failure_in_two_lines_is_one_absence() -> None:
     lines = (live(5, 1, removed=(2,)), said(5.001, FAILED, removed=(2,)), said(9, STARTED, added=(2,)))
 
     assert told(live(0, 1, 2), *lines) == [(2, 5, 9, "failed")]
 
 
-def test_a_failure_of_which_only_the_callbacks_tell_is_one_too() -> None:
+def test_callbacks_alone_are_an_absence() -> None:
     assert told(said(5, FAILED, removed=(2, 3)), said(9, STARTED, added=(2,))) == [
         (2, 5, 9, "failed"),
         (3, 5, None, "failed"),
     ]
 
 
-def test_one_that_is_added_and_was_never_seen_was_away_from_before() -> None:
+def test_added_unknown_broker_was_absent_before() -> None:
     assert told(live(4, 1, 2, added=(2,)), said(4.001, STARTED, added=(2,))) == [(2, None, 4, "failed")]
 
 
-def test_one_that_is_found_among_the_live_was_always_there() -> None:
+def test_listed_unknown_broker_was_never_absent() -> None:
     assert told(live(4, 1, 2)) == []
 
 
@@ -64,7 +64,7 @@ def test_empty_broker_list_means_no_absence() -> None:
     assert told(live(0, 1, 2, 3), live(5, bounced=(2,))) == [(2, 5, 5, "bounced")]
 
 
-def test_a_broker_that_asked_to_stop_stopped() -> None:
+def test_requested_shutdown_is_a_stop() -> None:
     lines = [live(0, 1, 2), said(3, STOPPING, broker=2), said(5, FAILED, removed=(2,)), said(5, NO_LONGER, broker=2)]
     lines += [said(9, STARTED, added=(2,)), said(20, FAILED, removed=(2,))]
 
@@ -72,13 +72,13 @@ def test_a_broker_that_asked_to_stop_stopped() -> None:
     assert [each.shutdown_at for each in absences(lines)] == [moment(3), None]
 
 
-def test_one_that_no_longer_stops_fails_like_any_other() -> None:
+def test_cancelled_shutdown_is_a_failure() -> None:
     lines = [said(3, STOPPING, broker=2), said(4, NO_LONGER, broker=2), said(5, FAILED, removed=(2,))]
 
     assert told(*lines) == told(live(0, 1, 2), *lines) == [(2, 5, None, "failed")]
 
 
-def test_a_broker_that_was_back_before_it_was_missed_bounced() -> None:
+def test_broker_back_before_detection_bounced() -> None:
     assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
 
 
@@ -90,7 +90,7 @@ def test_bounce_is_a_single_absence() -> None:
     assert [each.shutdown_at for each in absences(lines)] == [moment(4)]
 
 
-def test_a_bounce_without_such_lines_takes_no_later_failure_with_it() -> None:
+def test_bounce_does_not_hide_a_later_failure() -> None:
     bounced = live(6, 1, 2, bounced=(2,))
 
     assert told(bounced, said(66, FAILED, removed=(2,)))[1:] == []
@@ -98,12 +98,12 @@ def test_a_bounce_without_such_lines_takes_no_later_failure_with_it() -> None:
     assert told(bounced, live(7, 1, removed=(2,)))[1:] == [(2, 7, None, "failed")]
 
 
-def test_a_fenced_broker_is_away_until_it_is_unfenced() -> None:
+def test_fenced_broker_is_absent_until_unfenced() -> None:
     assert told(said(5, FENCED, broker=2), said(8, UNFENCED, broker=2)) == [(2, 5, 8, "fenced")]
     assert told(said(4, STOPPING, broker=2), said(5, FENCED, broker=2)) == [(2, 5, None, "stopped")]
 
 
-def test_the_controller_is_found_gone_by_the_next_one() -> None:
+def test_next_controller_finds_the_previous_one_absent() -> None:
     lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
 
     assert told(*lines) == [(1, 20.2, None, "controller")]
@@ -132,7 +132,7 @@ def test_resigned_controller_is_not_absent() -> None:
     assert told(*lines, later) == [(1, 500, None, "failed")]
 
 
-def test_a_former_controller_that_came_back_fails_later_like_any_other() -> None:
+def test_returned_former_controller_fails_normally() -> None:
     lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
     lines += [live(30, 1, 2, 3, added=(1,), controller=2), live(50, 2, 3, removed=(1,), controller=2)]
 

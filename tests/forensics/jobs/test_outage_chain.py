@@ -172,14 +172,14 @@ def test_single_replica_partition_waits_for_its_broker(found: Rows) -> None:
     assert row["waiting_ms"] == 42_000
 
 
-def test_lines_at_trace_say_the_same(found: Rows) -> None:
+def test_trace_lines_give_the_same_outages(found: Rows) -> None:
     (row,) = found("trace")
 
     assert span(row) == (2, 2, 18, 18.3, 18.3)
     assert (row["begin_kind"], row["end_kind"], seconds(row["begun_at"])) == ("inferred", "observed", 18.02)
 
 
-def test_so_do_lines_without_numbers(found: Rows) -> None:
+def test_lines_without_numbers_give_the_same_outages(found: Rows) -> None:
     (row,) = found("old")
 
     assert row["begin_kind"] == "bounded"
@@ -187,7 +187,7 @@ def test_so_do_lines_without_numbers(found: Rows) -> None:
 
 
 @pytest.mark.parametrize("topic", ["kept", "gone", "again"])
-def test_isrs_that_shrink_and_topics_that_are_deleted_are_no_outages(found: Rows, topic: str) -> None:
+def test_isr_shrinks_and_deletions_are_no_outages(found: Rows, topic: str) -> None:
     assert found(topic) == []
 
 
@@ -198,7 +198,7 @@ def found_in_part(spark: SparkSession) -> Rows:
     return _by_topic(outages(made.timed, made.leadership, made.absences))
 
 
-def test_with_less_logs_bounds_are_wider_and_no_outage_is_added(found_in_part: Rows, found: Rows) -> None:
+def test_fewer_logs_widen_bounds_and_add_no_outage(found_in_part: Rows, found: Rows) -> None:
     for topic in ("info", "alone", "trace"):
         whole, part = found(topic)[0], found_in_part(topic)[0]
         assert part["begin_low"] <= whole["begin"] <= part["begin_high"]
@@ -266,7 +266,7 @@ def kraft(request: pytest.FixtureRequest, spark: SparkSession) -> tuple[bool, di
     return request.param, {number: [row for row in listed if row["partition"] == number] for number in (0, 1, 2)}
 
 
-def test_in_kraft_a_leader_is_lost_as_its_broker_is_fenced(kraft: tuple[bool, dict[int, Any]]) -> None:
+def test_kraft_leader_is_lost_when_its_broker_is_fenced(kraft: tuple[bool, dict[int, Any]]) -> None:
     has_dump, found_by = kraft
     (row,) = found_by[0]
 
@@ -286,5 +286,5 @@ def test_kraft_partition_has_no_leader_until_broker_returns(kraft: tuple[bool, d
     assert row["cause"] == ("no-live-replica" if has_dump else "broker-failure")
 
 
-def test_in_kraft_a_follower_that_is_lost_is_no_outage(kraft: tuple[bool, dict[int, Any]]) -> None:
+def test_kraft_lost_follower_is_no_outage(kraft: tuple[bool, dict[int, Any]]) -> None:
     assert kraft[1][2] == []

@@ -32,7 +32,7 @@ def made(spark: SparkSession) -> DataFrame:
     return table(spark, outages.COLUMNS, OUTAGES)
 
 
-def test_totals_count_partitions_once_and_time_as_often_as_it_was_lost(made: DataFrame) -> None:
+def test_totals_count_partitions_once_and_add_time(made: DataFrame) -> None:
     (row,) = rows(totals(made))
 
     assert (row["outages"], row["partitions"], row["topics"], row["open"], row["unclean"]) == (5, 3, 2, 1, 1)
@@ -52,13 +52,13 @@ def test_unexplained_change_is_neither_forced_nor_planned(made: DataFrame) -> No
     }
 
 
-def test_an_outage_is_known_as_well_as_the_worse_of_its_ends(made: DataFrame) -> None:
+def test_outage_is_known_as_its_weaker_end(made: DataFrame) -> None:
     (row,) = rows(totals(made))
 
     assert (row["observed"], row["inferred"], row["bounded"]) == (3, 1, 1)
 
 
-def test_no_outages_are_a_row_of_zeros(made: DataFrame) -> None:
+def test_totals_without_outages_are_zero(made: DataFrame) -> None:
     (row,) = rows(totals(made.where("topic = 'none'"), times=True))
 
     assert (row["outages"], row["unavailable_ms"], row["forced_ms"], row["partition_minutes"]) == (0, 0, 0, 0)
@@ -66,7 +66,7 @@ def test_no_outages_are_a_row_of_zeros(made: DataFrame) -> None:
     assert row["duration"] == {"known": 0, "p50_ms": None, "p90_ms": None, "p99_ms": None, "max_ms": None}
 
 
-def test_topics_and_brokers_have_their_own(made: DataFrame) -> None:
+def test_topics_and_brokers_have_own_totals(made: DataFrame) -> None:
     topics = {row["topic"]: row for row in rows(by_topic(made))}
     brokers = {row["broker"]: row for row in rows(by_broker(made))}
 
@@ -106,7 +106,7 @@ def test_percentiles_beside_totals_are_the_same(made: DataFrame) -> None:
     assert beside == {"a": {name: alone[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")}}
 
 
-def test_an_objective_is_for_each_partition_and_for_all_of_them(made: DataFrame) -> None:
+def test_objective_applies_to_each_and_all_partitions(made: DataFrame) -> None:
     # 99 % of 100 minutes leave a minute to each of five partitions.
     (row,) = rows(slo(made, objectives=[0.99], period_ms=100 * 60_000, partitions=5))
 
@@ -118,7 +118,7 @@ def test_an_objective_is_for_each_partition_and_for_all_of_them(made: DataFrame)
     assert row["partitions_over"] == 3
 
 
-def test_objectives_are_held_against_the_same_time(made: DataFrame) -> None:
+def test_objectives_use_the_same_outages(made: DataFrame) -> None:
     mild, strict = rows(slo(made, objectives=[0.999, 0.99], period_ms=200 * 60_000, partitions=5), "objective")
 
     assert (mild["objective"], strict["objective"]) == (0.99, 0.999)
@@ -137,7 +137,7 @@ def test_each_topic_has_a_budget_of_its_own_partitions(spark: SparkSession, made
     assert (found[1]["lost_minutes"], found[1]["budget_minutes"], found[1]["used"]) == (2, None, None)
 
 
-def test_nothing_was_lost_without_outages(made: DataFrame) -> None:
+def test_no_budget_is_used_without_outages(made: DataFrame) -> None:
     (row,) = rows(slo(made.where("topic = 'none'"), objectives=[0.99], period_ms=60_000, partitions=5))
 
     assert (row["lost_minutes"], row["used"], row["excess_minutes"], row["partitions_over"]) == (0, 0, 0, 0)

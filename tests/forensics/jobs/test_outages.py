@@ -531,7 +531,7 @@ def test_long_silence_before_a_loss_is_not_all_outage(found: Rows) -> None:
     assert row["duration_max_ms"] == 3_100_400
 
 
-def test_without_the_dead_leaders_log_it_is_dead_since_it_was_found_so(found: Rows) -> None:
+def test_leader_without_log_is_lost_at_detection(found: Rows) -> None:
     (row,) = found("no-log-of-the-old-one")
 
     # Its change of the ISR shows that it led until then.
@@ -547,7 +547,7 @@ def test_begin_without_cause_is_bounded_by_partition_lines(found: Rows) -> None:
     assert parts(row) == (None, None, None, None, 100, 200)
 
 
-def test_logs_that_begin_in_the_middle_bound_nothing_from_below(found: Rows) -> None:
+def test_truncated_logs_have_no_lower_bound(found: Rows) -> None:
     (row,) = found("begins-in-the-middle")
 
     assert times(row, "begin") == (None, 5, 5, "bounded")
@@ -591,7 +591,7 @@ def test_leader_never_leads_before_its_election(found: Rows) -> None:
     assert parts(row)[-2:] == (0, 0)
 
 
-def test_elections_that_fail_prolong_one_outage(found: Rows) -> None:
+def test_failed_elections_prolong_one_outage(found: Rows) -> None:
     (row,) = found("nobody-lives")
 
     assert times(row, "begin") == (4, 4, 20, "inferred")
@@ -601,7 +601,7 @@ def test_elections_that_fail_prolong_one_outage(found: Rows) -> None:
     assert parts(row) == (16_000, 100, 39_900, None, 100, 300)
 
 
-def test_a_session_bounds_the_begin(found: Rows) -> None:
+def test_session_bounds_the_begin(found: Rows) -> None:
     (row,) = found("paused")
 
     assert times(row, "begin") == (4, 5, 6, "inferred")
@@ -620,19 +620,19 @@ def test_paused_kraft_leader_steps_down_after_its_first_line(found: Rows) -> Non
     assert times(row, "end") == (59, 60.4, 60.4, "observed")
 
 
-def test_a_paused_leader_that_was_replaced_ended_nothing(found: Rows) -> None:
+def test_replaced_paused_leader_ends_no_outage(found: Rows) -> None:
     (row,) = found("paused-and-replaced")
 
     assert times(row, "end") == (20.3, 20.3, 20.3, "observed")
 
 
-def test_a_leader_that_is_awake_before_it_is_replaced_may_have_been_used(found: Rows) -> None:
+def test_leader_awake_before_replacement_bounds_the_end(found: Rows) -> None:
     (row,) = found("awake-before-it-is-replaced")
 
     assert times(row, "end") == (20.1, 20.3, 20.3, "observed")
 
 
-def test_a_dead_leader_that_is_kept_in_a_new_epoch_ends_nothing(found: Rows) -> None:
+def test_dead_leader_of_new_epoch_ends_no_outage(found: Rows) -> None:
     (row,) = found("dead-leader-in-a-new-epoch")
 
     assert (at(row["begin"]), at(row["end"]), row["leader_epoch"]) == (4, 60.4, 7)
@@ -661,14 +661,14 @@ def test_later_sign_of_a_leader_bounds_the_end(found: Rows) -> None:
     assert row["new_leader"] == 71
 
 
-def test_an_outage_ends_when_the_topic_is_deleted(found: Rows) -> None:
+def test_deletion_of_the_topic_ends_the_outage(found: Rows) -> None:
     (row,) = found("lost-then-deleted")
 
     assert times(row, "end") == (300, 300, 300, "observed")
     assert row["new_leader"] is None
 
 
-def test_a_replayed_removal_ends_no_outage(found: Rows) -> None:
+def test_replayed_removal_ends_no_outage(found: Rows) -> None:
     (row,) = found("removed-before")
 
     assert row["end"] is None
@@ -682,7 +682,7 @@ def test_new_partition_without_live_replica_is_unavailable(found: Rows) -> None:
     assert (row["cause"], row["broker"], row["new_leader"]) == ("no-live-replica", None, 10)
 
 
-def test_a_directory_takes_the_partitions_that_are_named(found: Rows) -> None:
+def test_failed_directory_affects_named_partitions(found: Rows) -> None:
     (row,) = found("directory")
     (other,) = found("not-of-that-directory")
 
@@ -691,7 +691,7 @@ def test_a_directory_takes_the_partitions_that_are_named(found: Rows) -> None:
     assert (other["cause"], other["begin_kind"]) == ("unknown", "bounded")
 
 
-def test_a_controller_that_dies_with_its_partitions_is_the_cause(found: Rows) -> None:
+def test_dead_controller_is_the_cause_of_its_outages(found: Rows) -> None:
     (row,) = found("with-the-controller")
 
     assert times(row, "begin") == (64, 64, 70.2, "inferred")
@@ -739,7 +739,7 @@ def test_epochs_that_rose_under_one_leader_are_not_missing(found: Rows) -> None:
     assert row["broker"] == 30
 
 
-def test_a_leader_that_was_dead_when_it_was_elected_ends_nothing(found: Rows) -> None:
+def test_elected_dead_leader_ends_no_outage(found: Rows) -> None:
     (row,) = found("elected-though-dead")
 
     assert (at(row["begin"]), at(row["end"])) == (90, 105.3)
@@ -764,7 +764,7 @@ def test_begin_is_unbounded_if_leader_was_maybe_elected_dead(found: Rows) -> Non
     assert times(later, "begin") == (75, 100, 100, "inferred")
 
 
-def test_a_leader_that_dies_twice_makes_two_outages_and_one_planned_move(found: Rows) -> None:
+def test_two_deaths_are_two_outages_and_one_move(found: Rows) -> None:
     first, moved, second = found("twice")
 
     assert (at(first["begin"]), at(first["end"]), first["planned"]) == (10, 20.3, False)
@@ -799,7 +799,7 @@ def test_move_without_old_leader_log_is_bounded_by_decision(found: Rows) -> None
     assert parts(row) == (None, None, None, None, 60, 20)
 
 
-def test_a_leader_that_leads_until_the_next_one_does_leaves_no_gap(found: Rows) -> None:
+def test_overlapping_leaders_leave_no_gap(found: Rows) -> None:
     (row,) = found("without-a-gap")
 
     assert (at(row["begin"]), at(row["end"]), row["duration_ms"]) == (30.08, 30.08, 0)
@@ -812,7 +812,7 @@ def test_early_step_down_line_belongs_to_its_epoch(found: Rows) -> None:
     assert sum(part or 0 for part in parts(row)) <= row["duration_ms"] == 90
 
 
-def test_a_move_that_no_line_explains_is_neither_planned_nor_forced(found: Rows) -> None:
+def test_unexplained_move_has_null_planned(found: Rows) -> None:
     (row,) = found("moved-for-no-reason")
 
     assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 20)
@@ -820,7 +820,7 @@ def test_a_move_that_no_line_explains_is_neither_planned_nor_forced(found: Rows)
     assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 100)
 
 
-def test_an_old_leader_that_was_started_anew_has_not_stepped_down(found: Rows) -> None:
+def test_restarted_old_leader_did_not_step_down(found: Rows) -> None:
     for topic in ("steps-down", "steps-down-and-is-started"):
         (row,) = found(topic)
         assert times(row, "begin") == (90, 90, 90, "observed")
@@ -848,11 +848,11 @@ def test_lines_without_proof_give_no_outage(found: Rows, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["deleted-at-info", "deleted-in-kraft", "deleted-unsaid", "deleted-at-trace"])
-def test_a_topic_that_is_deleted_is_not_unavailable(found: Rows, topic: str) -> None:
+def test_deleted_topic_is_not_unavailable(found: Rows, topic: str) -> None:
     assert found(topic) == []
 
 
-def test_a_controller_that_was_replaced_makes_no_outage_after_its_time(found: Rows) -> None:
+def test_replaced_controller_makes_no_later_outage(found: Rows) -> None:
     (row,) = found("old-controller")
 
     assert row["planned"]
@@ -861,7 +861,7 @@ def test_a_controller_that_was_replaced_makes_no_outage_after_its_time(found: Ro
 # -- in all of them ----------------------------------------------------------------------------------------------------
 
 
-def test_no_bound_excludes_the_guess_and_no_part_is_negative(found: Rows) -> None:
+def test_bounds_include_estimate_and_parts_are_positive(found: Rows) -> None:
     everything = [row for each in _stories() for row in found(each.name)]
 
     for row in everything:

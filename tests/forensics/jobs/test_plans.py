@@ -119,7 +119,7 @@ def _children(node: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("job", catalog.JOBS, ids=lambda job: job.name)
-def test_a_job_is_made_for_data_of_any_size(job: Job, tables: dict[str, DataFrame]) -> None:
+def test_plans_scale_to_data_of_any_size(job: Job, tables: dict[str, DataFrame]) -> None:
     assert faults(job.run(*(tables[name] for name in job.needs))) == []
 
 
@@ -141,7 +141,7 @@ BAD: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_a_job_that_is_not_is_caught(fault: str, tables: dict[str, DataFrame]) -> None:
+def test_unscalable_plan_is_detected(fault: str, tables: dict[str, DataFrame]) -> None:
     assert any(fault in each for each in faults(BAD[fault](tables["events"])))
 
 

@@ -194,7 +194,7 @@ def test_repeated_request_is_the_same_reassignment(found: Found) -> None:
     assert (row["started_at"], row["done_at"]) == (moment(10), moment(30))
 
 
-def test_there_and_back_are_two(found: Found) -> None:
+def test_move_and_return_are_two_reassignments(found: Found) -> None:
     told = [(row["origin"], row["target"], row["done_at"]) for row in found["there-and-back"]]
 
     assert told == [([1], [4], moment(15)), ([4], [1], moment(25))]
@@ -207,5 +207,5 @@ def test_reassignment_from_before_the_logs_has_its_end(found: Found) -> None:
     assert (row["finished"], row["waiting_for"], row["span_ms"]) == (None, [], None)
 
 
-def test_a_partition_that_stays_is_not_there(found: Found) -> None:
+def test_unmoved_partition_has_no_row(found: Found) -> None:
     assert "still" not in found

@@ -165,7 +165,7 @@ def says(found: Found, broker: int, *names: str, request: str = LEADER) -> tuple
     return tuple(row[name] for name in names)
 
 
-def test_ids_that_begin_anew_are_other_requests(found: Found) -> None:
+def test_restarted_ids_are_other_requests(found: Found) -> None:
     assert says(found, 11, "sent", "received", "applied", "unanswered") == (8, 8, 8, 0)
     assert says(found, 11, "partitions") == (sum(range(1, 9)),)
 
@@ -175,7 +175,7 @@ def test_processing_time_is_the_measured_one(found: Found) -> None:
     assert says(found, 11, "apply_p99_ms")[0] == pytest.approx(6.93)
 
 
-def test_a_queue_that_grows_shows(found: Found) -> None:
+def test_growing_queue_is_reported(found: Found) -> None:
     # The first quarter waited 2 and 4 ms, the last 500 and 700.
     p50, p99, growth = says(found, 11, "wait_p50_ms", "wait_p99_ms", "wait_growth")
 
@@ -184,7 +184,7 @@ def test_a_queue_that_grows_shows(found: Found) -> None:
     assert growth == pytest.approx(200.0)
 
 
-def test_an_id_that_begins_again_is_of_another_connection(found: Found) -> None:
+def test_restarted_id_is_another_connection(found: Found) -> None:
     assert says(found, 20, "received", "applied", "unanswered", "partitions") == (3, 2, 1, 15)
     assert says(found, 21, "received", "applied", "unanswered", "partitions") == (2, 2, 0, 2)
 
@@ -197,11 +197,11 @@ def test_an_id_that_begins_again_is_of_another_connection(found: Found) -> None:
         pytest.param(14, 1, id="the log goes on for half a minute"),
     ],
 )
-def test_a_request_is_unanswered_if_its_end_should_be_there(found: Found, broker: int, unanswered: int) -> None:
+def test_request_without_expected_end_is_unanswered(found: Found, broker: int, unanswered: int) -> None:
     assert says(found, broker, "unanswered") == (unanswered,)
 
 
-def test_the_same_file_twice_counts_once(found: Found) -> None:
+def test_duplicate_file_counts_once(found: Found) -> None:
     assert says(found, 12, "received", "applied", "partitions") == (3, 2, 15)
     assert says(found, 11, "sent") == (8,)
 
@@ -210,7 +210,7 @@ def test_stale_requests_are_counted(found: Found) -> None:
     assert says(found, 15, "ignored", "stale") == (2, 1)
 
 
-def test_partitions_one_by_one_make_requests(found: Found) -> None:
+def test_requests_follow_from_partition_lines(found: Found) -> None:
     assert says(found, 16, "received", "applied", "answered", "partitions") == (3, 3, 1, 4)
     assert says(found, 16, "apply_max_ms") == (100,)
     # The first was sent by 10.004 and begun with at 10.5; the others cannot be told from each other.
@@ -219,7 +219,7 @@ def test_partitions_one_by_one_make_requests(found: Found) -> None:
     assert says(found, 16, "sent") == (0,)
 
 
-def test_a_wait_is_never_below_nothing(found: Found) -> None:
+def test_wait_is_never_negative(found: Found) -> None:
     assert says(found, 18, "wait_p50_ms") == (0.0,)
 
 
@@ -227,15 +227,15 @@ def test_request_begun_before_clock_error_is_another(found: Found) -> None:
     assert [says(found, broker, "wait_p50_ms") for broker in (24, 25)] == [(0.0,), (None,)]
 
 
-def test_nothing_waits_for_longer_than_a_controller_does(found: Found) -> None:
+def test_wait_is_limited_by_the_request_timeout(found: Found) -> None:
     assert [says(found, broker, "wait_p50_ms") for broker in (22, 23)] == [(30_000.0,), (None,)]
 
 
-def test_requests_are_joined_in_order_where_there_are_as_many(found: Found) -> None:
+def test_equally_many_requests_are_joined_in_order(found: Found) -> None:
     assert says(found, 19, "wait_p50_ms", "wait_p99_ms") == (100.0, 100.0)
 
 
-def test_metadata_and_stopping_are_requests_too(found: Found) -> None:
+def test_metadata_and_stop_requests_are_counted(found: Found) -> None:
     names = ("sent", "received", "applied", "unanswered", "partitions")
 
     assert says(found, 17, *names, request=METADATA) == (1, 1, 1, 0, 15)
@@ -244,7 +244,7 @@ def test_metadata_and_stopping_are_requests_too(found: Found) -> None:
     assert says(found, 17, "wait_p50_ms", request=STOP) == (0.0,)
 
 
-def test_a_replica_to_be_stopped_is_no_part_of_a_request_about_leaders(found: Found) -> None:
+def test_stopped_replica_is_no_leader_request(found: Found) -> None:
     assert [request for _, broker, request in found if broker == 26] == [STOP]
 
 
@@ -254,7 +254,7 @@ def test_received_is_null_without_broker_log(found: Found) -> None:
     assert says(found, 99, *names, request=METADATA) == (1, None, None, 0, None, 12, None)
 
 
-def test_without_the_controllers_log_nothing_was_sent_as_far_as_known(spark: SparkSession) -> None:
+def test_sent_is_null_without_controller_log(spark: SparkSession) -> None:
     (found,) = rows(requests.requests(as_timed(events(spark, {(12, Kind.STATE_CHANGE): BROKERS[12]}))))
 
     assert (found["controller"], found["broker"]) == (1, 12)

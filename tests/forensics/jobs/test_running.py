@@ -49,7 +49,7 @@ def test_independent_jobs_run_concurrently(spark: SparkSession, folder: str, mon
     assert set(run_jobs(spark, folder).manifest.jobs) == {"left", "right"}
 
 
-def test_one_waits_for_all_that_it_needs(spark: SparkSession, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_waits_for_all_that_it_needs(spark: SparkSession, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def more(left: DataFrame, right: DataFrame) -> DataFrame:
         return left.union(right).selectExpr("sum(number) + 1 as number")
 

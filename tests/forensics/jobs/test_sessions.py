@@ -35,7 +35,7 @@ def test_configured_timeout_precedes_other_brokers() -> None:
     assert of(dump(1, zookeeper=30_000), negotiated(2, 20_000)) == Session(30 * S, CONFIGURED)
 
 
-def test_the_latest_negotiation_counts() -> None:
+def test_latest_negotiation_counts() -> None:
     assert of(negotiated(1, 20_000, at=5), negotiated(1, 6_000, at=2)) == Session(20 * S, NEGOTIATED)
 
 
@@ -51,11 +51,11 @@ def test_kraft_session_uses_controller_timeout_and_heartbeat() -> None:
     assert found == Session(12 * S, CONFIGURED, 500_000)
 
 
-def test_with_kraft_other_nodes_count_if_the_controllers_log_is_missing() -> None:
+def test_kraft_uses_other_nodes_without_controller_log() -> None:
     assert of(dump(2, kraft=12_000), how=FENCED) == Session(12 * S, OTHERS, 2 * S)
 
 
-def test_without_any_log_the_versions_default_is_assumed() -> None:
+def test_default_of_the_version_is_assumed_without_logs() -> None:
     assert of(how=FENCED) == Session(9 * S, DEFAULT, 2 * S)
     assert of(versions={1: {"1.0-2.3"}}) == Session(6 * S, DEFAULT)
     assert of(versions={3: {"1.0-2.3"}}) == Session(6 * S, DEFAULT)  # the controller's, if it has none of its own

@@ -34,7 +34,7 @@ def found(loss: Loss = LOST, session: Session = ZOOKEEPER, **signs: object) -> s
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_zookeeper_session_bounds_the_silence() -> None:
+def test_zookeeper_session_bounds_the_silence() -> None:
     given = bounds(LOST, ZOOKEEPER)
 
     assert (given.low_us, given.high_us) == ((100 - 18 - 3) * S, (100 - 12 + 3) * S)
@@ -42,7 +42,7 @@ def test_a_zookeeper_session_bounds_the_silence() -> None:
     assert given.low_us < given.likely_us < given.high_us
 
 
-def test_a_kraft_session_bounds_the_silence() -> None:
+def test_kraft_session_bounds_the_silence() -> None:
     given = bounds(LOST, KRAFT)
 
     assert (given.low_us, given.high_us) == (100 * S - 9 * S - 9 * S // 8 - S // 2, 100 * S - 9 * S + 2 * S + S // 2)
@@ -83,7 +83,7 @@ def test_simulated_zookeeper_sessions_keep_the_bounds(timeout_s: int) -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [4, 9, 30])
-def test_simulated_kraft_sessions_keep_the_bounds_and_the_guess_is_near(timeout_s: int) -> None:
+def test_simulated_kraft_sessions_keep_the_bounds(timeout_s: int) -> None:
     chance = random.Random(timeout_s)
     off = []
     for _ in range(500):
@@ -107,11 +107,11 @@ def test_simulated_kraft_sessions_keep_the_bounds_and_the_guess_is_near(timeout_
         ([], 18),
     ],
 )
-def test_an_unknown_timeout_is_assumed_by_version(versions: list[str], timeout_s: int) -> None:
+def test_unknown_timeout_is_assumed_by_version(versions: list[str], timeout_s: int) -> None:
     assert default(versions, is_kraft=False) == Session(timeout_s * S, DEFAULT)
 
 
-def test_an_assumed_timeout_moves_the_guess_and_bounds_nothing() -> None:
+def test_assumed_timeout_bounds_nothing() -> None:
     given = bounds(LOST, default(["3.5+"], is_kraft=False))
 
     assert (given.low_us, given.high_us) == (None, LOST.detected_us)
@@ -121,13 +121,13 @@ def test_an_assumed_timeout_moves_the_guess_and_bounds_nothing() -> None:
 # -- controllers that went along ---------------------------------------------------------------------------------------
 
 
-def test_the_loss_of_a_controller_is_dated_by_the_election_of_the_next() -> None:
+def test_controller_loss_is_dated_by_next_election() -> None:
     late = bounds(Loss(100 * S, elected_us=90 * S, is_predecessor=True), ZOOKEEPER)
 
     assert late == bounds(Loss(90 * S), ZOOKEEPER)
 
 
-def test_a_loss_that_a_new_controller_finds_may_be_older() -> None:
+def test_loss_found_by_a_new_controller_may_be_older() -> None:
     given = bounds(Loss(100 * S, elected_us=99 * S, is_listed=True), ZOOKEEPER)
 
     assert given.low_us is not None
@@ -135,7 +135,7 @@ def test_a_loss_that_a_new_controller_finds_may_be_older() -> None:
     assert given.high_us == bounds(LOST, ZOOKEEPER).high_us
 
 
-def test_a_kraft_controller_renews_sessions_as_it_becomes_active() -> None:
+def test_new_kraft_controller_renews_sessions() -> None:
     given = bounds(Loss(100 * S, elected_us=90 * S), KRAFT)
 
     assert given.low_us is None
@@ -143,32 +143,32 @@ def test_a_kraft_controller_renews_sessions_as_it_becomes_active() -> None:
     assert given.likely_us < 90 * S
 
 
-def test_a_kraft_controller_of_long_ago_changes_nothing() -> None:
+def test_old_kraft_election_changes_nothing() -> None:
     assert bounds(Loss(100 * S, elected_us=50 * S), KRAFT) == bounds(LOST, KRAFT)
 
 
 # -- followers ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_that_was_cut_off_at_once_dates_the_death() -> None:
+def test_fetch_cut_off_at_once_dates_the_death() -> None:
     one = found(fetches=[unanswered(85 * S, 100_000)])
 
     assert (one.at_us, one.by) == (85 * S, BY_FETCH)
 
 
-def test_a_fetch_that_waited_long_dates_the_pause() -> None:
+def test_fetch_that_waited_long_dates_the_pause() -> None:
     one = found(fetches=[unanswered(101 * S, 16 * S)])
 
     assert (one.at_us, one.by) == (85 * S + 250_000, BY_FETCH)
 
 
-def test_a_fetch_outside_the_bounds_of_the_session_is_of_something_else() -> None:
+def test_fetch_outside_session_bounds_is_ignored() -> None:
     one = found(fetches=[unanswered(70 * S, 1000), unanswered(95 * S, 1000)])
 
     assert (one.at_us, one.by) == (bounds(LOST, ZOOKEEPER).likely_us, BY_SESSION)
 
 
-def test_a_fetch_before_the_brokers_last_line_is_of_something_else() -> None:
+def test_fetch_before_the_last_line_is_ignored() -> None:
     one = found(last_us=86 * S, fetches=[unanswered(84 * S, 1000), unanswered(87 * S, 1000)])
 
     assert one.at_us == 87 * S
@@ -177,7 +177,7 @@ def test_a_fetch_before_the_brokers_last_line_is_of_something_else() -> None:
 # -- its own lines -----------------------------------------------------------------------------------------------------
 
 
-def test_a_last_line_is_a_lower_bound_and_not_the_guess() -> None:
+def test_last_line_is_a_lower_bound_only() -> None:
     one = found(last_us=80 * S)
 
     assert one.low_us == 80 * S
@@ -185,21 +185,21 @@ def test_a_last_line_is_a_lower_bound_and_not_the_guess() -> None:
     assert 80 * S < one.at_us < one.high_us
 
 
-def test_an_old_last_line_bounds_less_than_the_session() -> None:
+def test_session_bounds_more_than_an_old_last_line() -> None:
     assert found(last_us=10 * S).low_us == 79 * S
 
 
-def test_a_paused_broker_leads_on_from_its_first_line() -> None:
+def test_paused_broker_is_awake_from_its_first_line() -> None:
     one = found(slept_from_us=82 * S, slept_until_us=130 * S, first_us=131 * S)
 
     assert one.awake_us == 130 * S
 
 
-def test_a_broker_that_was_started_anew_did_not_lead_on() -> None:
+def test_restarted_broker_was_not_awake() -> None:
     assert found(slept_until_us=130 * S, starts_us=[133 * S], first_us=140 * S).awake_us is None
 
 
-def test_a_broker_that_wrote_of_partitions_before_its_restart_had_led_on() -> None:
+def test_partition_lines_before_restart_show_it_awake() -> None:
     one = found(slept_until_us=130 * S, first_us=131 * S, first_role_us=131 * S, starts_us=[150 * S])
 
     assert one.awake_us == 130 * S
@@ -211,7 +211,7 @@ def test_controller_start_lines_are_no_sign_of_old_process() -> None:
     assert one.awake_us is None
 
 
-def test_a_broker_that_woke_up_before_it_was_missed_led_on_from_there() -> None:
+def test_broker_awake_before_detection_is_awake_from_there() -> None:
     one = found(last_us=80 * S, last_detected_us=99 * S, slept_from_us=82 * S, slept_until_us=98 * S)
 
     assert (one.at_us <= one.high_us, one.awake_us) == (True, 98 * S)
@@ -223,14 +223,14 @@ def test_broker_that_kept_writing_is_lost_at_detection() -> None:
     assert (one.at_us, one.by, one.high_us) == (99 * S, BY_SIGN, LOST.detected_us)
 
 
-def test_a_broker_that_was_started_before_it_was_missed_had_died_before() -> None:
+def test_restart_before_detection_bounds_the_death() -> None:
     one = found(last_us=80 * S, last_detected_us=99 * S, starts_us=[84 * S], first_us=99 * S)
 
     assert one.high_us == 84 * S
     assert one.at_us <= 84 * S
 
 
-def test_an_orderly_shutdown_ends_with_the_last_line() -> None:
+def test_orderly_shutdown_ends_with_the_last_line() -> None:
     one = found(Loss(100 * S, is_orderly=True), last_us=99 * S, last_detected_us=99 * S)
 
     assert (one.at_us, one.by) == (99 * S, BY_SIGN)

@@ -112,7 +112,7 @@ def bounds(row: dict[str, Any]) -> tuple[str, int | None, int | None, int]:
     return row["how"], row["low_us"], row["high_us"], row["offset_us"]
 
 
-def test_the_controller_is_the_reference(found: dict[int, dict[str, Any]]) -> None:
+def test_controller_is_the_reference(found: dict[int, dict[str, Any]]) -> None:
     assert {row["reference"] for row in found.values()} == {CONTROLLER}
     assert bounds(found[CONTROLLER]) == ("reference", 0, 0, 0)
 
@@ -127,7 +127,7 @@ def test_at_trace_both_sides_are_bounded(found: dict[int, dict[str, Any]]) -> No
     assert bounds(found[TRACED]) == ("bounds", 1_996_000, 2_007_000, 2_001_500)
 
 
-def test_at_info_the_shortest_way_is_taken_for_none(found: dict[int, dict[str, Any]]) -> None:
+def test_shortest_delay_at_info_is_taken_for_zero(found: dict[int, dict[str, Any]]) -> None:
     assert bounds(found[AT_INFO]) == ("one-sided", None, -59_992_000, -59_992_000)
 
 
@@ -154,7 +154,7 @@ def test_clock_that_was_set_back_is_contradictory(found: dict[int, dict[str, Any
     assert found[SET_BACK]["how"] == "contradictory"
 
 
-def test_logs_that_name_no_writer_have_a_clock_of_their_own(spark: SparkSession) -> None:
+def test_logs_without_writer_have_their_own_clock(spark: SparkSession) -> None:
     heard = [said.leads(2.5, 2, "a-0", 0, (2,)), said.leads(12.2, 2, "b-0", 1, (2,)), line(13, "?")]
     named = events(spark, {(2, Kind.STATE_CHANGE): heard})
     decided = events(spark, {(1, Kind.STATE_CHANGE): [said.online(1, "a-0", 2, 0, (2,), 0, before=said.NEW)]})

@@ -118,16 +118,16 @@ def test_assignment_holds_until_the_next(found: States) -> None:
     assert [row["replicas"] for row in found["late"]] == [None] * 3
 
 
-def test_all_formats_that_tell_of_it_are_named(found: States) -> None:
+def test_all_formats_of_a_state_are_listed(found: States) -> None:
     assert [row["formats"] for row in found["made"]] == [["B4", "P2b"], ["B4", "B5", "P2b"], ["I3"], ["I3"]]
 
 
-def test_the_state_before_is_the_lines(found: States) -> None:
+def test_from_state_is_that_of_the_line(found: States) -> None:
     assert [row["from_state"] for row in found["made"]] == [said.NEW, said.OFFLINE, None, None]
     assert [row["controller_epoch"] for row in found["made"]] == [5, 5, None, None]
 
 
-def test_without_the_controller_the_earliest_of_the_brokers_dates_it(found: States) -> None:
+def test_earliest_broker_line_dates_the_state(found: States) -> None:
     (row,) = found["heard"]
 
     assert numbers([row]) == [(4, 9, 3, [3, 2])]
@@ -139,7 +139,7 @@ def test_isr_update_belongs_to_an_epoch_of_its_leader(found: States) -> None:
     assert numbers(found["late"]) == [(None, 7, 1, [1, 2]), (6, 11, 2, [2, 1]), (None, 12, 1, [1])]
 
 
-def test_a_cut_without_a_version_is_no_later_change(found: States) -> None:
+def test_isr_cut_without_version_is_no_later_change(found: States) -> None:
     assert sorted(numbers(found["cut"]), key=str) == [
         (2, 5, 1, [1, 2, 3]),
         (3, 7, 1, [1]),
@@ -147,7 +147,7 @@ def test_a_cut_without_a_version_is_no_later_change(found: States) -> None:
     ]
 
 
-def test_a_leader_without_an_epoch_is_the_one_that_is_sent_next(found: States) -> None:
+def test_leader_without_epoch_is_the_next_sent_one(found: States) -> None:
     told = [(*numbers([row])[0], row["from_state"], row["told_by"]) for row in found["old"]]
 
     assert sorted(told, key=str) == [
@@ -162,7 +162,7 @@ def test_raised_epoch_is_dated_by_its_line(found: States) -> None:
     assert times(found["raised"]) == [(moment(3), "controller")]
 
 
-def test_an_isr_that_the_controller_wrote_is_dated_by_it(found: States) -> None:
+def test_controller_line_dates_its_isr(found: States) -> None:
     assert numbers(found["written"]) == [(1, 1, 1, [1, 2]), (1, 2, 1, [1])]
     assert times(found["written"])[1] == (moment(5), "controller")
 

@@ -85,14 +85,14 @@ def of(found: list[dict[str, Any]], broker: int, *columns: str) -> list[tuple[An
     return [tuple(row[name] for name in columns) for row in once]
 
 
-def test_a_clock_that_is_ahead_is_taken_back(found: list[dict[str, Any]]) -> None:
+def test_fast_clock_is_corrected(found: list[dict[str, Any]]) -> None:
     assert of(found, 2, "ts", "at", "at_error_us") == [
         (moment(503), moment(501), 10_001),
         (moment(504), moment(502), 10_001),
     ]
 
 
-def test_the_reference_is_right_by_definition(found: list[dict[str, Any]]) -> None:
+def test_reference_has_no_error(found: list[dict[str, Any]]) -> None:
     assert {(row[0] == row[1], row[2]) for row in of(found, 1, "ts", "at", "at_error_us")} == {(True, 0)}
 
 
@@ -101,7 +101,7 @@ def test_unbounded_clock_has_null_error(found: list[dict[str, Any]]) -> None:
     assert of(found, 4, "at", "at_error_us") == [(moment(50), None)]
 
 
-def test_the_metadata_log_is_read_by_a_clock_that_is_no_brokers(spark: SparkSession) -> None:
+def test_metadata_log_has_its_own_clock(spark: SparkSession) -> None:
     nameless = {"reference": 1, "offset_us": 4_000_000, "low_us": 3_999_000, "high_us": 4_002_000, "how": "bounds"}
     known = table(spark, SKEW_COLUMNS, [*CLOCKS, nameless])
 
@@ -110,7 +110,7 @@ def test_the_metadata_log_is_read_by_a_clock_that_is_no_brokers(spark: SparkSess
     assert (found["ts"], found["at"], found["at_error_us"]) == (moment(12), moment(8), 2_000)
 
 
-def test_a_topic_that_was_made_twice_has_two_lives(found: list[dict[str, Any]]) -> None:
+def test_recreated_topic_has_two_lives(found: list[dict[str, Any]]) -> None:
     assert of(found, 1, "topic", "partition", "life") == [
         ("again", 0, 0),
         ("again", 1, 0),
@@ -139,7 +139,7 @@ def test_early_leader_line_belongs_to_the_new_topic(
     assert of(found, 6, "topic", "life") == [("again", 0), ("again", 1)]
 
 
-def test_a_clock_that_nothing_links_is_no_witness_of_an_older_topic(found: list[dict[str, Any]]) -> None:
+def test_unlinked_clock_shows_no_older_topic(found: list[dict[str, Any]]) -> None:
     assert of(found, 4, "topic", "life") == [("once", 0)]
 
 
@@ -147,12 +147,12 @@ def test_lines_without_a_topic_have_no_life(found: list[dict[str, Any]]) -> None
     assert of(found, 2, "type", "life") == [("leads", 0), ("unparsed", None)]
 
 
-def test_nothing_is_lost_or_added(found: list[dict[str, Any]], read: DataFrame) -> None:
+def test_events_are_neither_lost_nor_added(found: list[dict[str, Any]], read: DataFrame) -> None:
     assert len(found) == read.count()
     assert list(found[0]) == [*(each.name for each in EVENT_COLUMNS), "kind", "day", *(c.name for c in timed.COLUMNS)]
 
 
-def test_only_names_that_were_used_again_have_lives(read: DataFrame, clocks: DataFrame) -> None:
+def test_only_reused_names_have_lives(read: DataFrame, clocks: DataFrame) -> None:
     found = rows(topic_incarnations.JOB.run(read, clocks), "topic", "life")
 
     assert [(row["topic"], row["life"], row["born_at"]) for row in found] == [
@@ -183,7 +183,7 @@ def test_each_kraft_topic_id_is_one_life(spark: SparkSession, clocks: DataFrame)
     ]
 
 
-def test_a_topic_id_is_resolved_by_lines_that_name_it(spark: SparkSession, clocks: DataFrame) -> None:
+def test_topic_id_is_resolved_to_its_name(spark: SparkSession, clocks: DataFrame) -> None:
     controller = "org.apache.kafka.controller.ReplicationControlManager"
     told = [
         line(10, "Setting new leader for topicId RTk8EawhTeS-92_xgpdeLQ, partition 1 to 2 using an unclean election"),

@@ -232,11 +232,11 @@ def by_topic(listed: list[dict[str, Any]]) -> Found:
     return found
 
 
-def test_the_columns_are_those_that_are_promised(tables: Chain) -> None:
+def test_columns_are_the_declared_ones(tables: Chain) -> None:
     assert tables.unclean.columns == [each.name for each in COLUMNS]
 
 
-def test_a_leader_that_was_not_in_the_isr_was_elected_uncleanly(found: Found) -> None:
+def test_leader_outside_the_isr_is_unclean(found: Found) -> None:
     [row] = found["dead"]
 
     assert (row["leader_epoch"], row["leader"], row["prev_leader"]) == (4, 2, 1)
@@ -256,7 +256,7 @@ def test_members_of_the_last_isr_are_listed(found: Found) -> None:
 
 
 @pytest.mark.parametrize("topic", ["clean", "many", "first", "stays", "told"])
-def test_a_clean_election_is_none(found: Found, topic: str) -> None:
+def test_clean_election_has_no_row(found: Found, topic: str) -> None:
     assert found[topic] == []
 
 
@@ -266,7 +266,7 @@ def test_isr_cut_without_epoch_is_certain_if_no_leader_since(found: Found) -> No
     assert row["certain"] is True
 
 
-def test_an_isr_that_may_have_grown_unseen_leaves_a_doubt(found: Found) -> None:
+def test_possibly_grown_isr_is_uncertain(found: Found) -> None:
     [doubtful], [sure] = found["grown"], found["whole"]
 
     assert (doubtful["evidence"], doubtful["certain"]) == (["not-in-isr"], False)
@@ -274,7 +274,7 @@ def test_an_isr_that_may_have_grown_unseen_leaves_a_doubt(found: Found) -> None:
     assert sure["out_at"] is None  # it was never in an ISR that is known
 
 
-def test_a_leader_that_recovers_was_elected_uncleanly_once(found: Found) -> None:
+def test_recovering_leader_is_unclean_once(found: Found) -> None:
     [row] = found["recovers"]
 
     assert row["leader_epoch"] == 2
@@ -282,7 +282,7 @@ def test_a_leader_that_recovers_was_elected_uncleanly_once(found: Found) -> None
     assert row["certain"] is True
 
 
-def test_a_leader_that_recovers_right_after_one_that_did_not_is_certain(found: Found) -> None:
+def test_recovery_after_recovered_leader_is_certain(found: Found) -> None:
     sure, doubtful = found["fell"]
 
     assert (sure["leader_epoch"], sure["evidence"], sure["certain"]) == (1, ["recovering"], True)
@@ -299,20 +299,20 @@ def test_uncertain_election_is_dropped_if_recovered(found: Found) -> None:
     assert found["recovered"] == []
 
 
-def test_with_zookeeper_the_state_may_say_so_of_everybody(found: Found) -> None:
+def test_zookeeper_recovery_state_is_no_proof(found: Found) -> None:
     [row] = found["setting"]
 
     assert (row["leader_epoch"], row["evidence"], row["certain"]) == (3, ["not-in-isr"], True)
 
 
-def test_states_of_one_millisecond_are_ordered_by_epoch(found: Found) -> None:
+def test_simultaneous_states_are_ordered_by_epoch(found: Found) -> None:
     [row] = found["at-once"]
 
     assert (row["leader_epoch"], row["prev_isr"]) == (2, [1])
     assert (row["evidence"], row["certain"]) == (["not-in-isr"], True)
 
 
-def test_an_election_that_was_asked_for_may_have_been_unclean(found: Found) -> None:
+def test_requested_unclean_election_is_uncertain(found: Found) -> None:
     [row] = found["asked"]
 
     assert (row["partition"], row["leader_epoch"]) == (0, 7)
@@ -320,7 +320,7 @@ def test_an_election_that_was_asked_for_may_have_been_unclean(found: Found) -> N
     assert row["asked_by"] == "AdminClientTriggered"
 
 
-def test_a_warning_is_certain_and_is_of_the_election_that_follows_it(found: Found) -> None:
+def test_warning_is_certain_for_the_next_election(found: Found) -> None:
     [row] = found["warned"]
 
     assert (row["at"], row["leader"], row["leader_epoch"]) == (moment(50.1), 2, None)
@@ -328,7 +328,7 @@ def test_a_warning_is_certain_and_is_of_the_election_that_follows_it(found: Foun
     assert row["certain"] is True
 
 
-def test_a_warning_counts_where_nothing_else_is_known(found: Found) -> None:
+def test_warning_alone_is_an_election(found: Found) -> None:
     [row] = found["lonely"]
 
     assert (row["at"], row["leader"], row["leader_epoch"]) == (moment(50), 3, None)
@@ -344,7 +344,7 @@ def test_kraft_lines_mark_unclean_elections(found: Found) -> None:
     assert row["certain"] is True
 
 
-def test_in_the_metadata_log_an_unclean_leader_is_one_that_has_to_recover(found: Found) -> None:
+def test_metadata_log_marks_recovering_leaders(found: Found) -> None:
     [row] = [row for row in found["kraft"] if row["partition"] >= 7]
 
     assert (row["partition"], row["leader_epoch"], row["leader"]) == (8, 1, 2)
@@ -358,7 +358,7 @@ def test_broker_lines_alone_give_uncertain_elections(found: Found) -> None:
     assert (row["prev_leader"], row["prev_isr"]) == (1, [1])
 
 
-def test_copies_of_files_change_nothing(spark: SparkSession, found: Found) -> None:
+def test_copied_files_change_nothing(spark: SparkSession, found: Found) -> None:
     twice = chain(spark, LOGS, dumped=DUMP, copied=True)
 
     again = by_topic(rows(twice.unclean, "topic", "leader_epoch"))
