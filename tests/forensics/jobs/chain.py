@@ -1,4 +1,4 @@
-"""The tables that later jobs need, out of lines of logs, by the jobs themselves; each is computed once."""
+"""Tables that later jobs need, computed once by the jobs themselves from lines of logs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ _COPIES: Final = 100
 
 
 class Chain(NamedTuple):
-    """See the module."""
+    """Tables of the first jobs."""
 
     timed: DataFrame
     states: DataFrame
@@ -38,7 +38,7 @@ def chain(
     dumped: Iterable[str] = (),
     copied: bool = False,
 ) -> Chain:
-    """All of them, where all clocks agree; `dumped` is KRaft's metadata log, `copied` is with each file there twice."""
+    """Return the tables of logs whose clocks agree. `dumped` is KRaft's metadata log; `copied` has each file twice."""
     timed = kept(as_timed(events(spark, logs).unionByName(dumps.events(spark, dumped))))
     if copied:
         timed = timed.union(timed.withColumn("file_id", (f.col("file_id") + _COPIES).cast("int")))
@@ -49,5 +49,5 @@ def chain(
 
 
 def kept(found: DataFrame) -> DataFrame:
-    """The same rows, as a table."""
+    """Return the same rows as a computed table."""
     return found.sparkSession.createDataFrame(found.toArrow())

@@ -1,4 +1,4 @@
-"""Lines of KRaft's metadata log, as Kafka's dump tool prints it, and the events that they are."""
+"""Lines of KRaft's metadata log, as printed by Kafka's dump tool, and their events."""
 
 import json
 from collections.abc import Iterable, Sequence

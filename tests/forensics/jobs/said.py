@@ -1,4 +1,4 @@
-"""What controllers and brokers write, as lines of logs, for tests that are about what comes of them."""
+"""Lines that controllers and brokers write, for tests of the jobs that read them."""
 
 from collections.abc import Sequence
 from typing import Final

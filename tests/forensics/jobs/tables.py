@@ -1,4 +1,4 @@
-"""Tables for jobs, made by hand or of the lines of logs, and what jobs return, as plain rows.
+"""Tables for jobs, built by hand or from lines of logs, and results of jobs as plain rows.
 
 No file is written: the lines are parsed as ingest parses them, and become a DataFrame as they are.
 """
@@ -56,12 +56,12 @@ def as_timed(found: DataFrame) -> DataFrame:
 
 
 def timed_table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """`timed` by hand; what a row does not name is null."""
+    """Return a table `timed` of given rows. Columns that a row does not name are null."""
     return table(spark, (*COLUMNS, *timed.FOLDERS, *timed.COLUMNS), rows)
 
 
 def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """A table by hand; what a row does not name is null.
+    """Return a table of given rows. Columns that a row does not name are null.
 
     Raises:
         ValueError: a row names a column that there is not.

@@ -1,4 +1,4 @@
-"""Absences out of lines of controllers and of the brokers themselves."""
+"""Absences computed from lines of controllers and of the brokers themselves."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The audit: a long history in which nothing is wrong, and one breach of each rule, a partition for each."""
+"""Audit of a long correct history, and of one violation of each rule, with a partition for each."""
 
 import collections
 import itertools

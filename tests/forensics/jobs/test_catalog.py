@@ -1,4 +1,4 @@
-"""Which jobs there are, and what each needs."""
+"""Catalog of jobs and of their dependencies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What bounds say of clocks: never less than the truth, and no nonsense where they contradict each other."""
+"""Offsets of clocks from bounds: they include the true offset, also where bounds contradict each other."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Topics that were deleted, or should have been, one scenario to a topic."""
+"""Topics that were deleted, or should have been, with a topic for each scenario."""
 
 import json
 from collections.abc import Mapping

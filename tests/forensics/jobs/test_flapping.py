@@ -1,4 +1,4 @@
-"""Partitions that moved again and again, one scenario to a topic."""
+"""Partitions that changed repeatedly, with a topic for each scenario."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How leaders came to lead where the metadata log has the whole truth, and no word of why."""
+"""Causes of elections from the metadata log, which has every change and no reason."""
 
 from typing import Any
 

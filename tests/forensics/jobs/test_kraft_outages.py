@@ -1,4 +1,4 @@
-"""Outages where nobody has the metadata log: brokers say who leads, and hardly anything of who was in sync.
+"""Outages without the metadata log: broker lines show the leaders, and few of the ISRs.
 
 What changes an ISR is a line of its leader only if the answer to its request comes before the metadata with the same
 news, which is as likely as not. The version of the stored state rises all the same.

@@ -1,4 +1,4 @@
-"""Leaderships out of states and lines: a partition for each case, all in one table."""
+"""Leaderships computed from states and lines, with a partition for each case in one table."""
 
 from typing import Any
 

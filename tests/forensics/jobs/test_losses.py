@@ -1,4 +1,4 @@
-"""Records lost, worked out by hand from lines of logs: a partition for each case, all in one table."""
+"""Lost records, compared with values worked out by hand, with a partition for each case in one table."""
 
 import collections
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lines about brokers, one after the other, and the absences they come to."""
+"""Absences that follow from a sequence of lines about brokers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From lines to what moved, with nothing by hand in between: a broker that fails twice, a partition that is moved."""
+"""Churn, flapping and reassignments from lines: a broker that fails twice, and a partition that is moved."""
 
 from typing import Any, Final
 

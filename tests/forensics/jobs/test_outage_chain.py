@@ -1,4 +1,4 @@
-"""Outages from lines of logs alone, by all the jobs that they follow from."""
+"""Outages from lines of logs, computed by all jobs that they depend on."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sums over outages, of a table made by hand: three forced ones, a planned one, and one unexplained that goes on."""
+"""Totals of outages: three forced ones, a planned one, and an unexplained one that is open."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""When partitions were unavailable: each story is a topic with one partition, and all are told to the job at once."""
+"""Outages of partitions: each scenario is a topic with one partition, and the job runs once over all of them."""
 
 import datetime
 from collections.abc import Callable, Iterable

@@ -1,7 +1,6 @@
-"""What every job's plan may not have: products, joins that compare all with all, and one task for everything.
+"""Physical plans of all jobs, without Cartesian products, nested-loop joins and single-task stages.
 
-The plans are made for tables that nobody knows to be small, so that nothing is broadcast but what a job has called
-small itself.
+The sizes of the tables are unknown, so only tables that a job itself marks as small are broadcast.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +35,7 @@ _AGGREGATES: Final = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DataFrame]]:
-    """Every table that a job may need, with nothing in it that the optimizer knows of."""
+    """Every table that a job may need, of a size that the optimizer does not know."""
     before = {name: str(spark.conf.get(name)) for name in _AS_ON_A_CLUSTER}
     for name, value in _AS_ON_A_CLUSTER.items():
         spark.conf.set(name, value)
@@ -53,7 +52,7 @@ def _table(spark: SparkSession, folder: Path, columns: tuple[Column, ...]) -> Da
 
 
 def faults(found: DataFrame) -> list[str]:
-    """What a plan has that it may not have."""
+    """Return the faults of a plan."""
     return [fault for node in _nodes(found._jdf.queryExecution().executedPlan()) for fault in _faults(node)]
 
 

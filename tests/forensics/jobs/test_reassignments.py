@@ -1,4 +1,4 @@
-"""Partitions that were moved to other replicas, one scenario to a topic."""
+"""Partitions that were moved to other replicas, with a topic for each scenario."""
 
 from collections.abc import Mapping
 from typing import Any

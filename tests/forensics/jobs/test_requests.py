@@ -1,4 +1,4 @@
-"""What controllers sent and brokers made of it; one scenario to a broker."""
+"""Requests of controllers and their processing by brokers, with a broker for each scenario."""
 
 from collections.abc import Mapping
 from typing import Any

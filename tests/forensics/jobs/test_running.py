@@ -1,4 +1,4 @@
-"""Jobs that run at once: each after what it needs, and all of them or none."""
+"""Concurrent jobs: each runs after its dependencies, and all results are stored or none."""
 
 import threading
 import time

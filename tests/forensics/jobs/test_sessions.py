@@ -1,4 +1,4 @@
-"""Which session timeout a lost broker had, by what its log and others say."""
+"""Session timeouts of lost brokers, from their logs and those of others."""
 
 from kactl.forensics.jobs.around import SessionLine, Sessions
 from kactl.forensics.jobs.membership import FAILED, FENCED, Absence

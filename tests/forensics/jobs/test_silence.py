@@ -1,4 +1,4 @@
-"""When a lost broker fell silent: by its session timeout, by its followers, and by its own lines."""
+"""Time at which a lost broker fell silent, from its session timeout, its followers and its own lines."""
 
 import dataclasses
 import random

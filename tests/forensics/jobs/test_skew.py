@@ -1,4 +1,4 @@
-"""Clocks out of lines: one controller, whose clock is right, and a broker for each case."""
+"""Clock offsets from lines: a controller with a correct clock, and a broker for each case."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""States out of lines: a partition for each case, all in one table."""
+"""States computed from lines, with a partition for each case in one table."""
 
 from typing import Any
 

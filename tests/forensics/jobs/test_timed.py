@@ -1,4 +1,4 @@
-"""One clock, and topics of one name told apart."""
+"""Events on one clock, with topics of the same name told apart."""
 
 from typing import Any
 

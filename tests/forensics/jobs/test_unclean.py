@@ -1,4 +1,4 @@
-"""Unclean elections, worked out by hand from lines of logs: a partition for each case, all in one table."""
+"""Unclean elections, compared with values worked out by hand, with a partition for each case in one table."""
 
 import collections
 from typing import Any

@@ -100,11 +100,10 @@ def _flat(caused: DataFrame) -> DataFrame:
         f.coalesce("before.failed", f.lit(0)).alias("failed"),
         f.col("before.why.reason").alias("reason"),
         f.col("loss.detected_us").alias("lost_us"),
-        f.col("loss.last_sign_us").alias("last_sign_us"),
-        f.col("loss.silent_us").alias("silent_us"),
-        f.col("loss.silent_low_us").alias("silent_low_us"),
-        f.col("loss.silent_high_us").alias("silent_high_us"),
-        f.col("loss.awake_us").alias("awake_us"),
+        *(
+            f.col(f"loss.{name}")
+            for name in ("last_sign_us", "silent_us", "silent_low_us", "silent_high_us", "awake_us")
+        ),
         f.col("loss.how").alias("loss_how"),
         f.col("loss.error_us").alias("sign_error_us"),
         elected_us.alias("elected_us"),

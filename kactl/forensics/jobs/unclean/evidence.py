@@ -49,11 +49,9 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
     )
     names = (*KEY, "leader_epoch", "at")
     joined = _left(_left(elections, mentions, names), clean.withColumn("is_clean", f.lit(True)), (*KEY, "leader_epoch"))
-    evidence = f.concat(
-        f.array_compact(f.array(f.when(_was_out(), NOT_IN_ISR), f.when(_began_to_recover(), RECOVERING))),
-        f.coalesce("told", f.array().cast("array<string>")),
-    )
     mentioned = f.coalesce("told", f.array().cast("array<string>"))
+    shown = f.array_compact(f.array(f.when(_was_out(), NOT_IN_ISR), f.when(_began_to_recover(), RECOVERING)))
+    evidence = f.concat(shown, mentioned)
     strong = (
         f.array_contains(mentioned, WARNED)
         | f.array_contains(mentioned, SAID)
