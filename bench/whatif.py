@@ -101,7 +101,7 @@ def described(table: pa.Table) -> bytes:
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """Measures all sweeps over one cluster, without Spark."""
     from kactl.forensics.whatif import Kind, prepared_snapshot
-    from kactl.forensics.whatif.sweeps import answer
+    from kactl.forensics.whatif.analysis import answer
 
     for _ in range(runs):
         opened = timed(found, f"{at}/open", lambda: prepared_snapshot.of_table(table, at, assumed(brokers)))
@@ -121,8 +121,8 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
 
     from kactl.forensics.session import spark_session
     from kactl.forensics.whatif import Kind, prepared_snapshot
+    from kactl.forensics.whatif.analysis import answer
     from kactl.forensics.whatif.snapshots import file
-    from kactl.forensics.whatif.sweeps import answer
 
     more = {"spark.driver.maxResultSize": _RESULTS}
     with (

@@ -106,7 +106,7 @@ def whatif(
             else _of_file(settings, snapshot, assumed, master, memory)
         )
         with opened as (prepared, on_progress):
-            from kactl.forensics.whatif.sweeps import answer
+            from kactl.forensics.whatif.analysis import answer
 
             for option in ("away", "alive"):
                 for broker in sorted(_ids(assumptions[option], f"--{option}")):
@@ -154,7 +154,7 @@ def _assumed(
 ) -> "Assumptions":
     from kactl.forensics.whatif.partitions import MIN_ISR, Assumptions
     from kactl.forensics.whatif.snapshots import racks as rack_files
-    from kactl.forensics.whatif.snapshots import topics as topic_files
+    from kactl.forensics.whatif.snapshots.kafka_topics import read_settings
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
     set_away, set_alive = _ids(away, "--away"), _ids(alive, "--alive")
@@ -163,7 +163,7 @@ def _assumed(
     return Assumptions(
         min_isr=MIN_ISR if min_isr is None else min_isr,
         unclean=unclean,
-        topics={} if topics is None else topic_files.read(topics),
+        topics={} if topics is None else read_settings(topics),
         racks=known.of,
         away=(known.away - set_alive) | set_away,
         alive=(known.alive - set_away) | set_alive,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kactl.forensics.whatif.sweep import Answer
+from kactl.forensics.whatif.outcomes import Answer
 
 from .findings import (
     Absence,

@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
-from kactl.forensics.whatif.sweep import Answer
+from kactl.forensics.whatif.outcomes import Answer
 
 from .advice import advise
 from .collect import collect

@@ -6,8 +6,8 @@ from typing import Final
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.whatif import advise
+from kactl.forensics.whatif.outcomes import Answer, Kind
 from kactl.forensics.whatif.partitions import BadSnapshot
-from kactl.forensics.whatif.sweep import Answer, Kind
 
 from .facts import Facts
 from .rows import micros_of

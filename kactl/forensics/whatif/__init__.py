@@ -2,7 +2,7 @@
 
     a file ──── snapshots/ ─┐                              ┌─▶ answer: outcomes, ranked and explained
     the tables of an ingest ┴▶ partitions ─▶ classes ─▶ sums    ▲
-                                    failure_model.py ────┴───────┴ sweeps.py, words.py
+                                    failure_model.py ────┴───────┴ analysis.py, sentences.py
 
 Partitions that behave equally in every failure form a class. The effect of a failure is a sum over classes, which is
 computed in this process or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in
@@ -11,7 +11,7 @@ assignment order, or the first live replica if unclean election is allowed and n
 `advise` is the entry point for reports: the worst single brokers, pairs and racks at the end of the logs.
 """
 
-from .advice import advise
-from .sweep import Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep, TopicShare
+from .analysis import advise
+from .outcomes import Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep, TopicShare
 
 __all__ = ["Answer", "Cost", "Kind", "Now", "Outcome", "Rolling", "Scenario", "Sweep", "TopicShare", "advise"]

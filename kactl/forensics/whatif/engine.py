@@ -1,17 +1,24 @@
-"""Plans of scenarios, and their evaluation over classes.
+"""Engines, which evaluate plans of failure scenarios over a snapshot, and the engine that works in this process.
 
 A plan lists the failures to simulate; `evaluate` computes its sums over some classes. Sums are additive, so the classes
 can be evaluated all at once in this process, or in parts by Spark tasks.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from .failure_model import COUNTS, FailureModel, Sums, stacked
+from .classes import of_table
+from .failure_model import FailureModel, Sums, stacked
+from .outcomes import TOPICS, TopicShare
+from .partitions import GROUPED, Assumptions
+from .topology import BrokerPositions, BrokerUsage, Topology
 
-# Brokers by their position.
-BrokerPositions = tuple[int, ...]
+HERE: Final = "here"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,26 +49,121 @@ def evaluate(model: FailureModel, plan: Plan) -> Sums:
     """Return the sums of a plan over the classes of a model."""
     match plan:
         case Simultaneous():
-            return stacked([model.after(who) for who in plan.sets])
+            return stacked([model.after(failed) for failed in plan.sets])
         case OneMore():
-            return stacked([model.each_after(who) for who in plan.firsts])
+            return stacked([model.each_after(failed) for failed in plan.firsts])
         case InSequence():
             return model.roll(plan.steps)
 
 
-def packed(sums: Sums) -> tuple[bytes, bytes]:
-    """Serialise sums for the transfer from a task; `unpacked` needs only the number of brokers."""
-    return sums.counts.tobytes(), sums.load.tobytes()
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicLosses:
+    """Topics whose partitions lose their last in-sync replica: their number, and those with most such partitions."""
+
+    topics: int = 0
+    worst: tuple[TopicShare, ...] = ()
 
 
-def unpacked(counts: bytes, load: bytes, brokers: int) -> Sums:
-    """Deserialise sums, with all scenarios along one axis: [n, 6] and [n, B]."""
-    return Sums(np.frombuffer(counts).reshape(-1, len(COUNTS)), np.frombuffer(load).reshape(-1, brokers))
+class Engine(Protocol):
+    """Interface of `LocalEngine` and `SparkEngine`.
+
+    Attributes:
+        where: where sums are computed: "here" or "Spark".
+        classes, topics: numbers of them.
+        stuck: partitions without a leader although an eligible replica seems to be alive.
+    """
+
+    topology: Topology
+    classes: int
+    stuck: float
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def topics(self) -> int: ...
+
+    def sums(self, plan: Plan) -> Sums: ...
+
+    def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]: ...
+
+    def close(self) -> None: ...
 
 
-def shaped(sums: Sums, plan: Plan) -> Sums:
-    """Reshape sums with all scenarios along one axis to the shape of the plan."""
-    if not isinstance(plan, OneMore):
-        return sums
-    shape = (len(plan.firsts), -1)
-    return Sums(sums.counts.reshape(*shape, len(COUNTS)), sums.load.reshape(*shape, sums.load.shape[-1]))
+class LocalEngine:
+    """Engine over a snapshot in memory.
+
+    Args:
+        table: the columns of `partitions.SCHEMA`; only `elr`, `min_isr`, `unclean` and `weight` may be null.
+    """
+
+    where = HERE
+
+    def __init__(self, table: pa.Table, topology: Topology, assumed: Assumptions) -> None:
+        self.topology = topology
+        rows, self.stuck = of_table(filled(table, assumed), topology.brokers, topology.away)
+        count, away = len(topology.brokers), topology.positions(sorted(topology.away & set(topology.brokers)))
+        names = table["topic"].combine_chunks().dictionary_encode()
+        self._names, self._topic = names.dictionary, names.indices.to_numpy()
+        self._rows = FailureModel(rows, away, count)
+        merged = rows.merged()
+        self.classes = len(merged)
+        self._model = FailureModel(merged, away, count)
+
+    @property
+    def topics(self) -> int:
+        return len(self._names)
+
+    def sums(self, plan: Plan) -> Sums:
+        """Return the sums of a plan, with the shapes of `Plan`."""
+        return evaluate(self._model, plan)
+
+    def close(self) -> None:
+        """Do nothing; there are no resources to release."""
+
+    def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
+        """Return for each set of brokers the topics with partitions that no live replica can lead without loss."""
+        return [self._lost(failed) for failed in sets]
+
+    def _lost(self, failed: BrokerPositions) -> TopicLosses:
+        hit = np.bincount(self._topic[self._rows.losing_safe_leaders(failed)], minlength=len(self._names))
+        topics = int(np.count_nonzero(hit))
+        order = np.argsort(-hit, kind="stable")[: min(TOPICS, topics)]
+        worst = [TopicShare(topic=self._names[int(index)].as_py(), partitions=int(hit[index])) for index in order]
+        return TopicLosses(topics, tuple(worst))
+
+
+def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
+    """Return one class per partition, in the columns of `partitions.GROUPED`; unknown topic settings are as assumed."""
+    topics = table["topic"].combine_chunks().dictionary_encode()
+    facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
+    given = {
+        name: pa.array([fact and getattr(fact, name) for fact in facts], GROUPED.field(name).type).take(topics.indices)
+        for name in ("min_isr", "unclean", "weight")
+    }
+    weight = given["weight"] if assumed.weighted else pa.nulls(len(table), pa.float64())
+    columns = {name: table[name] for name in ("leader", "replicas", "isr", "elr")}
+    columns["min_isr"] = pc.coalesce(given["min_isr"], table["min_isr"], pa.scalar(assumed.min_isr, pa.int32()))
+    columns["unclean"] = pc.coalesce(given["unclean"], table["unclean"], pa.scalar(assumed.unclean))
+    columns["partitions"] = pa.array(np.ones(len(table), np.int64))
+    columns["weight"] = pc.coalesce(weight, table["weight"], pa.scalar(0.0 if assumed.weighted else 1.0))
+    return pa.table(columns).cast(GROUPED)
+
+
+def broker_usage(table: pa.Table) -> list[BrokerUsage]:
+    """Return the replicas and leaderships of every broker that the snapshot names."""
+    leads = _counted(table["leader"].filter(pc.greater_equal(table["leader"], 0)))
+    assigned = _counted(pc.list_flatten(table["replicas"]))
+    led = table.filter(pc.greater_equal(table["leader"], 0))
+    in_sync = _counted(pc.list_flatten(led["isr"]))
+    named = leads.keys() | assigned.keys() | _counted(pc.list_flatten(table["isr"])).keys()
+    return [
+        BrokerUsage(
+            broker, assigned=assigned.get(broker, 0), leads=leads.get(broker, 0), in_sync=in_sync.get(broker, 0)
+        )
+        for broker in sorted(named)
+    ]
+
+
+def _counted(brokers: pa.ChunkedArray) -> dict[int, int]:
+    return {row["values"]: row["counts"] for row in pc.value_counts(brokers).to_pylist()}

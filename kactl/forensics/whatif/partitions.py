@@ -1,4 +1,4 @@
-"""What a snapshot has of each partition, and what partitions that share every fate are grouped by."""
+"""Columns of a snapshot, the columns by which partitions are grouped into classes, and assumptions."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from kactl.forensics.columns import BOOL, ID, IDS, INT, REAL, TEXT, Column, sche
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", ID, "the partition's number"),
-    Column("leader", ID, "who leads; -1 nobody"),
-    Column("replicas", IDS, "who is assigned, the preferred leader first"),
-    Column("isr", IDS, "who is in sync, in any order"),
-    Column("elr", IDS, "KRaft: who may lead without loss though not in sync; null if there are none"),
-    Column("min_isr", INT, "the topic's min.insync.replicas; null if the snapshot does not say"),
-    Column("unclean", BOOL, "the topic's unclean.leader.election.enable; null if the snapshot does not say"),
-    Column("weight", REAL, "what it weighs in its leader's load; null if nobody said"),
+    Column("leader", ID, "the leader; -1 for none"),
+    Column("replicas", IDS, "assigned brokers, the preferred leader first"),
+    Column("isr", IDS, "in-sync replicas, in any order"),
+    Column("elr", IDS, "KRaft: eligible leader replicas, which may lead without loss; null if there are none"),
+    Column("min_isr", INT, "the topic's min.insync.replicas; null if it is not known"),
+    Column("unclean", BOOL, "the topic's unclean.leader.election.enable; null if it is not known"),
+    Column("weight", REAL, "its part of its leader's load; null if it is not known"),
 )
 SCHEMA: Final = schema(COLUMNS)
 REQUIRED: Final = ("topic", "partition", "leader", "replicas", "isr")
 
-# What a class is known by. Two partitions that agree in these fare alike, whoever dies.
+# Key of a class. Partitions with the same key behave equally in every failure.
 SIGNATURE: Final = ("leader", "replicas", "isr", "elr", "min_isr", "unclean")
 GROUPED: Final = pa.schema(
     [
@@ -33,20 +33,20 @@ GROUPED: Final = pa.schema(
     ]
 )
 
-# Kafka's own default, where neither the topic nor anybody else says more.
+# Kafka's default.
 MIN_ISR: Final = 1
 
 
 class BadSnapshot(BadRequest):
-    """A snapshot that cannot be used: `field` is the file and, where there is one, the line."""
+    """A snapshot cannot be used; `field` is the file and, if known, the line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What is known of a topic beside its partitions; None where nothing is.
+    """Settings of a topic; None if not known.
 
     Attributes:
-        weight: of each of its partitions, in its leader's load.
+        weight: each partition's part of its leader's load.
     """
 
     min_isr: int | None = None
@@ -56,14 +56,14 @@ class TopicFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is taken for true where a snapshot does not say, or says otherwise.
+    """Values for what a snapshot lacks, and values that override it.
 
     Attributes:
-        min_isr: min.insync.replicas of topics of which nothing is known.
-        unclean: whether these allow unclean elections.
-        topics: what was said of single topics; it goes before what the snapshot says.
+        min_isr: min.insync.replicas of topics without a known value.
+        unclean: whether topics without a known value allow unclean elections.
+        topics: settings of single topics, which override the snapshot.
         racks: the rack of each broker, as far as known.
-        away: brokers that are away, whatever the snapshot shows; `alive`: those that are alive.
+        away, alive: brokers that are away or alive, regardless of the snapshot.
     """
 
     min_isr: int = MIN_ISR
@@ -75,5 +75,5 @@ class Assumptions:
 
     @property
     def weighted(self) -> bool:
-        """Whether loads are in weights, and not in partitions."""
+        """Whether loads are weights instead of numbers of partitions."""
         return any(facts.weight is not None for facts in self.topics.values())

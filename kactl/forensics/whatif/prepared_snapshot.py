@@ -2,52 +2,23 @@
 
 import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kactl.forensics.coverage import Coverage
 
-from . import local_engine, spark_engine
-from .engine import BrokerPositions, Plan
-from .failure_model import Sums
-from .local_engine import LocalEngine, TopicLosses
+from . import engine, spark_engine
+from .engine import Engine, LocalEngine
 from .partitions import Assumptions, BadSnapshot
 from .snapshots import logs
 from .spark_engine import CLASSES_HERE, SparkEngine
-from .topology import Topology, topology_of
+from .topology import topology_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
-
-
-class Engine(Protocol):
-    """Interface of `LocalEngine` and `SparkEngine`.
-
-    Attributes:
-        where: where sums are computed: "here" or "Spark".
-        classes, topics: numbers of them.
-        stuck: partitions without a leader although an eligible replica seems to be alive.
-    """
-
-    topology: Topology
-    classes: int
-    stuck: float
-
-    @property
-    def where(self) -> str: ...
-
-    @property
-    def topics(self) -> int: ...
-
-    def sums(self, plan: Plan) -> Sums: ...
-
-    def lost(self, sets: "Sequence[BrokerPositions]") -> list[TopicLosses]: ...
-
-    def close(self) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,18 +51,18 @@ def of_table(table: pa.Table, source: str, assumed: Assumptions, notes: tuple[st
     """
     useful = pc.and_(pc.greater(pc.list_value_length(table["replicas"]), 0), table["isr"].is_valid())
     useful = pc.and_(useful, table["leader"].is_valid())
-    kept = table.filter(pc.fill_null(useful, False))
-    _check(source, len(kept), len(table))
-    topology = topology_of(local_engine.broker_usage(kept), assumed)
-    said = [name for name, facts in assumed.topics.items() if facts.min_isr is not None]
-    silent = pc.and_(pc.is_null(kept["min_isr"]), pc.invert(pc.is_in(kept["topic"], pa.array(said, pa.string()))))
+    known = table.filter(pc.fill_null(useful, False))
+    _check(source, len(known), len(table))
+    topology = topology_of(engine.broker_usage(known), assumed)
+    is_given = pc.is_in(known["topic"], pa.array(_topics_with_min_isr(assumed), pa.string()))
+    defaulted = pc.and_(pc.is_null(known["min_isr"]), pc.invert(is_given))
     return PreparedSnapshot(
-        engine=LocalEngine(kept, topology, assumed),
+        engine=LocalEngine(known, topology, assumed),
         assumed=assumed,
         source=source,
-        partitions=len(kept),
-        unknown=len(table) - len(kept),
-        defaulted=int(pc.sum(silent).as_py() or 0),
+        partitions=len(known),
+        unknown=len(table) - len(known),
+        defaulted=int(pc.sum(defaulted).as_py() or 0),
         notes=notes,
     )
 
@@ -121,20 +92,21 @@ def of_frame(
     from pyspark.sql import functions as f
 
     enough = "size(replicas) > 0 and isr is not null and leader is not null"
-    said = [name for name, facts in assumed.topics.items() if facts.min_isr is not None]
-    is_said = f.col("topic").isin(said) if len(said) else f.lit(False)
+    topics = _topics_with_min_isr(assumed)
+    is_given = f.col("topic").isin(topics) if topics else f.lit(False)
     counted = partitions.agg(
         f.count(f.lit(1)).alias("all"),
         f.count_if(f.expr(enough)).alias("known"),
-        f.count_if(f.expr(enough) & f.col("min_isr").isNull() & ~is_said).alias("defaulted"),
+        f.count_if(f.expr(enough) & f.col("min_isr").isNull() & ~is_given).alias("defaulted"),
     ).first()
     assert counted is not None
     all_ = counted["all"] + only_named
     _check(source, counted["known"], all_)
-    kept = partitions.where(enough)
-    topology = topology_of(logs.marked(spark_engine.broker_usage(kept), back), assumed, away)
+    known = partitions.where(enough)
+    usages = [dataclasses.replace(usage, back=usage.broker in back) for usage in spark_engine.broker_usage(known)]
+    topology = topology_of(usages, assumed, away)
     return PreparedSnapshot(
-        engine=SparkEngine(kept, topology, assumed, classes_here=classes_here, keeps=keeps),
+        engine=SparkEngine(known, topology, assumed, classes_here=classes_here, keeps=keeps),
         assumed=assumed,
         source=source,
         partitions=counted["known"],
@@ -165,31 +137,35 @@ def of_logs(
     Raises:
         BadSnapshot: there is no partition with known leader, replicas and ISR at that time.
     """
-    found = logs.partitions(states, deletions, at).persist()
+    partitions = logs.partitions(states, deletions, at).persist()
     gone = logs.away(absences, at)
     at_us = end_us if at is None else round(at.timestamp() * 1_000_000)
-    back = logs.returned(found, gone)
+    back = logs.returned(partitions, gone)
     only_named = 0 if named is None else logs.only_named(named, states, deletions, at)
     return of_frame(
-        found,
+        partitions,
         source,
         assumed,
         away=frozenset(gone),
         back=back,
         at_us=at_us,
         classes_here=classes_here,
-        keeps=[found],
+        keeps=[partitions],
         only_named=only_named,
     )
+
+
+def _topics_with_min_isr(assumed: Assumptions) -> list[str]:
+    return [name for name, facts in assumed.topics.items() if facts.min_isr is not None]
 
 
 def _check(source: str, known: int, all_: int) -> None:
     if known:
         return
     if not all_:
-        raise BadSnapshot(source, "nothing is known of any partition then: name a later time, or another snapshot")
+        raise BadSnapshot(source, "no partition is known at that time: name a later time, or another snapshot")
     raise BadSnapshot(
         source,
-        f"{Coverage.of(known=0, unknown=all_).stated}: no line has both replicas and ISR of one; logs at TRACE "
-        "have them, and `kafka-topics.sh --describe` as --snapshot has",
+        f"{Coverage.of(known=0, unknown=all_).stated}: no line has the replicas and the ISR of a partition; logs "
+        "at TRACE have them, and so has the output of `kafka-topics.sh --describe` as --snapshot",
     )

@@ -11,24 +11,24 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from .classes import of_table
-from .engine import BrokerPositions, Plan, evaluate, packed, shaped, unpacked
-from .failure_model import FailureModel, Sums
-from .local_engine import TopicLosses
+from .engine import HERE, OneMore, Plan, TopicLosses, evaluate
+from .failure_model import COUNTS, FailureModel, Sums
+from .outcomes import TOPICS, TopicShare
 from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumptions
-from .sweep import TOPICS, TopicShare
-from .topology import BrokerUsage, Topology
+from .topology import BrokerPositions, BrokerUsage, Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
     from pyspark.sql import DataFrame
 
-# Some 150 bytes each while sums are made: 300 MB.
+# About 150 bytes per class while sums are computed: 300 MB.
 CLASSES_HERE: Final = 2_000_000
-# What is said of topics, and what it is called beside what the snapshot says.
-_SAID: Final = {"topic": "topic", "min_isr": "said_min_isr", "unclean": "said_unclean", "weight": "said_weight"}
+# Column of the given topic settings -> its name beside the columns of the snapshot.
+_GIVEN: Final = {"topic": "topic", "min_isr": "given_min_isr", "unclean": "given_unclean", "weight": "given_weight"}
 _SUMS: Final = pa.schema([pa.field("counts", pa.binary()), pa.field("load", pa.binary())])
 
 
@@ -67,7 +67,7 @@ class SparkEngine:
 
     @property
     def where(self) -> str:
-        return "Spark" if self._model is None else "here"
+        return "Spark" if self._model is None else HERE
 
     @functools.cached_property
     def topics(self) -> int:
@@ -75,29 +75,29 @@ class SparkEngine:
 
     def close(self) -> None:
         """Release the persisted DataFrames."""
-        for each in self._keeps:
-            each.unpersist()
+        for frame in self._keeps:
+            frame.unpersist()
 
     def sums(self, plan: Plan) -> Sums:
-        """Return the sums of a plan, with the shapes of `engine.Plan`."""
+        """Return the sums of a plan, with the shapes of `Plan`."""
         if self._model is not None:
             return evaluate(self._model, plan)
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        found = self._classes.mapInArrow(_summing(self.topology, plan), from_arrow_schema(_SUMS))
+        sums = self._classes.mapInArrow(_summing(self.topology, plan), from_arrow_schema(_SUMS))
         count = self._count
-        parts = found.rdd.map(lambda row: unpacked(bytes(row.counts), bytes(row.load), count))
-        return shaped(parts.treeReduce(lambda one, other: one + other), plan)
+        parts = sums.rdd.map(lambda row: _unpacked(bytes(row.counts), bytes(row.load), count))
+        return _shaped(parts.treeReduce(lambda one, other: one + other), plan)
 
     def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
-        """See `LocalEngine.lost`; all sets in one job."""
+        """Return the same as `LocalEngine.lost`, computed for all sets in one job."""
         if not sets:
             return []
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        named = [[self.topology.brokers[at] for at in who] for who in sets]
-        hit = [f.when(f.size(f.array_except("may_lead", _ids(who))) == 0, f.lit(at)) for at, who in enumerate(named)]
+        failed = [_ids(self.topology.brokers[position] for position in positions) for positions in sets]
+        hit = [f.when(f.size(f.array_except("may_lead", ids)) == 0, f.lit(index)) for index, ids in enumerate(failed)]
         alive = self._may_lead().where(f.size("may_lead") > 0)
         which = f.explode(f.array_compact(f.array(*hit))).alias("set")
         by_topic = alive.select("topic", which).groupBy("set", "topic").agg(f.count(f.lit(1)).alias("partitions"))
@@ -108,16 +108,14 @@ class SparkEngine:
                 "rank": f.row_number().over(of_set.orderBy(f.desc("partitions"), "topic")),
             }
         ).where(f.col("rank") <= TOPICS)
-        found = [TopicLosses() for _ in sets]
+        losses = [TopicLosses() for _ in sets]
         for row in ranked.orderBy("set", "rank").collect():
-            before = found[row["set"]].worst
             share = TopicShare(topic=row["topic"], partitions=row["partitions"])
-            found[row["set"]] = TopicLosses(row["topics"], (*before, share))
-        return found
+            losses[row["set"]] = TopicLosses(row["topics"], (*losses[row["set"]].worst, share))
+        return losses
 
     def _may_lead(self) -> "DataFrame":
-        """Partitions with `may_lead`: who of their replicas is alive and leads without loss; `classes.of_table` says
-        the same of classes."""
+        """Return the partitions with `may_lead`: live replicas that can lead without loss, as in `classes.of_table`."""
         from pyspark.sql import functions as f
 
         leader = f.when(f.col("leader") >= 0, f.array("leader")).otherwise(_ids([]))
@@ -138,19 +136,19 @@ def filled(partitions: "DataFrame", assumed: Assumptions) -> "DataFrame":
     from pyspark.sql import functions as f
 
     rows = [{"topic": name, **dataclasses.asdict(facts)} for name, facts in assumed.topics.items()]
-    table = pa.Table.from_pylist(rows, pa.schema([SCHEMA.field(name) for name in _SAID]))
-    said = partitions.sparkSession.createDataFrame(table.rename_columns([_SAID[name] for name in table.column_names]))
-    weight = "coalesce(said_weight, weight, 0.0)" if assumed.weighted else "coalesce(weight, 1.0)"
-    # Somebody wrote a line for each of these topics: they are few.
-    return partitions.join(f.broadcast(said), "topic", "left").selectExpr(
+    table = pa.Table.from_pylist(rows, pa.schema([SCHEMA.field(name) for name in _GIVEN]))
+    given = partitions.sparkSession.createDataFrame(table.rename_columns([_GIVEN[name] for name in table.column_names]))
+    weight = "coalesce(given_weight, weight, 0.0)" if assumed.weighted else "coalesce(weight, 1.0)"
+    # The topics are few, because each is a line in a file.
+    return partitions.join(f.broadcast(given), "topic", "left").selectExpr(
         "topic",
         "partition",
         "leader",
         "replicas",
         "isr",
         "elr",
-        f"coalesce(said_min_isr, min_isr, {assumed.min_isr}) min_isr",
-        f"coalesce(said_unclean, unclean, {str(assumed.unclean).lower()}) unclean",
+        f"coalesce(given_min_isr, min_isr, {assumed.min_isr}) min_isr",
+        f"coalesce(given_unclean, unclean, {str(assumed.unclean).lower()}) unclean",
         f"{weight} weight",
     )
 
@@ -214,12 +212,25 @@ def _summing(topology: Topology, plan: Plan) -> Any:
         classes, _ = of_table(_table(batches), topology.brokers, topology.away)
         away = topology.positions(sorted(topology.away & set(topology.brokers)))
         sums = evaluate(FailureModel(classes, away, len(topology.brokers)), plan)
-        counts, load = packed(sums)
-        yield pa.RecordBatch.from_arrays([pa.array([counts]), pa.array([load])], schema=_SUMS)
+        columns = [pa.array([sums.counts.tobytes()]), pa.array([sums.load.tobytes()])]
+        yield pa.RecordBatch.from_arrays(columns, schema=_SUMS)
 
     return work
 
 
 def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    kept = list(batches)
-    return pa.Table.from_batches(kept).cast(GROUPED) if kept else GROUPED.empty_table()
+    collected = list(batches)
+    return pa.Table.from_batches(collected).cast(GROUPED) if collected else GROUPED.empty_table()
+
+
+def _unpacked(counts: bytes, load: bytes, brokers: int) -> Sums:
+    """Deserialise sums, with all scenarios along one axis: [n, 6] and [n, B]."""
+    return Sums(np.frombuffer(counts).reshape(-1, len(COUNTS)), np.frombuffer(load).reshape(-1, brokers))
+
+
+def _shaped(sums: Sums, plan: Plan) -> Sums:
+    """Reshape sums with all scenarios along one axis to the shape of the plan."""
+    if not isinstance(plan, OneMore):
+        return sums
+    shape = (len(plan.firsts), -1)
+    return Sums(sums.counts.reshape(*shape, len(COUNTS)), sums.load.reshape(*shape, sums.load.shape[-1]))

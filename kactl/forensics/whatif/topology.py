@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 
 from kactl.errors import BadRequest
 
-from .engine import BrokerPositions
+from .outcomes import Scenario
 from .partitions import Assumptions
-from .sweep import Scenario
+
+# Brokers by their position in `Topology.brokers`.
+BrokerPositions = tuple[int, ...]
 
 _RACK = "rack="
 # Number of existing names that an error for an unknown name lists.
@@ -27,12 +29,12 @@ class UnknownRack(BadRequest):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerUsage:
-    """What a snapshot has of one broker.
+    """Numbers of a broker's replicas in a snapshot.
 
     Attributes:
-        held: how many partitions are assigned to it; `leads`: how many it leads.
-        in_sync: in how many ISRs of partitions that have a leader it is.
-        back: whether something later than its last absence shows that it is there again.
+        assigned: partitions assigned to it; `leads`: partitions that it leads.
+        in_sync: partitions with a leader that have it in their ISR.
+        back: whether it was seen again after its last absence.
     """
 
     broker: int
@@ -47,10 +49,10 @@ class Topology:
     """All brokers of a snapshot.
 
     Attributes:
-        brokers: ascending; elsewhere they are known by their position in it.
-        away: those that are not alive.
-        racks: the brokers of each rack that hold anything, ascending, racks in the order of their names.
-        unsure: of `away`, those that are taken for away only because nobody has them in sync.
+        brokers: ids, ascending; the engines use positions in this tuple.
+        away: brokers that are not alive.
+        racks: the brokers of each rack that have replicas, ascending; racks in the order of their names.
+        unsure: brokers that are considered away only because they are in no ISR.
     """
 
     brokers: tuple[int, ...]
@@ -60,30 +62,30 @@ class Topology:
 
     @functools.cached_property
     def alive(self) -> tuple[int, ...]:
-        """Those that can die; ascending."""
+        """Brokers that can fail; ascending."""
         return tuple(broker for broker in self.brokers if broker not in self.away)
 
     @functools.cached_property
     def _position(self) -> dict[int, int]:
-        return {broker: at for at, broker in enumerate(self.brokers)}
+        return {broker: position for position, broker in enumerate(self.brokers)}
 
     def positions(self, brokers: Iterable[int]) -> BrokerPositions:
-        """Of brokers that there are."""
+        """Return the positions of existing brokers."""
         return tuple(self._position[broker] for broker in brokers)
 
-    def dying(self, brokers: Iterable[int] = (), racks: Iterable[str] = ()) -> Scenario:
-        """The scenario in which brokers and whole racks die; those that are away already have no part in it."""
+    def failing(self, brokers: Iterable[int] = (), racks: Iterable[str] = ()) -> Scenario:
+        """Return the scenario in which brokers and whole racks fail, without brokers that are already away."""
         named = tuple(racks)
         inside = {broker for rack in named for broker in self.racks[rack]} - self.away
         alone = sorted(set(brokers) - inside - self.away)
         return Scenario(brokers=tuple(sorted(inside | set(alone))), racks=named, alone=tuple(alone))
 
     def parse(self, text: str) -> Scenario:
-        """What `3,4` or `rack=a,7` stands for.
+        """Return the scenario for text such as `3,4` or `rack=a,7`.
 
         Raises:
-            UnknownBroker: one that there is not, or no number.
-            UnknownRack: one that nobody named.
+            UnknownBroker: a broker does not exist, or an id is not a number.
+            UnknownRack: a rack is not known.
         """
         brokers, racks = set(), []
         for word in filter(None, (part.strip() for part in text.split(","))):
@@ -92,24 +94,24 @@ class Topology:
             else:
                 brokers.add(self.named(word))
         if not brokers and not racks:
-            raise UnknownBroker("--kill", f"{text!r} names nobody: write 3,4 or rack=a")
-        return self.dying(brokers, dict.fromkeys(racks))
+            raise UnknownBroker("--kill", f"{text!r} names no broker: write 3,4 or rack=a")
+        return self.failing(brokers, dict.fromkeys(racks))
 
     def named(self, word: str, option: str = "--kill") -> int:
-        """A broker by its id, as it was typed.
+        """Return the broker with an id given as text.
 
         Raises:
-            UnknownBroker: there is none.
+            UnknownBroker: it does not exist, or the text is not an id.
         """
         if not (word.isascii() and word.isdecimal()):
-            raise UnknownBroker(option, f"{word!r} is no broker's id: write 3,4; of a rack, rack={word}")
+            raise UnknownBroker(option, f"{word!r} is not a broker id: write 3,4, or rack={word} for a rack")
         if int(word) not in self._position:
             raise UnknownBroker(option, f"there is no broker {word} in the snapshot; it has {_few(self.brokers)}")
         return int(word)
 
     def _rack(self, name: str) -> str:
         if not self.racks:
-            raise UnknownRack("--kill", f"which brokers stand in rack {name!r} is not known: say so with --racks")
+            raise UnknownRack("--kill", f"the brokers of rack {name!r} are not known: set them with --racks")
         if name not in self.racks:
             close = difflib.get_close_matches(name, self.racks, 1)
             meant = f"; did you mean {close[0]!r}?" if close else ""
@@ -118,26 +120,28 @@ class Topology:
 
 
 def topology_of(broker_usage: Iterable[BrokerUsage], assumed: Assumptions, away: Iterable[int] = ()) -> Topology:
-    """The brokers of a snapshot.
+    """Return the brokers of a snapshot.
 
-    Away is who is said to be. Beyond that, who leads nothing and is in no ISR of a partition that has a leader: leaders
-    and the controller take those out of ISRs who are gone. `assumed` goes before both.
+    A broker is away according to the logs, or if it leads no partition and is in no ISR of a partition with a leader,
+    because stopped brokers are removed from ISRs. `assumed` overrides both.
 
     Args:
-        away: those that the logs say are away; whoever is back by other signs is not.
+        away: brokers that are away according to the logs; those with `BrokerUsage.back` are alive.
     """
-    known = {role.broker: role for role in broker_usage}
+    known = {usage.broker: usage for usage in broker_usage}
     gone = {broker for broker in away if broker in known and not known[broker].back}
-    unsure = {each.broker for each in known.values() if not each.leads and not each.in_sync} - gone
+    unsure = {usage.broker for usage in known.values() if not usage.leads and not usage.in_sync} - gone
     gone |= unsure
     gone = (gone - assumed.alive) | (assumed.away & known.keys())
     brokers = tuple(sorted(known))
     by_rack = sorted((assumed.racks[broker], broker) for broker in brokers if broker in assumed.racks)
-    racks = {rack: tuple(each for _, each in group) for rack, group in itertools.groupby(by_rack, lambda pair: pair[0])}
+    racks = {
+        rack: tuple(broker for _, broker in group) for rack, group in itertools.groupby(by_rack, lambda pair: pair[0])
+    }
     return Topology(brokers, frozenset(gone), racks, tuple(sorted((unsure & gone) - assumed.away)))
 
 
 def _few(names: Iterable[object]) -> str:
-    listed = [str(each) for each in names]
+    listed = [str(name) for name in names]
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return ", ".join(listed[:_NAMED]) + more

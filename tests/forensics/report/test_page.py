@@ -14,7 +14,7 @@ from kactl.forensics.report.markdown import markdown, plain
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
 from kactl.forensics.report.wording import Moments
-from kactl.forensics.whatif.sweep import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
+from kactl.forensics.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 
 from .builders import QUIET
 from .night import HOSTILE, MANIFEST, NIGHT, tables
@@ -205,7 +205,7 @@ def test_next_failures_are_shown() -> None:
         min_isr=1,
         outcome=outcome(offline=0, explained="Every partition has a leader."),
     )
-    worst = outcome(1, 2, offline=7, explained="If 1 and 2 die, 7 partitions have no leader.")
+    worst = outcome(1, 2, offline=7, explained="If 1 and 2 fail, 7 partitions have no leader.")
     pairs = Sweep(kind=Kind.PAIRS, scenarios=3, harmless=2, writable=2, worst=(worst,), seconds=0)
     cost = Cost(classes=1, scenarios=3, seconds=0, where="here")
     coverage = Coverage.of(known=40, unknown=3)
@@ -215,7 +215,7 @@ def test_next_failures_are_shown() -> None:
 
     assert "40 of 43 partitions known (nothing here is about the other 3), as the logs end." in text
     assert "Of 3 ways to lose any two brokers 2 would take no known partition offline." in text
-    assert "If 1 and 2 die, 7 partitions have no leader." in text
+    assert "If 1 and 2 fail, 7 partitions have no leader." in text
 
 
 def test_empty_report_states_it() -> None:

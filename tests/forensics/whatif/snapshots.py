@@ -1,4 +1,4 @@
-"""Snapshots to be asked: written down by hand, or drawn at random."""
+"""Snapshots for tests, written by hand or random."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ POOL: Final = (1, 2, 3, 5, 8, 40_000)
 
 @dataclasses.dataclass(frozen=True)
 class P:
-    """One partition: its name, who is assigned, who is in sync, who leads (the first in sync, if nothing is said)."""
+    """A partition; its leader is by default the first in-sync replica."""
 
     name: str
     replicas: tuple[int, ...]
@@ -52,18 +52,18 @@ class P:
 
 
 def table(partitions: Iterable[P]) -> pa.Table:
-    """With the columns of a snapshot."""
-    return pa.Table.from_pylist([each.row() for each in partitions], SCHEMA)
+    """Returns partitions as the table of a snapshot."""
+    return pa.Table.from_pylist([partition.row() for partition in partitions], SCHEMA)
 
 
 def here(partitions: Iterable[P], assumed: Assumptions | None = None) -> PreparedSnapshot:
-    """A snapshot that is asked without Spark."""
+    """Returns a snapshot with the engine of this process."""
     return prepared_snapshot.of_table(table(partitions), "by hand", Assumptions() if assumed is None else assumed)
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A random cluster: some of its brokers are away, and two of its topics allow unclean elections."""
+    """A random cluster with stopped brokers and two topics that allow unclean elections."""
 
     partitions: tuple[P, ...]
     away: frozenset[int]
@@ -87,7 +87,7 @@ def _partitions(draw: st.DrawFn, name: str, unclean: bool) -> P:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Drawn:
-    """One to eight partitions of four topics, with one to four replicas, in ISRs of any size, some without a leader."""
+    """Draws one to eight partitions of four topics, with one to four replicas, any ISR, and some without a leader."""
     kinds = [("clean", False), ("strict", False), ("loose", True), ("risky", True)]
     count = draw(st.integers(1, 8))
     partitions = [draw(_partitions(f"{kinds[at % 4][0]}-{at}", kinds[at % 4][1])) for at in range(count)]

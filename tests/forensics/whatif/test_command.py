@@ -52,29 +52,29 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 pytestmark = pytest.mark.usefixtures("no_spark")
 
 
-def test_brokers_that_are_named(snapshot: Path) -> None:
+def test_named_brokers_are_evaluated(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot, "--kill", "2,3")
 
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "3 of 3 partitions known."
     assert lines[1] == f"{snapshot}: 3 partitions of 2 topics on 4 brokers."
-    assert lines[2] == "Every partition has a leader, and as many in sync as min.insync.replicas asks for."
+    assert lines[2] == "Every partition has a leader and as many in-sync replicas as min.insync.replicas requires."
     header, row = lines[4:6]
     assert header.split("  ")[0] == "DIES"
     assert row.split() == ["2,3", "1", "1", "0", "2", "2", "1", "1:", "1", "(1", "now)", "orders", "(1)"]
-    assert lines[6].startswith("If 2 and 3 die, 1 partition of 1 topic has no leader: all who are in sync are gone.")
+    assert lines[6].startswith("If 2 and 3 fail, 1 partition of 1 topic has no leader: all in-sync replicas are down.")
     assert re.search(r"^1 scenario over 3 partitions in 3 classes: \d+\.\d s\.$", done.stderr, re.MULTILINE)
 
 
-def test_sweeps_without_being_asked(snapshot: Path) -> None:
+def test_default_sweeps(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot)
 
     assert done.exit_code == 0, done.output
     assert "Any one broker (4 cases): everything keeps a leader; 2 leave too few in sync for acks=all." in done.stdout
     assert "Any two brokers (6 cases): 2 take partitions offline." in done.stdout
     assert "rack" not in done.stdout
-    assert "min.insync.replicas is taken to be 1 for 1 partition, as nothing is known" in done.stderr
+    assert "min.insync.replicas is assumed to be 1 for 1 partition of which it is not known" in done.stderr
 
 
 def test_racks_and_rolling_restarts(snapshot: Path) -> None:
@@ -87,7 +87,7 @@ def test_racks_and_rolling_restarts(snapshot: Path) -> None:
     assert "Restarting one broker at a time, by id takes nothing offline" in done.stdout
 
 
-def test_a_rack_that_is_named(snapshot: Path) -> None:
+def test_named_rack_is_evaluated(snapshot: Path) -> None:
     done = whatif(
         "--snapshot", snapshot, "--kill", "rack=a,3", "--kill", "4", "--racks", "1=a,2=a", "-o", "jsonl", "-q"
     )
@@ -100,7 +100,7 @@ def test_a_rack_that_is_named(snapshot: Path) -> None:
     assert (second["scenario"]["brokers"], second["offline"]) == ([4], 0)
 
 
-def test_all_of_it_as_json(snapshot: Path) -> None:
+def test_answer_as_json(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot, "--kill", "4", "--sweep", "pairs,rolling", "--top", "1", "-o", "json")
 
     said = json.loads(done.stdout)
@@ -112,14 +112,14 @@ def test_all_of_it_as_json(snapshot: Path) -> None:
     assert said["notes"]
 
 
-def test_what_a_pipe_brings() -> None:
+def test_snapshot_from_standard_input() -> None:
     done = whatif("--snapshot", "-", "--kill", "3", stdin=DESCRIBED)
 
     assert done.exit_code == 0, done.output
     assert "stdin: 3 partitions of 2 topics" in done.stdout.splitlines()[1]
 
 
-def test_what_is_said_beside_the_snapshot(snapshot: Path, tmp_path: Path) -> None:
+def test_given_settings_supplement_the_snapshot(snapshot: Path, tmp_path: Path) -> None:
     topics = tmp_path / "topics.txt"
     topics.write_text("audit min.insync.replicas=2\n")
 
@@ -128,10 +128,10 @@ def test_what_is_said_beside_the_snapshot(snapshot: Path, tmp_path: Path) -> Non
     said = json.loads(done.stdout)
     assert said["now"]["away"] == [4]
     assert said["now"]["outcome"]["under_min"] == 1
-    assert said["killed"][0]["offline"] == 1  # audit-0: nobody is left; orders-1 has 2
+    assert said["killed"][0]["offline"] == 1  # audit-0 has no live replica; orders-1 has 2
 
 
-def test_who_is_away_already_changes_nothing(snapshot: Path) -> None:
+def test_failure_of_a_broker_that_is_away_has_no_effect(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot, "--away", "4", "--kill", "4")
 
     assert "--kill 4: all of these have failed already, so nothing changes." in done.stderr
@@ -155,10 +155,10 @@ def test_first_line_states_the_coverage_and_a_low_one_fails(tmp_path: Path) -> N
     first = done.stdout.splitlines()[0]
     assert first == "4 of 44 partitions known: the results do not cover the other 40 partitions."
     assert "error: 4 of 44 partitions known (9%), fewer than 95%" in done.stderr
-    assert "--partial accepts the answer as it is" in done.stderr
+    assert "accept the result with --partial" in done.stderr
 
 
-def test_nothing_is_claimed_about_unknown_partitions(tmp_path: Path) -> None:
+def test_unknown_partitions_are_not_covered(tmp_path: Path) -> None:
     snapshot = mostly_unknown(tmp_path / "cluster.parquet", 4, 44)
 
     done = whatif("--snapshot", snapshot, "--sweep", "brokers,rolling", "--kill", "1")
@@ -198,7 +198,7 @@ def test_json_begins_with_the_coverage(tmp_path: Path) -> None:
         "stated": "4 of 44 partitions known",
     }
     assert json.loads(lines.stdout.splitlines()[0]) == {"coverage": said["coverage"]}
-    assert said["sweeps"][0]["worst"][0]["explained"].startswith("If 1 dies, every known partition keeps a leader.")
+    assert said["sweeps"][0]["worst"][0]["explained"].startswith("If 1 fails, every known partition keeps a leader.")
 
 
 BAD = {
@@ -211,13 +211,13 @@ BAD = {
     "away": (["--away", "9"], 2, "--away: there is no broker 9 in the snapshot"),
     "alive": (["--alive", "x"], 2, "--alive: 'x' is not a broker id"),
     "both": (["--alive", "1", "--away", "1"], 2, "broker 1 is in both"),
-    "time": (["--at", "2024-05-01"], 2, "--at is for an ingest (--dir)"),
-    "form": (["-o", "csv"], 2, "this command has no output 'csv'"),
+    "time": (["--at", "2024-05-01"], 2, "--at is for ingested logs (--dir)"),
+    "form": (["-o", "csv"], 2, "does not support the output format 'csv'"),
 }
 
 
 @pytest.mark.parametrize(("words", "code", "said"), BAD.values(), ids=BAD)
-def test_what_cannot_be_asked(snapshot: Path, words: list[str], code: int, said: str) -> None:
+def test_invalid_options_are_rejected(snapshot: Path, words: list[str], code: int, said: str) -> None:
     done = whatif("--snapshot", snapshot, *words)
 
     assert done.exit_code == code
@@ -229,12 +229,12 @@ def test_what_cannot_be_asked(snapshot: Path, words: list[str], code: int, said:
     ("content", "said"),
     [
         (DESCRIBED.replace("Leader: 2", "Leader: two"), "described.txt, line 3: "),
-        ("", "it is no snapshot"),
-        (DESCRIBED.splitlines()[0], "there is no partition in it"),
+        ("", "it is not a snapshot"),
+        (DESCRIBED.splitlines()[0], "it has no partition"),
     ],
     ids=["line", "empty", "header"],
 )
-def test_snapshots_that_are_none(snapshot: Path, content: str, said: str) -> None:
+def test_invalid_snapshots_are_rejected(snapshot: Path, content: str, said: str) -> None:
     snapshot.write_text(content)
 
     done = whatif("--snapshot", snapshot)
@@ -243,14 +243,14 @@ def test_snapshots_that_are_none(snapshot: Path, content: str, said: str) -> Non
     assert said in done.stderr
 
 
-def test_tables_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_tables_are_reported(tmp_path: Path) -> None:
     done = whatif("--dir", tmp_path / "nothing")
 
     assert done.exit_code == 2
     assert "contains no complete tables: write them with `kactl forensics ingest" in done.stderr
 
 
-def test_nothing_is_imported_for_a_line_of_help() -> None:
+def test_help_imports_no_large_module() -> None:
     done = whatif("--help")
 
     assert done.exit_code == 0
@@ -281,7 +281,7 @@ def online(partition: str, before: str, state: str) -> str:
 
 
 @pytest.mark.usefixtures("with_spark")
-def test_an_ingest_where_it_ends_and_before(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingested_logs_at_their_end_and_earlier(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "tables"
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -313,11 +313,11 @@ def test_an_ingest_where_it_ends_and_before(spark: SparkSession, tmp_path: Path)
     assert then["now"]["at_us"] == 1_714_557_630_000_000
     kept = open_results(spark, str(out))
     assert "states" in kept
-    assert "outages" not in kept  # nobody waits for what is not asked for
+    assert "outages" not in kept  # jobs that are not needed do not run
 
 
 @pytest.mark.usefixtures("with_spark")
-def test_partitions_that_only_a_name_is_known_of_count_as_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitions_known_only_by_name_count_as_unknown(spark: SparkSession, tmp_path: Path) -> None:
     out, logs = tmp_path / "tables", tmp_path / "logs"
     logs.mkdir()
     state = "leader=2, leaderEpoch=0, isr=List(2, 3), zkVersion=0"
@@ -341,9 +341,7 @@ def test_partitions_that_only_a_name_is_known_of_count_as_unknown(spark: SparkSe
 
 
 @pytest.mark.usefixtures("with_spark")
-def test_a_parquet_that_is_too_large_to_be_read_here(
-    tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_parquet_is_read_by_spark(tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
     table, _ = file.read_stream(io.BytesIO(DESCRIBED.encode()), "described")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.forensics.whatif.classes import NO_SLOT, Classes, of_table
+from kactl.forensics.whatif.engine import filled
 from kactl.forensics.whatif.failure_model import COUNTS, FailureModel, FailureState, fail
-from kactl.forensics.whatif.local_engine import filled
 from kactl.forensics.whatif.partitions import Assumptions
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
@@ -38,7 +38,7 @@ def at(brokers: Collection[int]) -> tuple[int, ...]:
 
 
 def leaders(moment: FailureState) -> list[int]:
-    """Who leads each partition; -1 for nobody."""
+    """Returns the leader of each partition; -1 for none."""
     members = [[POOL[each] for each in column if each >= 0] for column in moment.classes.members.T.tolist()]
     return [-1 if slot == NO_SLOT else line[slot] for slot, line in zip(moment.leader.tolist(), members, strict=True)]
 
@@ -48,7 +48,7 @@ def controller_after(drawn: Drawn, dead: Collection[int]) -> dict[str, Partition
     seeds = {}
     for each in drawn.partitions:
         assert each.isr is not None
-        # Nobody leads although somebody could: a directory failed, as far as anybody can tell.
+        # No leader although a replica could lead, for example because of a failed directory.
         stuck = each.led_by == -1 and not set(each.isr) <= drawn.away
         seeds[tp(each.name)] = PartitionSeed(
             replicas=each.replicas,
@@ -70,7 +70,7 @@ def controller_after(drawn: Drawn, dead: Collection[int]) -> dict[str, Partition
 
 
 @given(clusters(), SOME)
-def test_who_leads_and_who_is_in_sync_is_what_the_controller_decides(drawn: Drawn, dead: set[int]) -> None:
+def test_leaders_and_isrs_agree_with_the_controller(drawn: Drawn, dead: set[int]) -> None:
     dying = sorted(dead - drawn.away)
 
     decided = controller_after(drawn, dying)
@@ -90,7 +90,7 @@ def test_who_leads_and_who_is_in_sync_is_what_the_controller_decides(drawn: Draw
 
 
 @given(clusters(), SOME)
-def test_what_is_lost_and_what_could_be_brought_back(drawn: Drawn, dead: set[int]) -> None:
+def test_losses_and_recoverable_partitions(drawn: Drawn, dead: set[int]) -> None:
     dying = sorted(dead - drawn.away)
     gone = set(dying) | drawn.away
 
@@ -110,7 +110,7 @@ def test_what_is_lost_and_what_could_be_brought_back(drawn: Drawn, dead: set[int
 
 
 @given(clusters(), SOME)
-def test_one_more_death_after_some_is_all_of_them_at_once(drawn: Drawn, dead: set[int]) -> None:
+def test_one_more_failure_equals_all_failures_at_once(drawn: Drawn, dead: set[int]) -> None:
     model, first = model_of(drawn), at(dead - drawn.away)
 
     found = model.each_after(first)
@@ -123,7 +123,7 @@ def test_one_more_death_after_some_is_all_of_them_at_once(drawn: Drawn, dead: se
 
 
 @given(clusters(), SOME)
-def test_classes_that_are_equal_are_one(drawn: Drawn, dead: set[int]) -> None:
+def test_equal_classes_are_merged(drawn: Drawn, dead: set[int]) -> None:
     twice = [dataclasses.replace(each, name=f"{each.name}{copy}") for each in drawn.partitions for copy in "12"]
     many = classes_of(twice, drawn.away)
     merged = many.merged()
@@ -138,7 +138,7 @@ def test_classes_that_are_equal_are_one(drawn: Drawn, dead: set[int]) -> None:
 
 
 @given(clusters(), st.lists(st.sets(st.sampled_from(POOL), min_size=1, max_size=2), max_size=4))
-def test_a_rolling_restart_is_what_it_is_step_by_step(drawn: Drawn, steps: list[set[int]]) -> None:
+def test_rolling_restart_agrees_with_its_steps(drawn: Drawn, steps: list[set[int]]) -> None:
     calm = Drawn(tuple(dataclasses.replace(each, unclean=False) for each in drawn.partitions), drawn.away)
     model = model_of(calm)
     going = [step - drawn.away for step in steps]
@@ -172,7 +172,7 @@ def _first(partition: P, gone: Collection[int]) -> int:
     return next((broker for broker in partition.replicas if broker in isr and broker not in gone), NO_LEADER)
 
 
-def test_one_who_is_eligible_leads_before_nobody_does_and_loses_nothing() -> None:
+def test_eligible_leader_replica_leads_without_loss() -> None:
     # KRaft: 3 fell out of the ISR with everything that was committed.
     classes = classes_of([P("a-0", (1, 2, 3), (2,), elr=(3,))])
     model = FailureModel(classes, (), len(POOL))
@@ -183,7 +183,7 @@ def test_one_who_is_eligible_leads_before_nobody_does_and_loses_nothing() -> Non
     assert (sums["offline"], sums["lossy"], sums["lone"]) == (0, 0, 1)
 
 
-def test_a_leader_that_the_isr_does_not_name_is_in_sync_all_the_same() -> None:
+def test_leader_missing_from_the_isr_is_in_sync() -> None:
     model = FailureModel(classes_of([P("a-0", (1, 2, 3), (2,), leader=3)]), (), len(POOL))
 
     assert leaders(model.now) == [3]
@@ -191,13 +191,13 @@ def test_a_leader_that_the_isr_does_not_name_is_in_sync_all_the_same() -> None:
     assert leaders(fail(model.now, at([2]), len(POOL))) == [3]
 
 
-def test_a_member_of_the_isr_that_is_not_assigned_never_leads() -> None:
+def test_unassigned_member_of_the_isr_never_leads() -> None:
     model = FailureModel(classes_of([P("a-0", (1, 2), (1, 5))]), (), len(POOL))
 
     assert leaders(fail(model.now, at([1]), len(POOL))) == [NO_LEADER]
 
 
-def test_who_is_in_sync_comes_first_whatever_the_assignment() -> None:
+def test_in_sync_replicas_come_first() -> None:
     classes = classes_of([P("a-0", (8, 5, 3, 2), (2, 5)), P("b-0", (1,), (1,))])
 
     assert [POOL[each] for each in classes.members[:, 0]] == [5, 2, 8, 3]
@@ -205,7 +205,7 @@ def test_who_is_in_sync_comes_first_whatever_the_assignment() -> None:
     assert classes.members[:, 1].tolist() == [POOL.index(1), -1, -1, -1]
 
 
-def test_nothing_is_the_sum_of_no_classes() -> None:
+def test_sum_of_no_classes_is_zero() -> None:
     model = FailureModel(classes_of([]), (), len(POOL))
 
     assert not model.after(at([1, 2])).counts.any()

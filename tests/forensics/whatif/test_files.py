@@ -14,9 +14,9 @@ import pytest
 
 from kactl.cli.describe_lines import describe_lines
 from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot, TopicFacts
-from kactl.forensics.whatif.snapshots import file, racks, topics
+from kactl.forensics.whatif.snapshots import file, kafka_topics, racks
+from kactl.forensics.whatif.snapshots.kafka_topics import BadTopics
 from kactl.forensics.whatif.snapshots.racks import BadRacks
-from kactl.forensics.whatif.snapshots.topics import BadTopics
 
 from .snapshots import P, table
 
@@ -70,18 +70,18 @@ def test_the_lines_of_1_1(tmp_path: Path) -> None:
     assert read(tmp_path, V11) == [P("old-0", (1, 2), (2,), -1, unclean=True).row()]
 
 
-def test_lines_of_many_topics_and_what_stands_between_them(tmp_path: Path) -> None:
+def test_other_lines_between_topics_are_ignored(tmp_path: Path) -> None:
     noise = "SLF4J: no such binding\n\nWARN the option --zookeeper is deprecated\n"
 
     assert len(read(tmp_path, noise + V39 + V36 + V11)) == 4
 
 
-def test_tabs_that_became_blanks_and_windows_ends_of_lines(tmp_path: Path) -> None:
+def test_spaces_for_tabs_and_windows_line_ends(tmp_path: Path) -> None:
     assert read(tmp_path, V39.replace("\t", "    ").replace("\n", "\r\n")) == read(tmp_path, V39)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_marks_of_windows(tmp_path: Path, encoding: str) -> None:
+def test_byte_order_marks(tmp_path: Path, encoding: str) -> None:
     assert read(tmp_path, V39.encode(encoding)) == read(tmp_path, V39)
 
 
@@ -89,7 +89,7 @@ def test_gzip(tmp_path: Path) -> None:
     assert read(tmp_path, gzip.compress(V39.encode())) == read(tmp_path, V39)
 
 
-def test_what_our_own_stand_in_for_the_tool_prints(tmp_path: Path) -> None:
+def test_output_of_kactls_own_kafka_topics(tmp_path: Path) -> None:
     from kactl.admin.schema import PartitionInfo, TopicInfo
 
     partition = PartitionInfo(
@@ -113,27 +113,27 @@ def test_what_our_own_stand_in_for_the_tool_prints(tmp_path: Path) -> None:
         (V39.replace("Leader: 1", "Leader: one"), "line 2: 'Topic: orders\\tPartition: 0\\tLeader: one"),
         (V39.replace("Isr: 1,2", "Isr 1,2"), "line 2: "),
         (V39.replace("1,2,3", "1,2,2"), "line 2: orders-0 has the same replica twice: 1,2,2"),
-        (V39.replace("1,2,3", "1,2,99999999999"), "line 2: orders-0: numbers go from 0 to 2147483647"),
-        (V39 + V39, "line 5: orders-0 stands in line 2 already"),
-        (V39.splitlines()[0], "there is no partition in it; a line of one is `Topic: orders  Partition: 0"),
-        ("", "it is no snapshot: that would be the lines of `kafka-topics.sh --describe`"),
-        ("hello\nworld", "it is no snapshot"),
-        (b"\x00\xff" * 100, "it is no snapshot"),
+        (V39.replace("1,2,3", "1,2,99999999999"), "line 2: orders-0: a number is outside 0 to 2147483647"),
+        (V39 + V39, "line 5: orders-0 is already in line 2"),
+        (V39.splitlines()[0], "it has no partition; a line of one is `Topic: orders  Partition: 0"),
+        ("", "it is not a snapshot, which is the output of `kafka-topics.sh --describe`"),
+        ("hello\nworld", "it is not a snapshot"),
+        (b"\x00\xff" * 100, "it is not a snapshot"),
     ],
     ids=["leader", "isr", "twice", "large", "again", "header", "empty", "text", "noise"],
 )
-def test_what_is_wrong_is_said_with_the_line(tmp_path: Path, bad: str | bytes, said: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, bad: str | bytes, said: str) -> None:
     assert said in refused(tmp_path, bad)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_missing_file_is_reported() -> None:
     with pytest.raises(
-        BadSnapshot, match="it cannot be read \\(No such file or directory\\); a snapshot is the lines of"
+        BadSnapshot, match="it cannot be read \\(No such file or directory\\); a snapshot is the output of"
     ):
         file.read("/nowhere/at/all")
 
 
-def test_a_gzip_that_breaks_off(tmp_path: Path) -> None:
+def test_truncated_gzip_is_reported(tmp_path: Path) -> None:
     assert "it cannot be read" in refused(tmp_path, gzip.compress(V39.encode())[:60])
 
 
@@ -158,7 +158,7 @@ def test_documents(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == [ROW]
 
 
-def test_a_document_to_a_line(tmp_path: Path) -> None:
+def test_json_lines(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps(ITEM | {"partition": number}) for number in range(3))
 
     assert [row["partition"] for row in read(tmp_path, lines)] == [0, 1, 2]
@@ -167,17 +167,17 @@ def test_a_document_to_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "there is no partition in it"),
-        ({"items": []}, "there is no partition in it"),
+        ([], "it has no partition"),
+        ({"items": []}, "it has no partition"),
         ([{"topic": "t", "partition": 0, "replicas": [1]}], "missing required field `leader` - at `$[0]`"),
         ([ITEM | {"isr": "1"}], "Expected `array`, got `str` - at `$[0].isr`"),
-        ([ITEM, ITEM], "partition 2: t-0 stands in partition 1 already"),
-        ([ITEM | {"replicas": [-1]}], "partition 1: t-0: numbers go from 0"),
-        ([ITEM | {"min_insync_replicas": 0}], "partition 1: t-0: min.insync.replicas is 0; it goes from 1"),
+        ([ITEM, ITEM], "partition 2: t-0 is already in partition 1"),
+        ([ITEM | {"replicas": [-1]}], "partition 1: t-0: a number is outside 0"),
+        ([ITEM | {"min_insync_replicas": 0}], "partition 1: t-0: min.insync.replicas is 0, outside 1"),
     ],
     ids=["nothing", "empty page", "no leader", "type", "twice", "negative", "min isr"],
 )
-def test_documents_that_are_none(tmp_path: Path, document: object, said: str) -> None:
+def test_invalid_json_is_rejected(tmp_path: Path, document: object, said: str) -> None:
     assert said in refused(tmp_path, json.dumps(document))
 
 
@@ -187,7 +187,7 @@ def test_documents_state_min_insync_replicas_of_each_partition(tmp_path: Path) -
     assert [row["min_isr"] for row in read(tmp_path, json.dumps(items))] == [2, None]
 
 
-def test_what_the_api_encodes_is_read_with_its_min_insync_replicas(tmp_path: Path) -> None:
+def test_api_response_has_min_insync_replicas(tmp_path: Path) -> None:
     from kactl.admin.schema import PartitionInfo
 
     partition = PartitionInfo(
@@ -199,11 +199,11 @@ def test_what_the_api_encodes_is_read_with_its_min_insync_replicas(tmp_path: Pat
     assert read(tmp_path, msgspec.json.encode([partition]).decode()) == [P("t-0", (1, 2), (1,), 1, min_isr=2).row()]
 
 
-def test_a_document_that_breaks_off(tmp_path: Path) -> None:
+def test_truncated_json_is_rejected(tmp_path: Path) -> None:
     assert "write it with `kactl get partitions" in refused(tmp_path, json.dumps([ITEM])[:-10])
 
 
-def test_a_part_of_a_cluster_is_said_to_be_one(tmp_path: Path) -> None:
+def test_part_of_a_cluster_has_a_note(tmp_path: Path) -> None:
     page = {"items": [ITEM], "matched": 12, "next_cursor": "x"}
     usual = [ITEM | {"partition": number} for number in range(500)]
 
@@ -211,7 +211,7 @@ def test_a_part_of_a_cluster_is_said_to_be_one(tmp_path: Path) -> None:
     _, of_usual = file.read_stream(io.BytesIO(json.dumps(usual).encode()), "stdin")
 
     assert of_page[0].startswith("The snapshot is one page of 12 partitions")
-    assert "raise --limit" in of_usual[0] or "--limit asks for more" in of_usual[0]
+    assert "raise --limit" in of_usual[0] or "unless --limit is given" in of_usual[0]
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
@@ -250,14 +250,14 @@ def test_parquet_with_other_columns_and_types(tmp_path: Path) -> None:
     ("spoilt", "said"),
     [
         (table([P("t-0", (1,), (1,))]).drop_columns(["isr", "leader"]), "it has no column leader, isr; it needs topic"),
-        (table([]), "there is no partition in it"),
-        (table([P("t-0", (1,), (1,))] * 2), "t-0 stands in it more than once"),
+        (table([]), "it has no partition"),
+        (table([P("t-0", (1,), (1,))] * 2), "it has t-0 more than once"),
         (table([P("t-0", (1,), (1,))]).set_column(1, "partition", pa.nulls(1, pa.int32())), "1 rows have no partition"),
         (table([P("t-0", (1,), (1,))]).set_column(3, "replicas", pa.array(["1,2"])), "it cannot be read"),
     ],
     ids=["column", "empty", "twice", "null", "type"],
 )
-def test_parquet_that_is_no_snapshot(tmp_path: Path, spoilt: pa.Table, said: str) -> None:
+def test_invalid_parquet_is_rejected(tmp_path: Path, spoilt: pa.Table, said: str) -> None:
     pq.write_table(spoilt, tmp_path / "bad.parquet")
 
     with pytest.raises(BadSnapshot, match=said):
@@ -313,7 +313,7 @@ def test_racks_on_the_command_line() -> None:
     assert racks.read("1=a, 2=b,3=a").of == {1: "a", 2: "b", 3: "a"}
 
 
-def test_who_lives_is_known_with_the_racks() -> None:
+def test_states_of_brokers_are_read_with_their_racks() -> None:
     known = racks.of_text(KACTL, "x")
 
     assert (set(known.alive), set(known.away)) == ({1, 2}, {3})
@@ -323,12 +323,12 @@ def test_who_lives_is_known_with_the_racks() -> None:
     ("text", "said"),
     [
         ("racks.txt", "there is no file racks.txt; write 1=a,2=a,3=b"),
-        ("1=a,b=2", "'b=2' is no pair"),
+        ("1=a,b=2", "'b=2' is not a pair"),
         ("1=a,1=b", "broker 1 is in rack 'a' and in 'b'"),
-        (",=", "'=' is no pair"),
+        (",=", "'=' is not a pair"),
     ],
 )
-def test_racks_that_are_none(text: str, said: str) -> None:
+def test_invalid_racks_are_rejected(text: str, said: str) -> None:
     with pytest.raises(BadRacks, match=said):
         racks.read(text)
 
@@ -336,13 +336,13 @@ def test_racks_that_are_none(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1=a\nx\n", "line 2: 'x' is no pair"),
+        ("1=a\nx\n", "line 2: 'x' is not a pair"),
         ("# nothing\n", "it names no rack"),
         ('{"a": "b"}', "write 1=a"),
         ("[1]", "write 1=a"),
     ],
 )
-def test_files_of_racks_that_are_none(text: str, said: str) -> None:
+def test_invalid_files_of_racks_are_rejected(text: str, said: str) -> None:
     with pytest.raises(BadRacks, match=said):
         racks.of_text(text, "file")
 
@@ -350,7 +350,7 @@ def test_files_of_racks_that_are_none(text: str, said: str) -> None:
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_topics(tmp_path: Path) -> None:
+def test_settings_of_topics(tmp_path: Path) -> None:
     lines = (
         "orders min.insync.replicas=2,weight=12.5\n"
         "audit: unclean.leader.election.enable=true,x=1 # no\n"
@@ -359,7 +359,7 @@ def test_what_is_said_of_topics(tmp_path: Path) -> None:
     )
     (tmp_path / "topics").write_text(lines + V39.replace("orders", "payments"))
 
-    assert topics.read(str(tmp_path / "topics")) == {
+    assert kafka_topics.read_settings(str(tmp_path / "topics")) == {
         "orders": TopicFacts(min_isr=2, weight=12.5),
         "audit": TopicFacts(unclean=True),
         "log": TopicFacts(weight=3),
@@ -370,15 +370,15 @@ def test_what_is_said_of_topics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("orders\n", "line 1: 'orders' is no line about a topic"),
-        ("\norders weight=heavy\n", "line 2: 'heavy' is no weight"),
-        ("orders weight=-1\n", "'-1' is no weight"),
-        ("orders weight=inf\n", "'inf' is no weight"),
-        ("# nothing\n", "it says nothing of any topic"),
+        ("orders\n", "line 1: 'orders' has no settings of a topic"),
+        ("\norders weight=heavy\n", "line 2: 'heavy' is not a weight"),
+        ("orders weight=-1\n", "'-1' is not a weight"),
+        ("orders weight=inf\n", "'inf' is not a weight"),
+        ("# nothing\n", "it has no settings of a topic"),
     ],
 )
-def test_lines_about_topics_that_are_none(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_settings_of_topics_are_rejected(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "topics").write_text(text)
 
     with pytest.raises(BadTopics, match=said):
-        topics.read(str(tmp_path / "topics"))
+        kafka_topics.read_settings(str(tmp_path / "topics"))

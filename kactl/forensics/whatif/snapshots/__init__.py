@@ -1,4 +1,5 @@
-"""Where snapshots come from: what Kafka's tools print, what kactl prints, Parquet, and the tables of an ingest.
+"""Sources of snapshots: output of Kafka's tools and of kactl, Parquet, and the tables of an ingest.
 
-A file is known by what is in it, never by its name. What it cannot say (racks, min.insync.replicas) may be said beside.
+The format of a file is detected from its content, not from its name. Facts that a source lacks, such as racks and
+min.insync.replicas, may be given separately.
 """

@@ -1,4 +1,4 @@
-"""Partitions, one after the other, made columns; each is checked as it comes."""
+"""Table of partitions, built and checked one by one."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NoReturn
@@ -12,11 +12,11 @@ ID_MAX: Final = 2**31 - 1
 
 
 class Builder:
-    """Partitions of one source.
+    """Builder of the table of one source.
 
     Args:
-        source: the file, for errors.
-        unit: what is numbered in it: `line`.
+        source: name of the file, for errors.
+        unit: what positions in it are called, such as `line`.
     """
 
     def __init__(self, source: str, unit: str) -> None:
@@ -41,28 +41,30 @@ class Builder:
         elr: Collection[int] | None = None,
         min_isr: int | None = None,
     ) -> None:
-        """One partition, and where it stands in the source. `min_isr`: what the source says of it, if anything.
+        """Add a partition at a position in the source; `min_isr` is its own min.insync.replicas, if given.
 
         Raises:
-            BadSnapshot: it cannot be so.
+            BadSnapshot: a value is impossible.
         """
         if len(set(replicas)) < len(replicas):
-            self._refuse(number, f"{topic}-{partition} has the same replica twice: {_listed(replicas)}")
+            self._reject(number, f"{topic}-{partition} has the same replica twice: {_listed(replicas)}")
         ids = (partition, *replicas, *isr, *(elr or ()))
         if max(ids) > ID_MAX or min(ids) < 0 or leader > ID_MAX:
-            self._refuse(number, f"{topic}-{partition}: numbers go from 0 to {ID_MAX}")
+            self._reject(number, f"{topic}-{partition}: a number is outside 0 to {ID_MAX}")
         if min_isr is not None and not 1 <= min_isr <= ID_MAX:
-            self._refuse(number, f"{topic}-{partition}: min.insync.replicas is {min_isr}; it goes from 1 to {ID_MAX}")
+            self._reject(
+                number, f"{topic}-{partition}: min.insync.replicas is {min_isr}, outside 1 to {ID_MAX}"
+            )
         self._numbers.append(number)
         self._min_isr.append(min_isr)
         for name, value in zip(SCHEMA.names, (topic, partition, max(leader, -1), replicas, isr, elr), strict=False):
             self._columns[name].append(value)
 
     def table(self, *, min_isr: dict[str, int] | None = None, unclean: dict[str, bool] | None = None) -> pa.Table:
-        """All of them. `min_isr`, `unclean`: what the source says of topics; of partitions it goes first.
+        """Return the table. `min_isr` and `unclean` are settings of topics; those of partitions take precedence.
 
         Raises:
-            BadSnapshot: a partition stands there twice.
+            BadSnapshot: a partition is there twice.
         """
         topics = self._columns["topic"]
         self._columns["min_isr"] = [
@@ -72,22 +74,22 @@ class Builder:
         self._columns["unclean"] = [(unclean or {}).get(str(topic)) for topic in topics]
         self._columns["weight"] = [None] * len(topics)
         table = pa.table({name: pa.array(self._columns[name], SCHEMA.field(name).type) for name in SCHEMA.names})
-        found = twice(table, self._numbers)
-        if found is not None:
-            topic, partition, first, last = found
-            self._refuse(last, f"{topic}-{partition} stands in {self._unit} {first} already: give one snapshot only")
+        repeated = twice(table, self._numbers)
+        if repeated is not None:
+            topic, partition, first, last = repeated
+            self._reject(last, f"{topic}-{partition} is already in {self._unit} {first}: use one snapshot")
         return table
 
-    def _refuse(self, number: int, reason: str) -> NoReturn:
+    def _reject(self, number: int, reason: str) -> NoReturn:
         raise BadSnapshot(f"{self._source}, {self._unit} {number}", reason)
 
 
 def twice(table: pa.Table, numbers: Sequence[int]) -> tuple[str, int, int, int] | None:
-    """A partition that a table has more than once, and the first and last of the rows' numbers that it has there."""
+    """Return a partition that a table has more than once, with its first and last number; None if there is none."""
     keyed = table.select(["topic", "partition"]).append_column("number", pa.array(numbers, pa.int64()))
     counted = keyed.group_by(["topic", "partition"]).aggregate([("number", "min"), ("number", "max")])
-    found = counted.filter(pc.less(counted["number_min"], counted["number_max"])).sort_by("number_max").slice(0, 1)
-    for row in found.to_pylist():
+    repeated = counted.filter(pc.less(counted["number_min"], counted["number_max"])).sort_by("number_max")
+    for row in repeated.slice(0, 1).to_pylist():
         return row["topic"], row["partition"], row["number_min"], row["number_max"]
     return None
 

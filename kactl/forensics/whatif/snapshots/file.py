@@ -1,42 +1,68 @@
-"""A snapshot in a file: known by its content, read without Spark where it fits."""
+"""Snapshots in files: Parquet, output of Kafka's tool, or JSON of `kactl get partitions` and `/v1/partitions`.
+
+The format is detected from the content. A file is read without Spark unless it is too large.
+"""
 
 import gzip
 import io
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+import msgspec
 import pyarrow as pa
 
 from kactl.forensics.storage import Location
 from kactl.forensics.tables import parquet_reader
 from kactl.forensics.whatif.partitions import REQUIRED, SCHEMA, BadSnapshot
 
-from . import describe, documents
-from .builder import twice
+from . import kafka_topics
+from .builder import Builder, twice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PARQUET: Final = b"PAR1"
-# A million partitions as text are some 100 MB; what is far beyond is Parquet's.
+# A million partitions are about 100 MB of text.
 _TEXT_MAX: Final = 2 * 1024**3
 # More partitions than this are read by Spark.
 PARTITIONS_HERE: Final = 5_000_000
 _FORMS: Final = (
-    "the lines of `kafka-topics.sh --describe`, the JSON of `kactl get partitions -o json`, or Parquet with columns "
+    "the output of `kafka-topics.sh --describe`, the JSON of `kactl get partitions -o json`, or Parquet with columns "
     + ", ".join(REQUIRED)
 )
+# Default limit of `kactl get partitions`.
+_DEFAULT_LIMIT: Final = 500
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A partition in JSON; other fields are ignored."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    elr: list[int] | None = None
+    min_insync_replicas: int | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A response of `/v1/partitions`."""
+
+    items: list[Partition]
+    matched: int | None = None
+    next_cursor: str | None = None
 
 
 def rows_of_parquet(name: str) -> int | None:
-    """How many partitions a Parquet file or folder has; None if it is something else.
+    """Return the number of partitions in a Parquet file or folder; None for another format.
 
     Raises:
-        BadSnapshot: it is not there, or broken.
+        BadSnapshot: the file does not exist or cannot be read.
     """
-    place = Location(name)
+    location = Location(name)
     try:
-        paths = _paths(place)
+        paths = _paths(location)
         if not paths:
             raise BadSnapshot(name, f"the folder is empty: name a file or folder with {_FORMS}")
         with Location(paths[0]).open() as first:
@@ -48,10 +74,13 @@ def rows_of_parquet(name: str) -> int | None:
 
 
 def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
-    """The partitions of a file, with the columns of `partitions.SCHEMA`, and what to know of it in sentences.
+    """Read a file.
+
+    Returns:
+        The partitions, with the columns of `partitions.SCHEMA`, and the limits of the snapshot in sentences.
 
     Raises:
-        BadSnapshot: it is not there, is nothing of the kind, or holds no partition.
+        BadSnapshot: the file does not exist, has another format, or has no partition.
     """
     if rows_of_parquet(name) is not None:
         return read_parquet(name), ()
@@ -66,35 +95,76 @@ def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
 
 
 def read_stream(file: BinaryIO | io.BufferedIOBase, name: str) -> tuple[pa.Table, tuple[str, ...]]:
-    """The same of what is not Parquet.
-
-    Raises:
-        BadSnapshot: as above.
-    """
+    """Read a stream that is not Parquet; results and errors as of `read`."""
     content = file.read(_TEXT_MAX + 1)
     if len(content) > _TEXT_MAX:
-        raise BadSnapshot(name, f"it has more than {_TEXT_MAX // 1024**3} GB: give it as Parquet")
+        raise BadSnapshot(name, f"it has more than {_TEXT_MAX // 1024**3} GB: use Parquet")
     begin = content[:4096].lstrip()
     if begin.startswith(b"{") or (begin.startswith(b"[") and begin[1:].lstrip()[:1] in (b"{", b"]")):
-        return documents.read(content, name)
-    # Shells of Windows write what a tool prints in UTF-16.
-    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
-    if not any(map(describe.is_described, text.splitlines())):
-        raise BadSnapshot(name, f"it is no snapshot: that would be {_FORMS}")
-    return describe.read(text.splitlines(), name), ()
+        return _read_json(content, name)
+    # Windows shells write the output of tools in UTF-16.
+    is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = content.decode("utf-16" if is_utf16 else "utf-8-sig", errors="replace")
+    if not any(map(kafka_topics.is_described, text.splitlines())):
+        raise BadSnapshot(name, f"it is not a snapshot, which is {_FORMS}")
+    return kafka_topics.read(text.splitlines(), name), ()
+
+
+def _read_json(content: bytes, source: str) -> tuple[pa.Table, tuple[str, ...]]:
+    try:
+        items, notes = _items(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadSnapshot(
+            source,
+            f"{error}; write it with `kactl get partitions --limit 1000000 -o json`, or use --describe's output",
+        ) from None
+    partitions = Builder(source, "partition")
+    for number, item in enumerate(items, 1):
+        partitions.add(
+            number,
+            item.topic,
+            item.partition,
+            leader=item.leader,
+            replicas=item.replicas,
+            isr=item.isr,
+            elr=item.elr,
+            min_isr=item.min_insync_replicas,
+        )
+    if not len(partitions):
+        raise BadSnapshot(source, "it has no partition: request all partitions, or check whether there are any")
+    return partitions.table(), notes
+
+
+def _items(content: bytes) -> tuple[list[Partition], tuple[str, ...]]:
+    text = content.strip()
+    if text.startswith(b"["):
+        items = msgspec.json.decode(text, type=list[Partition])
+        if len(items) == _DEFAULT_LIMIT:
+            return items, (
+                f"The snapshot has {_DEFAULT_LIMIT} partitions, which is the limit unless --limit is given.",
+            )
+        return items, ()
+    first, _, rest = text.partition(b"\n")
+    if first.rstrip().endswith(b"}") and rest:
+        return msgspec.json.Decoder(Partition).decode_lines(text), ()
+    if b'"items"' not in text:
+        return [msgspec.json.decode(text, type=Partition)], ()
+    page = msgspec.json.decode(text, type=Page)
+    if page.next_cursor is None:
+        return page.items, ()
+    return page.items, (f"The snapshot is one page of {page.matched or 'more'} partitions; the others are left out.",)
 
 
 def read_parquet(name: str) -> pa.Table:
-    """A Parquet file or folder. Columns that are not required may be missing, others may be there.
+    """Read a Parquet file or folder. Optional columns may be missing, and others are ignored.
 
     Raises:
         BadSnapshot: a column is missing or of another type, a value is missing, or there is no partition.
     """
     try:
-        found = _dataset(_paths(Location(name)))
-        check_columns(name, found.schema.names)
-        table = found.to_table(columns=[each for each in SCHEMA.names if each in found.schema.names])
+        dataset = _dataset(_paths(Location(name)))
+        check_columns(name, dataset.schema.names)
+        table = dataset.to_table(columns=[column for column in SCHEMA.names if column in dataset.schema.names])
         filled = {
             field.name: table[field.name].cast(field.type) if field.name in table.column_names else _nulls(table, field)
             for field in SCHEMA
@@ -102,54 +172,48 @@ def read_parquet(name: str) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(name, error) from None
     if not len(table):
-        raise BadSnapshot(name, "there is no partition in it")
+        raise BadSnapshot(name, "it has no partition")
     for column in ("topic", "partition"):
         if table[column].null_count:
             raise BadSnapshot(name, f"{table[column].null_count} rows have no {column}")
-    again = twice(table, range(len(table)))
-    if again is not None:
-        raise BadSnapshot(name, f"{again[0]}-{again[1]} stands in it more than once: give one snapshot only")
+    repeated = twice(table, range(len(table)))
+    if repeated is not None:
+        raise BadSnapshot(name, f"it has {repeated[0]}-{repeated[1]} more than once: use one snapshot")
     return pa.table(filled)
 
 
 def frame(spark: "SparkSession", name: str) -> "DataFrame":
-    """The same for Spark, for what is too large to be read here.
-
-    Raises:
-        BadSnapshot: as above.
-    """
+    """Read Parquet that is too large for this process with Spark; errors as of `read_parquet`."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_type
 
-    found = parquet_reader(spark).parquet(Location(name).uri)
-    check_columns(name, found.columns)
-    there = {field.name: f.col(field.name) if field.name in found.columns else f.lit(None) for field in SCHEMA}
-    partitions = found.select(*(there[each.name].cast(from_arrow_type(each.type)).alias(each.name) for each in SCHEMA))
-    again = partitions.groupBy("topic", "partition").count().where("count > 1 or topic is null or partition is null")
-    for row in again.limit(1).collect():
-        raise BadSnapshot(name, f"{row['topic']}-{row['partition']} stands in it more than once, or is null")
+    rows = parquet_reader(spark).parquet(Location(name).uri)
+    check_columns(name, rows.columns)
+    columns = {field: f.col(field.name) if field.name in rows.columns else f.lit(None) for field in SCHEMA}
+    partitions = rows.select(
+        *(column.cast(from_arrow_type(field.type)).alias(field.name) for field, column in columns.items())
+    )
+    repeated = partitions.groupBy("topic", "partition").count().where("count > 1 or topic is null or partition is null")
+    for row in repeated.limit(1).collect():
+        raise BadSnapshot(name, f"{row['topic']}-{row['partition']} is there more than once, or is null")
     return partitions
 
 
-def check_columns(name: str, there: list[str]) -> None:
-    """
-    Raises:
-        BadSnapshot: a required column is missing.
-    """
-    missing = [each for each in REQUIRED if each not in there]
+def check_columns(name: str, columns: list[str]) -> None:
+    """Raise BadSnapshot if a required column is missing."""
+    missing = [column for column in REQUIRED if column not in columns]
     if missing:
         raise BadSnapshot(name, f"it has no column {', '.join(missing)}; it needs {', '.join(REQUIRED)}")
 
 
-def _paths(place: Location) -> list[str]:
-    """The file itself, or what a folder holds: of Parquet there only the parts, as marks of those who wrote them lie
-    beside them."""
-    found = sorted(each.name for each in place.files())
-    return [each for each in found if each.endswith(".parquet")] or found
+def _paths(location: Location) -> list[str]:
+    """Return the file itself or the files of a folder, without markers of writers beside Parquet files."""
+    names = sorted(file.name for file in location.files())
+    return [name for name in names if name.endswith(".parquet")] or names
 
 
 def _dataset(paths: list[str]) -> Any:
-    """Of files that lie in one place, wherever that is."""
+    """Return the dataset of files in one local or remote folder."""
     import pyarrow.dataset as ds
     from pyarrow import fs
 
@@ -157,7 +221,7 @@ def _dataset(paths: list[str]) -> Any:
         return ds.dataset(paths, format="parquet")
     files, first = fs.FileSystem.from_uri(paths[0])
     head = paths[0].removesuffix(first)
-    return ds.dataset([each.removeprefix(head) for each in paths], format="parquet", filesystem=files)
+    return ds.dataset([path.removeprefix(head) for path in paths], format="parquet", filesystem=files)
 
 
 def _nulls(table: pa.Table, field: pa.Field) -> pa.Array:

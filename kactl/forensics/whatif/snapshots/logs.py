@@ -1,32 +1,31 @@
-"""A snapshot out of logs: what the tables of an ingest know of each partition at a moment, or where they end.
+"""Snapshots from logs: the last known state of each partition at a time, or at the end of the logs.
 
-A state stands for as long as no later one is known. Partitions of which the last state has no ISR, or whose replicas no
-line names, are counted and left out; so are topics that were deleted, and those whose name was used again.
+Partitions without a known ISR or without known replicas are counted, but not analysed. Deleted topics and earlier
+topics of the same name are left out.
 """
 
 import datetime
 from typing import TYPE_CHECKING, Final
 
 from kactl.forensics.whatif.partitions import SCHEMA
-from kactl.forensics.whatif.topology import BrokerUsage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
     from pyspark.sql import DataFrame
 
-# Its name stands before lines about replicas of the metadata log.
+# The name of the metadata log, which lines about its replicas contain.
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None) -> "DataFrame":
-    """The last known state of each partition, with the columns of `partitions.SCHEMA`, `at` and `told_by`.
+    """Return the last known state of each partition, with the columns of `partitions.SCHEMA`, `at` and `told_by`.
 
-    What is not known is null. The last one is that with the highest partition epoch, which rises with every change;
-    where a state has none, the one with the highest leader epoch, and then the latest.
+    Unknown values are null. The last state is the one with the highest partition epoch, which rises with every change.
+    Among states without a partition epoch it is the latest of those with the highest leader epoch.
 
     Args:
         states, deletions: tables of the jobs of these names.
-        at: nothing later is looked at; None for all there is.
+        at: ignore later states; None for none.
     """
     from pyspark.sql import functions as f
 
@@ -44,18 +43,18 @@ def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.
     )
     chosen = last.withColumn("row", f.when(_timed_is_later(), f.col("timed")).otherwise(f.col("numbered")))
     replicas = f.when(f.col("assigned.life") == f.col("row.life"), f.col("assigned.replicas")).alias("replicas")
-    there = _without_deleted(_of_last_life(chosen.select("topic", "partition", "row.*", replicas)), deletions, at)
-    unsaid = {"elr": "array<int>", "min_isr": "int", "unclean": "boolean", "weight": "double"}
-    filled = there.withColumns({name: f.lit(None).cast(type_) for name, type_ in unsaid.items()})
+    existing = _without_deleted(_of_last_life(chosen.select("topic", "partition", "row.*", replicas)), deletions, at)
+    unknown = {"elr": "array<int>", "min_isr": "int", "unclean": "boolean", "weight": "double"}
+    filled = existing.withColumns({name: f.lit(None).cast(type_) for name, type_ in unknown.items()})
     return filled.where("leader is null or leader > -2").select(*SCHEMA.names, "at", "told_by")
 
 
 def only_named(
     timed: "DataFrame", states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None
 ) -> int:
-    """How many partitions lines name of which no state is known: an answer cannot be about them.
+    """Return the number of partitions that lines name but that have no known state.
 
-    The metadata log is no partition of a topic; what was deleted is no partition any more.
+    The metadata log and deleted partitions do not count.
     """
     from pyspark.sql import functions as f
 
@@ -68,9 +67,10 @@ def only_named(
 
 
 def away(absences: "DataFrame", at: datetime.datetime | None) -> dict[int, int | None]:
-    """Who was away at that time, or is where the logs end, and when that was noticed, in microseconds since 1970.
+    """Return the brokers that are away at a time, or at the end of the logs, and since when.
 
-    None: before the logs.
+    Returns:
+        broker -> time of detection in microseconds since 1970; None if it was before the logs.
     """
     from pyspark.sql import functions as f
 
@@ -84,41 +84,36 @@ def away(absences: "DataFrame", at: datetime.datetime | None) -> dict[int, int |
 
 
 def returned(found: "DataFrame", gone: dict[int, int | None]) -> frozenset[int]:
-    """Of those who are away, the ones that a controller has made a leader since: no line says it, but they are back.
+    """Return the brokers that a controller elected after their absence began: they are back, though no line says so.
 
     Args:
-        found: what `partitions` returns.
-        gone: what `away` returns.
+        found: result of `partitions`.
+        gone: result of `away`.
     """
     from pyspark.sql import functions as f
 
-    told = found.where((f.col("leader") >= 0) & (f.col("told_by") == "controller"))
-    rows = told.groupBy("leader").agg(f.unix_micros(f.max("at")).alias("at")).collect() if gone else []
+    elected = found.where((f.col("leader") >= 0) & (f.col("told_by") == "controller"))
+    rows = elected.groupBy("leader").agg(f.unix_micros(f.max("at")).alias("at")).collect() if gone else []
     led = {row["leader"]: row["at"] for row in rows}
     return frozenset(
         broker for broker, since in gone.items() if broker in led and since is not None and led[broker] > since
     )
 
 
-def marked(found: list[BrokerUsage], back: frozenset[int]) -> list[BrokerUsage]:
-    """Roles, with what is known of those who are back."""
-    return [BrokerUsage(each.broker, each.assigned, each.leads, each.in_sync, each.broker in back) for each in found]
-
-
 def _timed_is_later() -> "Value":
-    """Whether the last state without a partition epoch comes after the last one that has one."""
+    """Return whether the last state without a partition epoch is later than the last one with one."""
     from pyspark.sql import functions as f
 
-    ours, theirs = f.col("timed"), f.col("numbered")
-    both = ours["leader_epoch"].isNotNull() & theirs["leader_epoch"].isNotNull()
-    by_epoch = both & (ours["leader_epoch"] != theirs["leader_epoch"])
-    later = f.when(by_epoch, ours["leader_epoch"] > theirs["leader_epoch"]).otherwise(ours["at"] > theirs["at"])
-    lives = f.when(ours["life"] == theirs["life"], later).otherwise(ours["life"] > theirs["life"])
-    return ours.isNotNull() & (theirs.isNull() | lives)
+    timed, numbered = f.col("timed"), f.col("numbered")
+    both = timed["leader_epoch"].isNotNull() & numbered["leader_epoch"].isNotNull()
+    by_epoch = both & (timed["leader_epoch"] != numbered["leader_epoch"])
+    later = f.when(by_epoch, timed["leader_epoch"] > numbered["leader_epoch"]).otherwise(timed["at"] > numbered["at"])
+    lives = f.when(timed["life"] == numbered["life"], later).otherwise(timed["life"] > numbered["life"])
+    return timed.isNotNull() & (numbered.isNull() | lives)
 
 
 def _of_last_life(found: "DataFrame") -> "DataFrame":
-    """Without partitions of an older topic of the same name, of which the new one has fewer."""
+    """Remove partitions of an earlier topic of the same name that had more partitions."""
     from pyspark.sql import functions as f
 
     last = found.groupBy("topic").agg(f.max("life").alias("last_life"))
@@ -126,7 +121,7 @@ def _of_last_life(found: "DataFrame") -> "DataFrame":
 
 
 def _without_deleted(found: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None) -> "DataFrame":
-    """Without topics that were gone by then; what a topic has from after its deletion is of a new one."""
+    """Remove topics that were deleted by then; states after a deletion belong to a new topic."""
     from pyspark.sql import functions as f
 
     if deletions is None:

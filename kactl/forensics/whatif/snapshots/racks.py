@@ -1,9 +1,9 @@
-"""Which broker stands in which rack: said on the command line, or in a file.
+"""Racks of brokers, from the command line or a file.
 
 1=a,2=a,3=b
-[{"id": 1, "rack": "a", "state": "live"}, ...]      what `kactl get brokers -o json` prints
+[{"id": 1, "rack": "a", "state": "live"}, ...]      output of `kactl get brokers -o json`
 {"1": "a", "2": "a"}
-broker-1:9092 (id: 1 rack: a) -> (                  what `kafka-broker-api-versions.sh` prints
+broker-1:9092 (id: 1 rack: a) -> (                  output of `kafka-broker-api-versions.sh`
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from .builder import ID_MAX
 _PAIR: Final = re.compile(r"\s*(\d+)\s*[=:,;\t ]\s*([^\s,;=]+)\s*", re.ASCII)
 _LISTED: Final = re.compile(r"\(id: (\d+) rack: ([^\s)]+)[ )]", re.ASCII)
 _NO_RACK: Final = "null"
-_FORM: Final = "write 1=a,2=a,3=b, or a file with one such pair to a line, or what `kactl get brokers -o json` prints"
+_FORM: Final = "write 1=a,2=a,3=b, or use a file with one pair per line or the output of `kactl get brokers -o json`"
 
 
 class BadRacks(BadSnapshot):
-    """Racks that cannot be understood."""
+    """Racks cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Racks:
-    """What was said of brokers: the racks of those that have one, and who is alive or away where that was said."""
+    """Racks by broker, and the brokers known to be alive or away."""
 
     of: dict[int, str]
     alive: frozenset[int] = frozenset()
@@ -37,7 +37,7 @@ class Racks:
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """One broker, as kactl prints it."""
+    """A broker in the output of kactl."""
 
     id: int
     rack: str | None = None
@@ -45,20 +45,20 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class BrokerPage(msgspec.Struct, frozen=True):
-    """An answer of the API."""
+    """A response of `/v1/brokers`."""
 
     items: list[Broker]
 
 
 def read(text: str) -> Racks:
-    """The racks that an option stands for: the pairs themselves, or the name of a file.
+    """Read the value of an option: pairs, or the name of a file.
 
     Raises:
         BadRacks: it is neither.
     """
     path = Path(text)
     try:
-        # Also a pipe, as a shell's <(kactl get brokers -o json) is.
+        # The file may be a pipe, such as a shell's <(kactl get brokers -o json).
         is_file = path.exists() and not path.is_dir()
     except (OSError, ValueError):
         is_file = False
@@ -73,10 +73,10 @@ def read(text: str) -> Racks:
 
 
 def of_text(text: str, source: str) -> Racks:
-    """The racks in what a file holds.
+    """Read the content of a file.
 
     Raises:
-        BadRacks: it holds none, or something else.
+        BadRacks: it has no racks, or another format.
     """
     if text.lstrip().startswith(("{", "[")):
         return _document(text, source)
@@ -84,28 +84,28 @@ def of_text(text: str, source: str) -> Racks:
     if listed:
         return Racks({int(broker): rack for broker, rack in listed if rack != _NO_RACK})
     lines = [(f"line {number}", line.partition("#")[0]) for number, line in enumerate(text.splitlines(), 1)]
-    parts = [(where, part) for where, line in lines for part in _split(line)]
+    parts = [(position, part) for position, line in lines for part in _split(line)]
     return _pairs(parts, source)
 
 
 def _split(line: str) -> list[str]:
-    """Pairs of one line; there may be several if they are written with `=`."""
+    """Return the pairs of a line, which may have several if they are written with `=`."""
     return [part for part in line.split(",") if part.strip()] if "=" in line else [line] if line.strip() else []
 
 
 def _pairs(parts: list[tuple[str, str]], source: str) -> Racks:
-    found: dict[int, str] = {}
-    for where, part in parts:
+    racks: dict[int, str] = {}
+    for position, part in parts:
         match = _PAIR.fullmatch(part)
         if match is None or int(match[1]) > ID_MAX:
             raise BadRacks(
-                f"{source}, {where}" if source != "--racks" else source, f"{part.strip()!r} is no pair; {_FORM}"
+                f"{source}, {position}" if source != "--racks" else source, f"{part.strip()!r} is not a pair; {_FORM}"
             )
-        if found.setdefault(int(match[1]), match[2]) != match[2]:
-            raise BadRacks(source, f"broker {match[1]} is in rack {found[int(match[1])]!r} and in {match[2]!r}")
-    if not found:
+        if racks.setdefault(int(match[1]), match[2]) != match[2]:
+            raise BadRacks(source, f"broker {match[1]} is in rack {racks[int(match[1])]!r} and in {match[2]!r}")
+    if not racks:
         raise BadRacks(source, f"it names no rack; {_FORM}")
-    return Racks(found)
+    return Racks(racks)
 
 
 def _document(text: str, source: str) -> Racks:
@@ -119,7 +119,7 @@ def _document(text: str, source: str) -> Racks:
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRacks(source, f"{error}; {_FORM}") from None
     return Racks(
-        {each.id: each.rack for each in brokers if each.rack is not None},
-        alive=frozenset(each.id for each in brokers if each.state in ("live", "shutting_down")),
-        away=frozenset(each.id for each in brokers if each.state == "dead"),
+        {broker.id: broker.rack for broker in brokers if broker.rack is not None},
+        alive=frozenset(broker.id for broker in brokers if broker.state in ("live", "shutting_down")),
+        away=frozenset(broker.id for broker in brokers if broker.state == "dead"),
     )
