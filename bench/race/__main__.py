@@ -151,10 +151,10 @@ def server_versions(class_path: str) -> dict[str, str]:
     for what, jar in (("kafka", r"kafka_[0-9.]+-([0-9.]+)\.jar"), ("zookeeper", r"zookeeper-([0-9.]+)\.jar")):
         matched = re.search(jar, class_path)
         found[what] = matched[1] if matched else "unknown"
-    said = subprocess.run(
+    output = subprocess.run(
         [jars.java_program() or "java", "-version"], capture_output=True, text=True, timeout=30, check=False
     ).stderr
-    matched = re.search(r'version "([^"]+)"', said)
+    matched = re.search(r'version "([^"]+)"', output)
     return found | {"java": matched[1] if matched else "unknown"}
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from .scan import LEADER_AND_ISR, UPDATE_METADATA, Header, Places, Scan, pieces
+from .scan import LEADER_AND_ISR, UPDATE_METADATA, Header, Offsets, Scan, pieces
 
 _LENGTH_AND_CORRELATION: Final = struct.Struct(">ii")
 _NO_TAGS: Final = b"\0"
@@ -81,12 +81,12 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def _size_of(values: Places) -> Places:
+def _size_of(values: Offsets) -> Offsets:
     """Returns the encoded size of each compact length."""
     return 1 + (values >= 1 << 7).astype(np.int64) + (values >= 1 << 14) + (values >= 1 << 21)
 
 
-def _put_lengths(out: np.ndarray[tuple[int], np.dtype[np.uint8]], places: Places, values: Places) -> None:
+def _put_lengths(out: np.ndarray[tuple[int], np.dtype[np.uint8]], places: Offsets, values: Offsets) -> None:
     sizes = _size_of(values)
     for at in range(int(sizes.max())):
         here = sizes > at

@@ -165,9 +165,9 @@ def _logging(folder: Path) -> str:
         "state.change.logger": "INFO, state-change",
         "kafka.authorizer.logger": "INFO, authorizer",
     }
-    for name, said in loggers.items():
-        lines.append(f"log4j.logger.{name}={said}")
-        if "," in said:
+    for name, level in loggers.items():
+        lines.append(f"log4j.logger.{name}={level}")
+        if "," in level:
             lines.append(f"log4j.additivity.{name}=false")
     lines += ["log4j.appender.out=org.apache.log4j.ConsoleAppender", *_pattern("out")]
     for name in ("server", "requests", "controller", "cleaner", "state-change", "authorizer"):

@@ -15,7 +15,7 @@ import msgspec
 from bench.clusters import Shape
 from tests.support.processes import HarnessError, Process
 
-from .wishes import Fulfilled, Traffic, Wish
+from .expectations import Expectation, Progress, Traffic
 
 # A hundred brokers register one after the other in a second or two.
 START_S: Final = 60.0
@@ -28,7 +28,7 @@ _SOCKET_PATH_MAX: Final = 107
 class Mark(msgspec.Struct, tag="mark", frozen=True):
     """Discard received requests except their leader epochs, and count for these wishes from now on."""
 
-    wishes: dict[str, Wish]
+    expectations: dict[str, Expectation]
 
 
 class Count(msgspec.Struct, tag="count", frozen=True):
@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: str | None = None
     at: float = 0.0
     requests: int = 0
-    wishes: dict[str, Fulfilled] = {}
+    expectations: dict[str, Progress] = {}
     traffic: Traffic = msgspec.field(default_factory=Traffic)
 
 

@@ -26,15 +26,15 @@ from collections.abc import Callable
 from typing import Final
 
 from .control import Leave, Return
+from .expectations import Expectation, RequestName
 from .scene import Phase, Scene
 from .tree import Owner
-from .wishes import Said, Wish
 
 # One topic of this many is deleted.
 _DELETED_OF: Final = 10
 
-_ISR: Final[Said] = "leader_and_isr"
-_METADATA: Final[Said] = "update_metadata"
+_ISR: Final[RequestName] = "leader_and_isr"
+_METADATA: Final[RequestName] = "update_metadata"
 
 
 def cold_start(scene: Scene) -> None:
@@ -42,7 +42,7 @@ def cold_start(scene: Scene) -> None:
     with scene.phase("cold start", _everything(scene)) as phase:
         began = scene.start()
         owner = scene.elected(None)
-        phase.told(began)
+        phase.received(began)
         phase.total("isr", "metadata")
         phase.add("election", "s", owner.since - began)
         phase.add("after election", "s", phase.figures["total"][1] - (owner.since - began))
@@ -70,15 +70,15 @@ def broker_failure(scene: Scene) -> None:
     victim = _victim(scene)
     led, followed = scene.tree.led_by(victim), scene.tree.followed_by(victim)
     live = [broker for broker in _brokers(scene) if broker != victim]
-    wishes = {
-        "isr": Wish(said=_ISR, when="raised", partitions=led, brokers=live, hosted=True),
-        "metadata": Wish(said=_METADATA, when="raised", partitions=led, brokers=live),
-        "shrink": Wish(said=_ISR, when="raised", partitions=followed, brokers=live, hosted=True),
-        "shrink metadata": Wish(said=_METADATA, when="raised", partitions=followed, brokers=live),
+    expectations = {
+        "isr": Expectation(request=_ISR, when="raised", partitions=led, brokers=live, hosted=True),
+        "metadata": Expectation(request=_METADATA, when="raised", partitions=led, brokers=live),
+        "shrink": Expectation(request=_ISR, when="raised", partitions=followed, brokers=live, hosted=True),
+        "shrink metadata": Expectation(request=_METADATA, when="raised", partitions=followed, brokers=live),
     }
-    with scene.phase("broker failure", wishes) as phase:
+    with scene.phase("broker failure", expectations) as phase:
         began = scene.stubs.ask(Leave(victim)).at
-        phase.told(began)
+        phase.received(began)
         phase.total("isr", "metadata")
         phase.add("last election written", "s", scene.tree.last_write(led) - began)
         phase.add("led", "count", len(led))
@@ -90,14 +90,14 @@ def broker_return(scene: Scene) -> None:
     victim = _victim(scene)
     others = [broker for broker in _brokers(scene) if broker != victim]
     moved = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
-    wishes = {
-        "isr": Wish(said=_ISR, when="told", brokers=[victim], hosted=True),
-        "metadata": Wish(said=_METADATA, when="told", brokers=[victim]),
-        "others metadata": Wish(said=_METADATA, when="told", partitions=moved, brokers=others),
+    expectations = {
+        "isr": Expectation(request=_ISR, when="received", brokers=[victim], hosted=True),
+        "metadata": Expectation(request=_METADATA, when="received", brokers=[victim]),
+        "others metadata": Expectation(request=_METADATA, when="received", partitions=moved, brokers=others),
     }
-    with scene.phase("broker return", wishes) as phase:
+    with scene.phase("broker return", expectations) as phase:
         began = scene.stubs.ask(Return(victim)).at
-        phase.told(began, optional=frozenset({"others metadata"}))
+        phase.received(began, optional=frozenset({"others metadata"}))
         phase.total("isr", "metadata")
 
 
@@ -107,22 +107,24 @@ def isr_notification(scene: Scene) -> None:
     grown = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
     scene.tree.grow_isrs(grown)
     scene.rest()
-    wishes = {"metadata": Wish(said=_METADATA, when="told", partitions=grown, brokers=_brokers(scene))}
-    with scene.phase("isr notification", wishes) as phase:
-        phase.told(scene.tree.notify_isrs(grown))
+    expectations = {
+        "metadata": Expectation(request=_METADATA, when="received", partitions=grown, brokers=_brokers(scene))
+    }
+    with scene.phase("isr notification", expectations) as phase:
+        phase.received(scene.tree.notify_isrs(grown))
         phase.total("metadata")
 
 
 def preferred_election(scene: Scene) -> None:
     """Requests that the broker leads its preferred partitions again."""
     led = scene.tree.led_by(_victim(scene))
-    wishes = {
-        "isr": Wish(said=_ISR, when="raised", partitions=led, brokers=_brokers(scene), hosted=True),
-        "metadata": Wish(said=_METADATA, when="raised", partitions=led, brokers=_brokers(scene)),
+    expectations = {
+        "isr": Expectation(request=_ISR, when="raised", partitions=led, brokers=_brokers(scene), hosted=True),
+        "metadata": Expectation(request=_METADATA, when="raised", partitions=led, brokers=_brokers(scene)),
     }
-    with scene.phase("preferred election", wishes) as phase:
+    with scene.phase("preferred election", expectations) as phase:
         began = scene.tree.ask_preferred(led)
-        phase.told(began)
+        phase.received(began)
         phase.total("isr", "metadata")
         phase.add("last election written", "s", scene.tree.last_write(led) - began)
         phase.add("partitions", "count", len(led))
@@ -133,14 +135,16 @@ def topic_deletion(scene: Scene) -> None:
     """Deletes a tenth of the topics."""
     topics = range(0, scene.shape.topics, _DELETED_OF)
     doomed = scene.tree.partitions_of(topics)
-    wishes = {
-        "stop": Wish(said="stop_replica", when="gone", partitions=doomed, brokers=_brokers(scene), hosted=True),
-        "metadata": Wish(said=_METADATA, when="gone", partitions=doomed, brokers=_brokers(scene)),
+    expectations = {
+        "stop": Expectation(
+            request="stop_replica", when="gone", partitions=doomed, brokers=_brokers(scene), hosted=True
+        ),
+        "metadata": Expectation(request=_METADATA, when="gone", partitions=doomed, brokers=_brokers(scene)),
     }
-    with scene.phase("topic deletion", wishes) as phase:
+    with scene.phase("topic deletion", expectations) as phase:
         began = scene.tree.mark_deletions(topics)
         gone = scene.tree.wait_deleted(alive=scene.require_alive, limit_s=scene.settings.phase_limit_s)
-        phase.told(began)
+        phase.received(began)
         phase.add("total", "s", gone - began)
         phase.add("topics", "count", len(topics))
         phase.add("topics left", "count", scene.tree.topics_left())
@@ -195,15 +199,19 @@ def run(scene: Scene, say: Callable[[str, dict[str, float]], None]) -> None:
 
 def _fail_over(scene: Scene, phase: Phase, former: Owner | None, asked: float) -> None:
     owner = scene.elected(former)
-    phase.told(owner.since)
+    phase.received(owner.since)
     phase.total("isr", "metadata")
     phase.add("election", "s", owner.since - asked)
 
 
-def _everything(scene: Scene) -> dict[str, Wish]:
+def _everything(scene: Scene) -> dict[str, Expectation]:
     return {
-        "isr": Wish(said=_ISR, when="told", partitions=scene.partitions, brokers=_brokers(scene), hosted=True),
-        "metadata": Wish(said=_METADATA, when="told", partitions=scene.partitions, brokers=_brokers(scene)),
+        "isr": Expectation(
+            request=_ISR, when="received", partitions=scene.partitions, brokers=_brokers(scene), hosted=True
+        ),
+        "metadata": Expectation(
+            request=_METADATA, when="received", partitions=scene.partitions, brokers=_brokers(scene)
+        ),
     }
 
 

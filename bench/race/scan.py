@@ -1,10 +1,10 @@
-"""What a controller tells a broker, taken out of the bytes: which partitions, who leads, under which epoch.
+"""Decoder of partitions, leaders and epochs in control requests, over the bytes of the request.
 
-Only what the race counts is read: the places of topics and of partitions' records, and a few numbers of each record.
-A record's size depends on how many members its lists have, so that records can be found only one after the other. But
-in most requests all topics have names of one length and all records one shape. That is guessed from the first topic
-and the first record, records are then found by adding up, and numpy compares all the lengths with the guess. Where
-one of them differs, records are walked through one by one.
+Only the values that the race counts are read: the offsets of topics and of the records of partitions, and a few numbers
+of each record. The size of a record depends on the lengths of its lists, so in general records must be read one after
+the other. In most requests, however, all topics have names of one length and all records have one shape. This shape is
+taken from the first topic and the first record, the offsets are computed, and numpy compares all lengths with the
+expected ones. If one of them differs, the records are read one by one.
 
     header │ controller, epochs │ topics: name, id, partitions: record, record, ..., tags │ live brokers
 
@@ -18,39 +18,39 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Places = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
 
-# An UpdateMetadata whose leader is this one is about a topic that is being deleted.
+# Leader in an UpdateMetadata request for a partition of a topic that is being deleted.
 BEING_DELETED: Final = -2
 
 _HEADER: Final = struct.Struct(">hhih")
 _ID_SIZE: Final = 16
 _INT32: Final = 4
-# From here on a compact length takes more than one byte.
+# A compact length from here on has more than one byte.
 _LONG: Final = 0x80
 
-# A record: how many bytes, or a list of int32.
+# A field of a record: its number of bytes, or a list of int32.
 _LIST: Final = 0
 _Shape = tuple[int, ...]
 
 
 class NotServed(Exception):
-    """A request that no broker at the race's protocol levels is sent, or one that is broken off."""
+    """The request is truncated, or brokers at the protocol levels of the race do not receive it."""
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How one version of one request is built.
+    """Structure of one version of a request.
 
     Attributes:
-        broker_epoch: where it stands behind the header.
+        broker_epoch: offset of the broker epoch after the header.
         opening: bytes between the header and the topics.
-        has_ids: whether each topic has its id behind its name.
-        record: the fields of a partition, tags left out.
+        has_ids: whether the name of each topic is followed by its id.
+        record: the fields of a partition, without tags.
     """
 
     broker_epoch: int
@@ -73,7 +73,7 @@ def _form(api: int, version: int) -> _Form:
 
 _SERVED: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(3, 5), UPDATE_METADATA: range(6, 9)}
 _FORMS: Final = {(api, version): _form(api, version) for api, served in _SERVED.items() for version in served}
-# Where a record has what, from its beginning on.
+# Offsets of fields in a record.
 _PARTITION_AT: Final = 0
 _LEADER_AT: Final = 8
 _LEADER_EPOCH_AT: Final = 12
@@ -82,10 +82,10 @@ _DELETE_AT: Final = 8
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The beginning of a request.
+    """Header of a request.
 
     Attributes:
-        body: where what follows the broker epoch begins; equal for all brokers that are told the same.
+        body: offset after the broker epoch; the bytes from there on are equal for all brokers with the same content.
     """
 
     api: int
@@ -96,10 +96,10 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header(frame: bytearray) -> Header:
-    """Of a request without its length.
+    """Reads the header of a request without its length field.
 
     Raises:
-        NotServed: it is none of the three requests, or of a version below or above the ones known here.
+        NotServed: the type or the version of the request is not supported.
     """
     try:
         api, version, correlation_id, client_id = _HEADER.unpack_from(frame)
@@ -109,34 +109,34 @@ def header(frame: bytearray) -> Header:
         at = _skip_tags(frame, _HEADER.size + max(client_id, 0))
         (broker_epoch,) = struct.unpack_from(">q", frame, at + form.broker_epoch)
     except (struct.error, IndexError) as error:
-        raise NotServed(f"a request of {len(frame)} bytes that is broken off") from error
+        raise NotServed(f"truncated request of {len(frame)} bytes") from error
     return Header(api, version, correlation_id, broker_epoch, at + form.broker_epoch + 8)
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """Where things stand in one request.
+    """Offsets in one request.
 
     Attributes:
-        topic: int64[t], where the length of each topic's name stands.
-        name_end: int64[t], behind the name; the id stands there if there is one.
-        counts: int64[t], partitions of each.
-        record: int64[n], where each partition's record begins, in the order of the topics.
-        end: behind the topics.
-        is_regular: whether all records were found by adding up.
+        topic: int64[t], offset of the length of each topic's name.
+        name_end: int64[t], offset after the name, where the id is if there is one.
+        counts: int64[t], number of partitions.
+        record: int64[n], offset of each partition's record, in the order of the topics.
+        end: offset after the topics.
+        is_regular: whether all offsets were computed from one shape.
     """
 
     frame: bytearray
     api: int
     has_ids: bool
-    topic: Places
-    name_end: Places
-    counts: Places
-    record: Places
+    topic: Offsets
+    name_end: Offsets
+    counts: Offsets
+    record: Offsets
     end: int
     is_regular: bool = False
 
     def names(self) -> list[bytes]:
-        """The names of the topics."""
+        """Returns the names of the topics."""
         ends = self.name_end.tolist()
         lengths = (self.name_end - self.topic - 1).tolist()
         frame = bytes(self.frame)
@@ -146,53 +146,53 @@ class Scan(msgspec.Struct, frozen=True):
         ]
 
     def partition(self) -> Ints:
-        """int32[n]."""
+        """Returns partition numbers, int32[n]."""
         return self._int32(_PARTITION_AT)
 
     def leader(self) -> Ints:
-        """int32[n]; not of StopReplica."""
+        """Returns leaders, int32[n]; StopReplica has none."""
         return self._int32(_LEADER_AT)
 
     def leader_epoch(self) -> Ints:
-        """int32[n]."""
+        """Returns leader epochs, int32[n]."""
         return self._int32(_STOP_EPOCH_AT if self.api == STOP_REPLICA else _LEADER_EPOCH_AT)
 
     def gone(self) -> npt.NDArray[np.bool_]:
-        """bool[n]: whether the replica is to be deleted, or the partition to be forgotten."""
+        """Returns bool[n]: whether the replica or the partition's metadata is to be deleted."""
         if self.api == STOP_REPLICA:
-            gone: npt.NDArray[np.bool_] = np.frombuffer(self.frame, np.uint8)[self.record + _DELETE_AT] != 0
-            return gone
-        forgotten: npt.NDArray[np.bool_] = self.leader() == BEING_DELETED
-        return forgotten
+            deleted: npt.NDArray[np.bool_] = np.frombuffer(self.frame, np.uint8)[self.record + _DELETE_AT] != 0
+            return deleted
+        removed: npt.NDArray[np.bool_] = self.leader() == BEING_DELETED
+        return removed
 
     def _int32(self, at: int) -> Ints:
         return pieces(self.frame, ">i4")[self.record + at].astype(np.int32)
 
 
 def pieces(frame: bytearray | npt.NDArray[np.uint8], kind: str) -> npt.NDArray[Any]:
-    """A value of that kind from every byte on."""
+    """Returns the values of a type that begin at each byte."""
     size = np.dtype(kind).itemsize
     return np.ndarray((max(len(frame) - size + 1, 0),), kind, buffer=frame, strides=(1,))
 
 
 def scan(frame: bytearray, header: Header) -> Scan:
-    """Find topics and records.
+    """Finds topics and records.
 
     Raises:
-        NotServed: the request ends before it should.
+        NotServed: the request is truncated.
     """
     form = _FORMS[header.api, header.version]
     at = header.body + form.opening - form.broker_epoch - 8
     try:
         topics, at = _uvarint(frame, at)
         topics = max(topics - 1, 0)
-        return _by_adding_up(frame, header.api, form, topics, at) or _one_by_one(frame, header.api, form, topics, at)
+        return _by_shape(frame, header.api, form, topics, at) or _one_by_one(frame, header.api, form, topics, at)
     except (IndexError, struct.error) as error:
-        raise NotServed(f"a request {header.api} of {len(frame)} bytes that is broken off") from error
+        raise NotServed(f"truncated request {header.api} of {len(frame)} bytes") from error
 
 
-def _by_adding_up(frame: bytearray, api: int, form: _Form, topics: int, at: int) -> Scan | None:
-    """All topics and records if they are shaped as the first ones; None where they are not, or nothing is there."""
+def _by_shape(frame: bytearray, api: int, form: _Form, topics: int, at: int) -> Scan | None:
+    """Returns all topics and records if they have the shape of the first ones; None if not, or if there are none."""
     if not topics or not 0 < frame[at] < _LONG:
         return None
     head = frame[at] + _ID_SIZE * form.has_ids  # with the byte of the length
@@ -223,24 +223,24 @@ def _by_adding_up(frame: bytearray, api: int, form: _Form, topics: int, at: int)
     record = np.repeat(topic + head + 1 - before * size, counts) + np.arange(int(counts.sum())) * size
     content = np.frombuffer(frame, np.uint8)
     expected = [(topic, frame[at]), (topic + whole - 1, 0), (record + size - 1, 0)]
-    expected += [(record + place, frame[first + place]) for place in _lengths_at(frame, first, form.record)]
-    if not all((content[places] == value).all() for places, value in expected):
+    expected += [(record + offset, frame[first + offset]) for offset in _lengths_at(frame, first, form.record)]
+    if not all((content[offsets] == value).all() for offsets, value in expected):
         return None
     return Scan(frame, api, form.has_ids, topic, topic + frame[at], counts, record, end, True)
 
 
 def _lengths_at(frame: bytearray, begin: int, record: _Shape) -> list[int]:
-    """Where in a record the lengths of its lists stand; a length of several bytes at each of them."""
-    found = []
+    """Returns the offsets in a record of the bytes of its lists' lengths."""
+    offsets = []
     at = begin
     for field in record:
         if field is not _LIST:
             at += field
             continue
         length, behind = _uvarint(frame, at)
-        found += [place - begin for place in range(at, behind)]
+        offsets += [offset - begin for offset in range(at, behind)]
         at = behind + _INT32 * max(length - 1, 0)
-    return found
+    return offsets
 
 
 def _one_by_one(frame: bytearray, api: int, form: _Form, topics: int, at: int) -> Scan:
@@ -256,10 +256,10 @@ def _one_by_one(frame: bytearray, api: int, form: _Form, topics: int, at: int) -
             record.append(at)
             at = _record_end(frame, at, form.record)
         at = _skip_tags(frame, at)
-    places = [np.array(each, np.int64) for each in (topic, name_end, counts, record)]
+    columns = [np.array(values, np.int64) for values in (topic, name_end, counts, record)]
     if at > len(frame):
-        raise NotServed(f"a request {api} of {len(frame)} bytes that is broken off")
-    return Scan(frame, api, form.has_ids, places[0], places[1], places[2], places[3], at)
+        raise NotServed(f"truncated request {api} of {len(frame)} bytes")
+    return Scan(frame, api, form.has_ids, columns[0], columns[1], columns[2], columns[3], at)
 
 
 def _record_end(frame: bytearray, at: int, record: _Shape) -> int:
@@ -286,7 +286,7 @@ def _skip_tags(frame: bytearray, at: int) -> int:
 
 
 def _uvarint(frame: bytearray | bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """Reads a number; returns it and the offset after it."""
     value = shift = 0
     while True:
         byte = frame[at]

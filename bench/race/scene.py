@@ -1,7 +1,7 @@
-"""One run's scene: a fresh ZooKeeper with the cluster in it, the stub brokers, and one contender at a time.
+"""Setup of one run: a new ZooKeeper with the cluster, the stub brokers, and one contender at a time.
 
-A phase is measured between two moments of rest. Its times come from the stub brokers and from ZooKeeper; what it cost
-is the difference of what all processes have used, from before the phase until the contender has come to rest again.
+A phase is measured between two idle moments. Its times come from the stub brokers and from ZooKeeper. Its cost is the
+resource use of all processes from before the phase until the contender is idle again.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from tests.support.processes import HarnessError
 
 from .contenders import SESSION_TIMEOUT_MS, Contender, Place
 from .control import Answer, Mark, Stubs, Sums
+from .expectations import Expectation, RequestName
 from .tree import Owner, Tree
 from .usage import cpu_s, peak_mb, wait_calm
-from .wishes import Said, Wish
 from .zookeeper import Server, Work
 
 # After a SIGKILL the session stands for its timeout, and a tick or two.
@@ -31,13 +31,13 @@ _PROCESSOR: Final = "processor"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run can be told.
+    """Settings of a run.
 
     Attributes:
-        warm_failovers: how often the controllership is taken from the running controller.
-        phase_limit_s: for everything that is waited for in a phase.
-        stand_by_s: how long a contender stands by before the controllership is free.
-        rest_s: how long a contender has to do nothing to count as at rest.
+        warm_failovers: number of failovers to a standby.
+        phase_limit_s: limit of each wait in a phase.
+        stand_by_s: time for which a contender stands by before the controllership becomes free.
+        rest_s: time without work after which a contender counts as idle.
         skip: phases that are left out.
         until: the last phase.
     """
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What processes have used until a moment."""
+    """Resource use of the processes up to a time."""
 
     work: Work
     own_requests: int
@@ -62,11 +62,11 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Scene:
-    """Made by `staged`.
+    """A running setup, created by `staged`.
 
     Attributes:
-        partitions: those that there are still.
-        times: seconds, of the phase that was completed last.
+        partitions: the existing partitions.
+        times: times of the last completed phase, in seconds.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class Scene:
 
     @property
     def contender(self) -> Contender:
-        """The one that was started last."""
+        """The instance that was started last."""
         return self.contenders[-1]
 
     def start(self) -> float:
-        """Start an instance, beside the one that runs if there is one; when."""
+        """Starts an instance, beside a running one if there is one; returns the time of the start."""
         self._started += 1
         number = len(self.contenders)
         folder = self._folder / f"instance-{self._started}"
@@ -113,12 +113,12 @@ class Scene:
         return at
 
     def stop(self) -> None:
-        """Stop the contender in order, and wait until nothing of it is left in ZooKeeper."""
+        """Stops the contender and waits until it is no longer in ZooKeeper."""
         contender = self.contender
         try:
             contender.stop()
         except HarnessError:
-            contender.kill()  # what it had to show was seen; its session ends by itself
+            contender.kill()  # its measurements are complete; its session expires
         self.contenders.remove(contender)
         deadline = time.monotonic() + _GONE_S
         while self.tree.registered(contender.id) or self.tree.owner() is not None:
@@ -127,52 +127,51 @@ class Scene:
             time.sleep(_POLL_S)
 
     def stand_by(self) -> None:
-        """Start the contender, or another instance of it, while somebody else is the controller; give it time for
-        whatever it does to be ready."""
+        """Starts an instance while another one is the controller, and waits until it is ready."""
         self.start()
         self.contender.wait_ready()
         time.sleep(self.settings.stand_by_s)
         self.rest()
 
     def rest(self) -> None:
-        """Wait until the contender does nothing any more."""
-        groups = [each.process.pid for each in self.contenders]
+        """Waits until the contender is idle."""
+        groups = [contender.process.pid for contender in self.contenders]
         wait_calm(groups, window_s=self.settings.rest_s, limit_s=self.settings.phase_limit_s)
 
     def elected(self, former: Owner | None) -> Owner:
-        """Wait until the contender is the controller."""
+        """Waits until the contender is the controller; returns the new owner of the controllership."""
         owner = self.tree.next_owner(former, alive=self.require_alive, limit_s=self.settings.phase_limit_s)
-        if owner.id not in {each.id for each in self.contenders}:
-            raise HarnessError(f"{owner.id} was elected, who does not take part")
+        if owner.id not in {contender.id for contender in self.contenders}:
+            raise HarnessError(f"{owner.id} was elected, which is no contender")
         return owner
 
     def require_alive(self) -> None:
-        """Raises HarnessError when the contender has ended."""
+        """Raises HarnessError if the contender has ended."""
         self.contender.require_alive()
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def phase(self, name: str, wishes: dict[str, Wish]) -> Iterator["Phase"]:
-        """A phase, in which brokers are to be told of something; what it cost is added when it has gone well."""
-        self.stubs.ask(Mark(wishes))
+    def phase(self, name: str, expectations: dict[str, Expectation]) -> Iterator["Phase"]:
+        """Measures the block as a phase; its cost is added if it succeeds."""
+        self.stubs.ask(Mark(expectations))
         before = self._used()
         phase = Phase(self)
         yield phase
         self.rest()
-        phase.spent(before, self._used(), sum(peak_mb(each.process.pid) for each in self.contenders))
+        phase.spent(before, self._used(), sum(peak_mb(contender.process.pid) for contender in self.contenders))
         self.times = phase.times
         for figure, (unit, value) in phase.figures.items():
             self._found.add(f"{self._path}/{name}/{figure}", unit, value)
 
-    def wait_told(self, optional: frozenset[str] = frozenset()) -> Answer:
-        """Wait until brokers have been told all that the phase waits for.
+    def wait_received(self, optional: frozenset[str] = frozenset()) -> Answer:
+        """Waits until the brokers have received all expected requests.
 
         Args:
-            optional: wishes that need not come true.
+            optional: expectations that need not be met.
 
         Raises:
-            HarnessError: something is missing when the phase's limit has passed.
+            HarnessError: requests are missing at the phase's limit.
         """
         deadline = time.monotonic() + self.settings.phase_limit_s
         while True:
@@ -180,60 +179,62 @@ class Scene:
             self.rest()
             answer = self.stubs.ask(Sums())
             missing = {
-                name: each.missing for name, each in answer.wishes.items() if each.missing and name not in optional
+                name: progress.missing
+                for name, progress in answer.expectations.items()
+                if progress.missing and name not in optional
             }
             if not missing:
                 return answer
             if time.monotonic() > deadline:
                 limit = self.settings.phase_limit_s
-                raise self.contender.process.error(f"left brokers untold after {limit:g} s: {missing}")
+                raise self.contender.process.error(f"brokers lack requests after {limit:g} s: {missing}")
 
     def _used(self) -> Used:
         return Used(
             self._server.work(),
             self.tree.requests,
-            {each.process.pid: cpu_s(each.process.pid) for each in self.contenders},
+            {contender.process.pid: cpu_s(contender.process.pid) for contender in self.contenders},
             cpu_s(self._server.process.pid),
             cpu_s(self.stubs.process.pid),
         )
 
 
 class Phase:
-    """Figures of a phase that is under way: times are seconds after `began`."""
+    """Figures of a running phase; times are seconds after `began`."""
 
     def __init__(self, scene: Scene) -> None:
         self.figures: dict[str, tuple[Unit, float]] = {}
         self._scene = scene
 
     def add(self, name: str, unit: Unit, value: float) -> None:
-        """One figure."""
+        """Adds a figure."""
         self.figures[name] = (unit, value)
 
-    def told(self, began: float, *, optional: frozenset[str] = frozenset()) -> None:
-        """Wait until brokers know, and add when they did: each wish under its name, and what came over the wire."""
-        answer = self._scene.wait_told(optional)
-        for name, each in answer.wishes.items():
-            if each.at is not None and not each.missing:
-                self.add(name, "s", each.at - began)
+    def received(self, began: float, *, optional: frozenset[str] = frozenset()) -> None:
+        """Waits for the expected requests; adds the time of each expectation and the traffic."""
+        answer = self._scene.wait_received(optional)
+        for name, progress in answer.expectations.items():
+            if progress.at is not None and not progress.missing:
+                self.add(name, "s", progress.at - began)
         traffic = answer.traffic
         if traffic.first_at is not None:
             self.add("first request", "s", traffic.first_at - began)
-        for said, count in traffic.requests.items():
-            self.add(f"{_WORDS[said]} requests", "count", count)
-            self.add(f"{_WORDS[said]} sent", "MB", traffic.bytes[said] / 1e6)
+        for request, count in traffic.requests.items():
+            self.add(f"{_TITLES[request]} requests", "count", count)
+            self.add(f"{_TITLES[request]} sent", "MB", traffic.bytes[request] / 1e6)
         self.add("strange requests", "count", traffic.strange)
 
     @property
     def times(self) -> dict[str, float]:
-        """Seconds from the phase's beginning."""
+        """Times in seconds after the start of the phase."""
         return {name: value for name, (unit, value) in self.figures.items() if unit == "s" and not is_use(name)}
 
     def total(self, *names: str) -> None:
-        """The latest of some times is what the phase took."""
+        """Adds the latest of some times as the duration of the phase."""
         self.add("total", "s", max(self.figures[name][1] for name in names))
 
     def spent(self, before: Used, after: Used, peak: float) -> None:
-        """What all processes have used."""
+        """Adds the resource use of all processes."""
         controllers = sum(now - before.controllers.get(pid, 0.0) for pid, now in after.controllers.items())
         self.add(f"{_PROCESSOR} controller", "s", controllers)
         self.add(f"{_PROCESSOR} ZooKeeper", "s", after.zookeeper - before.zookeeper)
@@ -246,11 +247,11 @@ class Phase:
 
 
 def is_use(figure: str) -> bool:
-    """Whether a figure under a phase's name is processor time, where other seconds are moments in the phase."""
+    """Returns whether a figure of a phase is processor time; other seconds are times in the phase."""
     return figure.startswith(_PROCESSOR)
 
 
-_WORDS: Final[dict[Said, str]] = {
+_TITLES: Final[dict[RequestName, str]] = {
     "leader_and_isr": "LeaderAndIsr",
     "update_metadata": "UpdateMetadata",
     "stop_replica": "StopReplica",
@@ -267,15 +268,15 @@ def staged(
     path: str,
     keep: Path | None = None,
 ) -> Iterator[Scene]:
-    """Everything but the contender, which the phases start. All processes have ended when this has.
+    """Yields a setup without a contender, which the phases start. All processes are stopped at the end.
 
     Args:
         start: starts the contender.
-        path: before the names of all figures.
-        keep: a folder for configuration, logs and data; without, they are deleted.
+        path: prefix of the names of all figures.
+        keep: folder for configuration, logs and data; without it, they are deleted.
     """
     with contextlib.ExitStack() as stack:
-        # Short, since the path of a socket is, too.
+        # A short name, because the length of a socket's path is limited.
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="race-")))
         folder.mkdir(parents=True, exist_ok=True)
         server = stack.enter_context(Server(folder / "zookeeper", heap_mb=settings.zookeeper_heap_mb))

@@ -23,9 +23,9 @@ from tests.support.processes import free_port
 
 from .answers import answer
 from .control import Answer, Asked, Count, Leave, Mark, Return, Sums
+from .expectations import Arrival, Body, Tracker
 from .scan import UPDATE_METADATA, NotServed, header, scan
 from .session import BrokerSession, SessionFailed, registration
-from .wishes import Arrival, Body, Tally
 
 clock = time.monotonic
 
@@ -61,10 +61,10 @@ class Inbox:
         else:
             found = scan(frame, head)
             body = Body(frame, head, found)
-        said = answer(head, found)
+        response = answer(head, found)
         is_current = head.broker_epoch in (-1, broker.epoch)
         self.arrivals.append(Arrival(broker.id, at, 4 + len(frame), body, is_current))
-        return said
+        return response
 
     def clear(self) -> None:
         """Discards all requests."""
@@ -177,7 +177,7 @@ class Desk:
     def __init__(self, shape: Shape, brokers: dict[int, StubBroker], inbox: Inbox) -> None:
         self._brokers = brokers
         self._inbox = inbox
-        self._tally = Tally(shape)
+        self._tracker = Tracker(shape)
         self._counted = 0
 
     async def answer(self, asked: Asked) -> Answer:
@@ -186,7 +186,7 @@ class Desk:
                 self._count()
                 self._inbox.clear()
                 self._counted = 0
-                self._tally.mark(asked.wishes)
+                self._tracker.mark(asked.expectations)
                 return Answer(at=clock())
             case Count():
                 return Answer(requests=len(self._inbox.arrivals))
@@ -194,7 +194,7 @@ class Desk:
                 self._count()
                 if self._inbox.failures:
                     return Answer(failed="; ".join(self._inbox.failures))
-                return Answer(wishes=self._tally.fulfilled(), traffic=self._tally.traffic)
+                return Answer(expectations=self._tracker.progress(), traffic=self._tracker.traffic)
             case Leave():
                 return Answer(at=await self._brokers[asked.broker].leave())
             case Return():
@@ -202,7 +202,7 @@ class Desk:
 
     def _count(self) -> None:
         for arrival in self._inbox.arrivals[self._counted :]:
-            self._tally.add(arrival)
+            self._tracker.add(arrival)
         self._counted = len(self._inbox.arrivals)
 
 
@@ -226,10 +226,10 @@ async def serve(asked: argparse.Namespace) -> None:
     decoder: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
     while line := await reader.readline():
         try:
-            said = await desk.answer(decoder.decode(line))
+            response = await desk.answer(decoder.decode(line))
         except (NotServed, SessionFailed, OSError) as error:
-            said = Answer(failed=str(error))
-        writer.write(msgspec.json.encode(said) + b"\n")
+            response = Answer(failed=str(error))
+        writer.write(msgspec.json.encode(response) + b"\n")
         await writer.drain()
 
 

@@ -1,7 +1,7 @@
-"""The race's own client of ZooKeeper: it puts the cluster there, lets brokers' and people's part happen, and looks.
+"""ZooKeeper client of the race: it creates the cluster, performs the writes of brokers and administrators, and reads.
 
-Nodes are written as Kafka 3.9 writes them. A cluster of 200,000 partitions is 420,000 nodes, made by a thousand in one
-transaction.
+Nodes have the format of Kafka 3.9. A cluster of 200,000 partitions has 420,000 nodes, created in transactions of a
+thousand.
 """
 
 import itertools
@@ -21,20 +21,20 @@ from kactl.stores.zookeeper import layout
 from kactl.stores.zookeeper.admin_layout import encode_preferred_election
 from tests.support.processes import HarnessError
 
-# In /controller while the race holds it, so that contenders stand by. No broker has this id.
+# Id in /controller while the race holds the controllership, so that contenders stand by. No broker has this id.
 HOLDER: Final = 9900
 
 _CONNECT_S: Final = 30.0
 _SESSION_S: Final = 30.0
 _NODES_AT_ONCE: Final = 1000
 _WRITES_AT_ONCE: Final = 500
-# Transactions on their way: few large ones, many small ones.
+# Transactions in flight: few large ones, many small ones.
 _IN_FLIGHT: Final = 8
 _SMALL_IN_FLIGHT: Final = 100
 _READS_IN_FLIGHT: Final = 500
-# Partitions in one notification of the ISRs that leaders have changed.
+# Partitions per notification of changed ISRs.
 _NOTIFIED_AT_ONCE: Final = 3000
-# The server's byte code is compiled after some ten thousand runs of a path.
+# The server's byte code is compiled after about ten thousand executions.
 _WARM_READS: Final = 20_000
 _WARM_WRITES: Final = 3000
 _SCRATCH: Final = "/race-scratch"
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 
 class Owner:
-    """Who has /controller, and since when.
+    """Owner of /controller.
 
     Attributes:
-        number: of the transaction that made the node; tells one election from the next.
-        since: monotonic seconds, as exact as ZooKeeper's milliseconds.
+        number: transaction that created the node, which identifies the election.
+        since: monotonic seconds, with the resolution of ZooKeeper's milliseconds.
     """
 
     __slots__ = ("id", "number", "since")
@@ -60,13 +60,13 @@ class Owner:
 
 
 class Tree:
-    """One client, connected as long as the run takes. Counts its own requests in `requests`, to be taken off."""
+    """A client that is connected during the whole run; `requests` counts its own requests, which are subtracted."""
 
     def __init__(self, connect: str, shape: Shape) -> None:
-        """Connect.
+        """Connects.
 
         Raises:
-            HarnessError: there is no ZooKeeper.
+            HarnessError: ZooKeeper cannot be reached.
         """
         self.shape = shape
         self.requests = 0
@@ -80,16 +80,16 @@ class Tree:
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Write the whole cluster: all leaders preferred, all ISRs complete."""
-        nodes = itertools.chain(self._around(), self._topics())
+        """Creates the cluster with preferred leaders and complete ISRs."""
+        nodes = itertools.chain(self._parents(), self._topics())
         self._in_transactions(nodes, _NODES_AT_ONCE)
 
     def warm(self) -> None:
-        """Let the server do what it will have to do, so that its byte code is compiled whoever comes first.
+        """Executes typical requests, so that the server's byte code is compiled before the first contender.
 
-        A cluster so small that this would take longer than all phases is no cause to wait.
+        The number of requests is limited by the size of the cluster.
         """
-        self._asked(self._client.create, _SCRATCH, b"")
+        self._request(self._client.create, _SCRATCH, b"")
         for _ in range(2):
             self._states(range(0, self.shape.partitions, max(1, self.shape.partitions // _WARM_READS)))
             self._in_transactions(
@@ -97,39 +97,39 @@ class Tree:
             )
 
     def led_by(self, broker: int) -> list[int]:
-        """The partitions that prefer a broker."""
+        """Returns the partitions whose preferred leader is a broker."""
         return [int(number) for number in np.flatnonzero(self._assignments.replicas[0] == broker)]
 
     def followed_by(self, broker: int) -> list[int]:
-        """Those of which it has another replica than the preferred one."""
+        """Returns the partitions of which a broker has a replica but not the preferred one."""
         return [int(number) for number in np.flatnonzero((self._assignments.replicas[1:] == broker).any(axis=0))]
 
     def partitions_of(self, topics: Sequence[int]) -> list[int]:
-        """All partitions of topics, given by their numbers."""
-        each = range(self.shape.per_topic)
-        return [topic * self.shape.per_topic + number for topic in topics for number in each]
+        """Returns all partitions of topics, which are given by their numbers."""
+        per_topic = self.shape.per_topic
+        return [topic * per_topic + number for topic in topics for number in range(per_topic)]
 
     # -- the controllership --------------------------------------------------------------------------------------------
 
     def hold(self) -> Owner:
-        """Be the controller, and do nothing."""
+        """Takes the controllership."""
         data = layout.encode_controller(HOLDER, 0)
-        self._asked(self._client.create, layout.CONTROLLER, data, ephemeral=True)
-        held = self.owner()
-        assert held is not None
-        return held
+        self._request(self._client.create, layout.CONTROLLER, data, ephemeral=True)
+        owner = self.owner()
+        assert owner is not None
+        return owner
 
     def owner(self) -> Owner | None:
-        """Whoever is the controller."""
+        """Returns the current controller; None if there is none."""
         try:
-            return Owner(*self._asked(self._client.get, layout.CONTROLLER))
+            return Owner(*self._request(self._client.get, layout.CONTROLLER))
         except NoNodeError:
             return None
 
     def depose(self) -> float:
-        """Delete /controller; when that was asked."""
+        """Deletes /controller; returns the time of the request."""
         at = time.monotonic()
-        self._asked(self._client.delete, layout.CONTROLLER)
+        self._request(self._client.delete, layout.CONTROLLER)
         return at
 
     def next_owner(self, former: Owner | None, *, alive: Callable[[], None], limit_s: float) -> Owner:
@@ -146,12 +146,12 @@ class Tree:
             owner = self.owner()
             return None if owner is None or (former is not None and owner.number == former.number) else owner
 
-        return self._until(another, "nobody was elected", alive=alive, limit_s=limit_s)
+        return self._until(another, "no controller was elected", alive=alive, limit_s=limit_s)
 
-    # -- what brokers and people do ------------------------------------------------------------------------------------
+    # -- writes of brokers and administrators --------------------------------------------------------------------------
 
     def grow_isrs(self, numbers: Sequence[int]) -> None:
-        """Write complete ISRs, as leaders do whose followers have caught up."""
+        """Writes complete ISRs, as leaders do when their followers have caught up."""
         writes = []
         for number, (data, stat) in zip(numbers, self._states(numbers), strict=True):
             state = layout.decode_state(data)
@@ -166,32 +166,32 @@ class Tree:
         self._in_transactions(writes, _WRITES_AT_ONCE)
 
     def notify_isrs(self, numbers: Sequence[int]) -> float:
-        """Tell the controller of changed ISRs; when the first of the notifications was asked for."""
+        """Notifies the controller of changed ISRs; returns the time of the first notification."""
         at = time.monotonic()
         for begin in range(0, len(numbers), _NOTIFIED_AT_ONCE):
             names = [self._name(number) for number in numbers[begin : begin + _NOTIFIED_AT_ONCE]]
             path = f"{layout.ISR_NOTIFICATIONS}/{layout.ISR_NOTIFICATION_PREFIX}"
-            self._asked(self._client.create, path, layout.encode_isr_notification(names), sequence=True)
+            self._request(self._client.create, path, layout.encode_isr_notification(names), sequence=True)
         return at
 
     def ask_preferred(self, numbers: Sequence[int]) -> float:
-        """Ask that partitions be led by their preferred replicas; when it was asked."""
+        """Requests preferred leader elections; returns the time of the request."""
         wanted = encode_preferred_election([self._name(number) for number in numbers])
         at = time.monotonic()
-        self._asked(self._client.create, layout.PREFERRED_ELECTION_REQUEST, wanted)
+        self._request(self._client.create, layout.PREFERRED_ELECTION_REQUEST, wanted)
         return at
 
     def wait_preferred_done(self, *, alive: Callable[[], None], limit_s: float) -> None:
-        """Wait until the controller has taken the request away."""
+        """Waits until the controller has removed the request."""
         self._until(
-            lambda: self._asked(self._client.exists, layout.PREFERRED_ELECTION_REQUEST) is None or None,
-            f"{layout.PREFERRED_ELECTION_REQUEST} was not taken away",
+            lambda: self._request(self._client.exists, layout.PREFERRED_ELECTION_REQUEST) is None or None,
+            f"{layout.PREFERRED_ELECTION_REQUEST} was not removed",
             alive=alive,
             limit_s=limit_s,
         )
 
     def mark_deletions(self, topics: Sequence[int]) -> float:
-        """Ask that topics be deleted, all in one transaction; when it was asked."""
+        """Requests the deletion of topics in one transaction; returns the time of the request."""
         refs = self.shape.refs()
         marks = [_node(layout.deletion(refs[topic].name), None) for topic in topics]
         at = time.monotonic()
@@ -199,82 +199,84 @@ class Tree:
         return at
 
     def wait_deleted(self, *, alive: Callable[[], None], limit_s: float) -> float:
-        """Wait until no mark is left; when that was seen."""
+        """Waits until no request for a deletion is left; returns the time at which this was seen."""
 
         def gone() -> float | None:
-            left = self._asked(self._client.exists, layout.DELETIONS).children_count
+            left = self._request(self._client.exists, layout.DELETIONS).children_count
             return None if left else time.monotonic()
 
         return self._until(gone, "topics were not deleted", alive=alive, limit_s=limit_s)
 
     def topics_left(self) -> int:
-        """How many topics there are."""
-        count: int = self._asked(self._client.exists, layout.TOPICS).children_count
+        """Returns the number of topics."""
+        count: int = self._request(self._client.exists, layout.TOPICS).children_count
         return count
 
     def last_write(self, numbers: Sequence[int]) -> float:
-        """When the last of these partitions' states was written; monotonic seconds."""
+        """Returns the time of the last write to the states of partitions, in monotonic seconds."""
         latest = max(stat.mtime for _, stat in self._states(numbers))
         return float(latest / 1000 - time.time() + time.monotonic())
 
     def registered(self, broker: int) -> bool:
-        """Whether a broker is."""
-        return self._asked(self._client.exists, layout.broker(broker)) is not None
+        """Returns whether a broker is registered."""
+        return self._request(self._client.exists, layout.broker(broker)) is not None
 
-    # -- how it is done ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _until(self, seen: Callable[[], T | None], failed: str, *, alive: Callable[[], None], limit_s: float) -> T:
         deadline = time.monotonic() + limit_s
-        while (found := seen()) is None:
+        while (result := seen()) is None:
             alive()
             if time.monotonic() > deadline:
                 raise HarnessError(f"{failed} within {limit_s:g} s")
             time.sleep(_POLL_S)
-        return found
+        return result
 
-    def _asked(self, method: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    def _request(self, method: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         self.requests += 1
         return method(*args, **keywords)
 
-    def _around(self) -> Iterator[Create]:
+    def _parents(self) -> Iterator[Create]:
         yield from (_node(path, None) for path in layout.PERSISTENT)
         yield _node(layout.CLUSTER_ID, layout.encode_cluster_id(layout.encode_id(bytes(range(16)))))
         yield _node("/controller_epoch", layout.encode_epoch(1))
 
     def _topics(self) -> Iterator[Create]:
         per_topic = self.shape.per_topic
-        for at, ref in enumerate(self.shape.refs()):
-            replicas = {number: self._replicas(at * per_topic + number) for number in range(per_topic)}
-            assignment = {number: Assignment(each, (), ()) for number, each in replicas.items()}
+        for index, ref in enumerate(self.shape.refs()):
+            replicas = {number: self._replicas(index * per_topic + number) for number in range(per_topic)}
+            assignment = {number: Assignment(brokers, (), ()) for number, brokers in replicas.items()}
             yield _node(layout.topic_config(ref.name), layout.encode_config({}))
             yield _node(layout.topic(ref.name), layout.encode_topic(ref.id, assignment))
             yield _node(layout.partitions(ref.name), None)
-            for number, each in replicas.items():
-                state = layout.encode_state(each[0], leader_epoch=0, isr=each, controller_epoch=1, recovering=False)
+            for number, brokers in replicas.items():
+                state = layout.encode_state(
+                    brokers[0], leader_epoch=0, isr=brokers, controller_epoch=1, recovering=False
+                )
                 yield _node(layout.partition(ref.name, number), None)
                 yield _node(layout.state(ref.name, number), state)
 
     def _in_transactions(self, operations: Iterable[Any], at_once: int) -> None:
-        """Some at a time, in order, a few transactions on their way."""
-        under_way: list[Any] = []
+        """Performs operations in order, several per transaction, with several transactions in flight."""
+        in_flight: list[Any] = []
         left = iter(operations)
         while chunk := list(itertools.islice(left, at_once)):
             transaction = TransactionRequest(self._client)
             transaction.operations.extend(chunk)
-            under_way.append(self._asked(transaction.commit_async))
-            if len(under_way) > (_IN_FLIGHT if at_once > 1 else _SMALL_IN_FLIGHT):
-                _done(under_way.pop(0))
-        for each in under_way:
-            _done(each)
+            in_flight.append(self._request(transaction.commit_async))
+            if len(in_flight) > (_IN_FLIGHT if at_once > 1 else _SMALL_IN_FLIGHT):
+                _done(in_flight.pop(0))
+        for request in in_flight:
+            _done(request)
 
     def _states(self, numbers: Sequence[int]) -> list[tuple[bytes, Any]]:
-        """Nodes of states, with their Stats."""
-        found = []
+        """Returns the data and Stats of the state nodes of partitions."""
+        states = []
         for begin in range(0, len(numbers), _READS_IN_FLIGHT):
             part = numbers[begin : begin + _READS_IN_FLIGHT]
-            asked = [self._asked(self._client.get_async, self._state_path(number)) for number in part]
-            found += [each.get() for each in asked]
-        return found
+            requests = [self._request(self._client.get_async, self._state_path(number)) for number in part]
+            states += [request.get() for request in requests]
+        return states
 
     def _replicas(self, number: int) -> tuple[int, ...]:
         return tuple(int(broker) for broker in self._assignments.replicas[:, number])
@@ -302,4 +304,4 @@ def _node(path: str, data: bytes | None) -> Create:
 def _done(transaction: Any) -> None:
     for result in transaction.get():
         if isinstance(result, ZookeeperError):
-            raise HarnessError(f"ZooKeeper refused what the race had to write: {result!r}")
+            raise HarnessError(f"ZooKeeper rejected a write of the race: {result!r}")

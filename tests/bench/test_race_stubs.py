@@ -10,9 +10,9 @@ import pytest
 
 from bench.clusters import Shape
 from bench.race.control import Answer, Count, Mark, Sums
+from bench.race.expectations import Arrival, Body, Expectation, Progress, Tracker
 from bench.race.scan import header, scan
 from bench.race.stubs import Desk, Inbox, Requests, StubBroker
-from bench.race.wishes import Arrival, Body, Fulfilled, Tally, Wish
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import (
     LeaderAndIsr,
@@ -197,92 +197,92 @@ async def test_sums_start_at_the_mark() -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
     desk = Desk(SHAPE, {1: broker}, inbox)
-    wish = Wish(said="leader_and_isr", when="told", brokers=[1])
+    expectation = Expectation(request="leader_and_isr", when="received", brokers=[1])
     inbox.take(broker, encoded_request(lead(range(12))), 1.0)
 
-    await desk.answer(Mark({"isr": wish}))
+    await desk.answer(Mark({"isr": expectation}))
     before = await desk.answer(Sums())
     inbox.take(broker, encoded_request(lead(range(12))), 2.0)
     counted = await desk.answer(Count())
     after = await desk.answer(Sums())
     again = await desk.answer(Sums())
 
-    assert before.wishes == {"isr": Fulfilled(12, None)}
+    assert before.expectations == {"isr": Progress(12, None)}
     assert counted == Answer(requests=1)
-    assert after.wishes == again.wishes == {"isr": Fulfilled(0, 2.0)}
+    assert after.expectations == again.expectations == {"isr": Progress(0, 2.0)}
     assert after.traffic.requests == {"leader_and_isr": 1, "update_metadata": 0, "stop_replica": 0}
     assert (after.traffic.first_at, after.traffic.strange) == (2.0, 0)
 
 
 def test_goal_is_reached_when_the_last_partition_is_announced() -> None:
-    tally = Tally(SHAPE)
-    tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1, 3])})
+    tracker = Tracker(SHAPE)
+    tracker.mark({"metadata": Expectation(request="update_metadata", when="received", brokers=[1, 3])})
 
     for number, (broker, partitions) in enumerate([(1, range(12)), (3, range(6)), (2, range(12))]):
-        tally.add(arrival(broker, float(number), update(partitions)))
-    partly = tally.fulfilled()["metadata"]
-    tally.add(arrival(3, 3.0, update(range(6, 12))))
-    tally.add(arrival(3, 4.0, update(range(12))))
+        tracker.add(arrival(broker, float(number), update(partitions)))
+    partly = tracker.progress()["metadata"]
+    tracker.add(arrival(3, 3.0, update(range(6, 12))))
+    tracker.add(arrival(3, 4.0, update(range(12))))
 
-    assert partly == Fulfilled(6, 1.0)
-    assert tally.fulfilled()["metadata"] == Fulfilled(0, 3.0)
+    assert partly == Progress(6, 1.0)
+    assert tracker.progress()["metadata"] == Progress(0, 3.0)
 
 
 def test_only_hosts_of_a_partition_must_receive_it() -> None:
     shape = Shape(partitions=12, topics=6, brokers=4)
     replicas = shape.assignments().replicas
-    tally = Tally(shape)
-    tally.mark({"isr": Wish(said="leader_and_isr", when="told", brokers=[1, 2, 3, 4], hosted=True)})
+    tracker = Tracker(shape)
+    tracker.mark({"isr": Expectation(request="leader_and_isr", when="received", brokers=[1, 2, 3, 4], hosted=True)})
 
     for broker in (1, 2, 3, 4):
         hosted = np.flatnonzero((replicas == broker).any(axis=0)).tolist()
-        before = tally.fulfilled()["isr"].missing
-        tally.add(arrival(broker, float(broker), lead(hosted)))
-        assert before - tally.fulfilled()["isr"].missing == len(hosted) < 12
+        before = tracker.progress()["isr"].missing
+        tracker.add(arrival(broker, float(broker), lead(hosted)))
+        assert before - tracker.progress()["isr"].missing == len(hosted) < 12
 
-    assert tally.fulfilled()["isr"] == Fulfilled(0, 4.0)
+    assert tracker.progress()["isr"] == Progress(0, 4.0)
 
 
 def test_epoch_must_exceed_all_epochs_before_the_mark() -> None:
-    tally = Tally(SHAPE)
-    tally.add(arrival(1, 0.0, lead([3, 4], leader_epoch=5)))
-    tally.mark({"isr": Wish(said="leader_and_isr", when="raised", partitions=[3, 4], brokers=[2])})
+    tracker = Tracker(SHAPE)
+    tracker.add(arrival(1, 0.0, lead([3, 4], leader_epoch=5)))
+    tracker.mark({"isr": Expectation(request="leader_and_isr", when="raised", partitions=[3, 4], brokers=[2])})
 
-    tally.add(arrival(2, 1.0, lead([3], leader_epoch=5)))
-    not_yet = tally.fulfilled()["isr"]
-    tally.add(arrival(2, 2.0, update([3, 4], leader_epoch=6)))
-    other_words = tally.fulfilled()["isr"]
-    tally.add(arrival(2, 3.0, lead([3, 4], leader_epoch=6)))
+    tracker.add(arrival(2, 1.0, lead([3], leader_epoch=5)))
+    not_yet = tracker.progress()["isr"]
+    tracker.add(arrival(2, 2.0, update([3, 4], leader_epoch=6)))
+    other_request = tracker.progress()["isr"]
+    tracker.add(arrival(2, 3.0, lead([3, 4], leader_epoch=6)))
 
-    assert not_yet == other_words == Fulfilled(2, None)
-    assert tally.fulfilled()["isr"] == Fulfilled(0, 3.0)
+    assert not_yet == other_request == Progress(2, None)
+    assert tracker.progress()["isr"] == Progress(0, 3.0)
 
 
 def test_stopped_or_led_partition_is_not_deleted() -> None:
-    tally = Tally(SHAPE)
-    tally.mark(
+    tracker = Tracker(SHAPE)
+    tracker.mark(
         {
-            "stop": Wish(said="stop_replica", when="gone", partitions=[0, 1], brokers=[1]),
-            "metadata": Wish(said="update_metadata", when="gone", partitions=[0, 1], brokers=[1]),
+            "stop": Expectation(request="stop_replica", when="gone", partitions=[0, 1], brokers=[1]),
+            "metadata": Expectation(request="update_metadata", when="gone", partitions=[0, 1], brokers=[1]),
         }
     )
 
-    tally.add(arrival(1, 1.0, stop([0, 1], delete=False)))
-    tally.add(arrival(1, 2.0, update([0, 1], leader=-1)))
-    not_yet = tally.fulfilled()
-    tally.add(arrival(1, 3.0, update([0, 1], leader=-2)))
-    tally.add(arrival(1, 4.0, stop([0, 1], delete=True)))
+    tracker.add(arrival(1, 1.0, stop([0, 1], delete=False)))
+    tracker.add(arrival(1, 2.0, update([0, 1], leader=-1)))
+    not_yet = tracker.progress()
+    tracker.add(arrival(1, 3.0, update([0, 1], leader=-2)))
+    tracker.add(arrival(1, 4.0, stop([0, 1], delete=True)))
 
-    assert not_yet == {"stop": Fulfilled(2, None), "metadata": Fulfilled(2, None)}
-    assert tally.fulfilled() == {"stop": Fulfilled(0, 4.0), "metadata": Fulfilled(0, 3.0)}
+    assert not_yet == {"stop": Progress(2, None), "metadata": Progress(2, None)}
+    assert tracker.progress() == {"stop": Progress(0, 4.0), "metadata": Progress(0, 3.0)}
 
 
 def test_unknown_topics_are_counted_as_strange() -> None:
-    tally = Tally(SHAPE)
-    tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1])})
+    tracker = Tracker(SHAPE)
+    tracker.mark({"metadata": Expectation(request="update_metadata", when="received", brokers=[1])})
     elsewhere = UpdateMetadata(9001, 2, -1, states([0, 1], topics=(TopicRef("topic-elsewhere", bytes(16)),)), ())
 
-    tally.add(arrival(1, 1.0, elsewhere))
+    tracker.add(arrival(1, 1.0, elsewhere))
 
-    assert tally.traffic.strange == 1
-    assert tally.fulfilled()["metadata"] == Fulfilled(12, None)
+    assert tracker.traffic.strange == 1
+    assert tracker.progress()["metadata"] == Progress(12, None)
