@@ -53,13 +53,13 @@ class Classes:
 
     def take(self, which: RowNumbers) -> "Classes":
         """Return the classes at the given indices."""
-        return Classes(*(getattr(self, each.name).take(which, axis=-1) for each in dataclasses.fields(Classes)))
+        return Classes(*(getattr(self, field.name).take(which, axis=-1) for field in dataclasses.fields(Classes)))
 
     def merged(self) -> "Classes":
         """Return the classes with equal ones merged."""
         width = len(self.members)
         columns = [*self.members, self.in_sync, self.eligible, self.electable, self.leader, self.min_isr]
-        names = [f"key{at}" for at in range(len(columns))]
+        names = [f"key{index}" for index in range(len(columns))]
         keyed = dict(zip(names, columns, strict=True))
         table = pa.table(keyed | {"partitions": self.partitions, "weight": self.weight})
         grouped = table.group_by(names).aggregate([("partitions", "sum"), ("weight", "sum")])
@@ -70,19 +70,19 @@ class Classes:
 
 
 def of_table(table: pa.Table, brokers: Sequence[int], away: Collection[int]) -> tuple[Classes, float]:
-    """The classes of a table with the columns of `partitions.GROUPED`, one for each row.
+    """Return the classes of a table with the columns of `partitions.GROUPED`, one per row.
 
-    A leader that the ISR does not name is in sync all the same. A member of the ISR that is not assigned counts
-    nowhere, as it can never lead. Where nobody leads although somebody is alive who could, there is a reason that a
-    snapshot does not show, such as a failed directory: those are taken for unable to lead.
+    A leader is in sync even if the ISR does not contain it. A member of the ISR that is not assigned is ignored,
+    because it can never lead. If there is no leader although a live replica could lead, the snapshot does not contain
+    the cause, for example a failed directory; such replicas are considered unable to lead.
 
     Args:
         table: `min_isr`, `unclean` and `weight` are filled.
-        brokers: all brokers that are named in it, ascending.
-        away: those of them that are not alive.
+        brokers: all brokers in the table, ascending.
+        away: brokers that are not alive.
 
     Returns:
-        The classes, and how many partitions have no leader although somebody could.
+        The classes, and the number of partitions without a leader although a replica could lead.
     """
     replicas, isr, elr = (padded(table[name]) for name in ("replicas", "isr", "elr"))
     leader = table["leader"].to_numpy()
@@ -119,11 +119,11 @@ def padded(column: Any) -> Ints:
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
     lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = whole.flatten().to_numpy(zero_copy_only=False)
-    made = np.full((max(1, int(lengths.max(initial=0))), len(whole)), FREE, np.int32)
+    slots = np.full((max(1, int(lengths.max(initial=0))), len(whole)), FREE, np.int32)
     row = np.repeat(np.arange(len(whole)), lengths)
     slot = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    made[slot, row] = values
-    return made
+    slots[slot, row] = values
+    return slots
 
 
 def _ordered(members: Ints, rank: Any) -> Ints:
@@ -135,12 +135,12 @@ def _ordered(members: Ints, rank: Any) -> Ints:
 
 def _positions(members: Ints, brokers: Sequence[int]) -> Ints:
     known = np.asarray(brokers, np.int32)
-    at = np.searchsorted(known, members).astype(np.int32)
-    return np.where(members == FREE, FREE, at)
+    positions = np.searchsorted(known, members).astype(np.int32)
+    return np.where(members == FREE, FREE, positions)
 
 
 def _slot_of(members: Ints, leader: Ints) -> Slots:
-    found = np.full(members.shape[1], NO_SLOT, np.int16)
-    for slot, line in enumerate(members):
-        found[(line == leader) & (line != FREE)] = slot
-    return found
+    slots = np.full(members.shape[1], NO_SLOT, np.int16)
+    for slot, brokers in enumerate(members):
+        slots[(brokers == leader) & (brokers != FREE)] = slot
+    return slots

@@ -63,15 +63,15 @@ class FailureState:
         return FailureState(self.classes.take(which), self.alive.take(which, axis=-1), self.leader.take(which))
 
 
-def fail(before: FailureState, who: Collection[int], brokers: int) -> FailureState:
+def fail(before: FailureState, failed: Collection[int], brokers: int) -> FailureState:
     """Fail brokers at once. A live leader stays; otherwise the first live electable member becomes the leader."""
     dead = np.zeros(brokers + 1, np.bool_)
-    dead[list(who)] = True
+    dead[list(failed)] = True
     classes = before.classes
     alive = before.alive & ~dead[classes.members]  # FREE selects the last entry, which belongs to no broker
     stays = np.zeros(len(classes), np.bool_)
-    for slot, here in enumerate(alive):
-        stays |= here & (before.leader == slot)
+    for slot, is_alive in enumerate(alive):
+        stays |= is_alive & (before.leader == slot)
     return FailureState(classes, alive, np.where(stays, before.leader, _first_two(alive, classes.electable)[0]))
 
 
@@ -79,9 +79,9 @@ def _first_two(alive: Bools, electable: Slots) -> tuple[Slots, Slots]:
     """Return the slots of the first and second live electable member; NO_SLOT for none."""
     first = second = np.full(len(electable), NO_SLOT, np.int16)
     for slot in range(len(alive) - 1, -1, -1):
-        here = alive[slot] & (slot < electable)
-        second = np.where(here, first, second)
-        first = np.where(here, np.int16(slot), first)
+        can_lead = alive[slot] & (slot < electable)
+        second = np.where(can_lead, first, second)
+        first = np.where(can_lead, np.int16(slot), first)
     return first, second
 
 
@@ -107,7 +107,7 @@ class _Living:
         return _Living(self.in_sync - (slot < classes.in_sync), self.eligible - (slot < classes.eligible), self.all - 1)
 
 
-def _found(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> tuple[Bools, ...]:
+def _states(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> tuple[Bools, ...]:
     """Return bool[n] for each of `COUNTS`. `origin` is the leader before the failures."""
     led = leader != NO_SLOT
     in_sync = np.maximum(living.in_sync, led)  # a leader is always in its own ISR
@@ -124,34 +124,34 @@ def _found(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> t
 def totals(now: FailureState, origin: Slots, brokers: int) -> Sums:
     """Return the sums of one failure state."""
     classes = now.classes
-    counts = [classes.partitions @ each for each in _found(classes, _Living.of(now), now.leader, origin)]
+    counts = [classes.partitions @ state for state in _states(classes, _Living.of(now), now.leader, origin)]
     load: Any = np.bincount(_led_by(now, brokers), classes.weight, brokers + 1)
     return Sums(np.array(counts, np.float64), load[:brokers])
 
 
 def _led_by(now: FailureState, brokers: int) -> RowNumbers:
     """Return the position of each class's leader; `brokers` for none."""
-    found = np.full(len(now.leader), brokers, np.intp)
-    for slot, line in enumerate(now.classes.members):
-        np.copyto(found, line, where=now.leader == slot, casting="safe")
-    return found
+    leaders = np.full(len(now.leader), brokers, np.intp)
+    for slot, members in enumerate(now.classes.members):
+        np.copyto(leaders, members, where=now.leader == slot, casting="safe")
+    return leaders
 
 
 def each_failure(now: FailureState, origin: Slots, brokers: int) -> Sums:
     """Return the changes by one more failure, [B, 6] and [B, B]: row b is the difference by the failure of b."""
     classes, living = now.classes, _Living.of(now)
-    before = _found(classes, living, now.leader, origin)
+    before = _states(classes, living, now.leader, origin)
     first, second = _first_two(now.alive, classes.electable)
     counts = np.zeros((brokers, len(COUNTS)))
     load = np.zeros((brokers, brokers))
-    for slot, here in enumerate(now.alive):
-        leads = here & (now.leader == slot)
+    for slot, alive in enumerate(now.alive):
+        leads = alive & (now.leader == slot)
         leader = np.where(leads, np.where(first == slot, second, first), now.leader)
-        after = _found(classes, living.without(slot, classes), leader, origin)
-        who = np.where(here, classes.members[slot], np.int32(brokers))  # those who are dead count for nobody
-        for at, (now_so, then_so) in enumerate(zip(before, after, strict=True)):
-            change = (then_so.view(np.int8) - now_so.view(np.int8)) * classes.partitions
-            counts[:, at] += np.bincount(who, change, brokers + 1)[:brokers]
+        after = _states(classes, living.without(slot, classes), leader, origin)
+        member = np.where(alive, classes.members[slot], np.int32(brokers))  # dead members count for no broker
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            change = (new.view(np.int8) - old.view(np.int8)) * classes.partitions
+            counts[:, index] += np.bincount(member, change, brokers + 1)[:brokers]
         load += _handed_over(classes, slot, np.flatnonzero(leads), leader, brokers)
     return Sums(counts, load)
 
@@ -189,18 +189,18 @@ class FailureModel:
     def _each(self) -> Sums:
         return each_failure(self.now, self.now.leader, self.brokers)
 
-    def after(self, who: Sequence[int]) -> Sums:
+    def after(self, failed: Sequence[int]) -> Sums:
         """Return the sums after these brokers fail at once; [6] and [B]."""
-        return totals(fail(self.now, who, self.brokers), self.now.leader, self.brokers)
+        return totals(fail(self.now, failed, self.brokers), self.now.leader, self.brokers)
 
-    def each_after(self, who: Sequence[int]) -> Sums:
+    def each_after(self, failed: Sequence[int]) -> Sums:
         """Return the sums after these brokers and one more fail: [B, 6] and [B, B], by the position of the other one.
 
         If the other one is among these brokers or away, its row is that of these brokers alone.
         """
-        rows = self._with(who)
+        rows = self._with(failed)
         part, origin = self.now.take(rows), self.now.leader[rows]
-        then = fail(part, who, self.brokers)
+        then = fail(part, failed, self.brokers)
         alone = self.totals - totals(part, origin, self.brokers) + totals(then, origin, self.brokers)
         more = self._each - each_failure(part, origin, self.brokers) + each_failure(then, origin, self.brokers)
         return Sums(alone.counts + more.counts, alone.load + more.load)
@@ -213,14 +213,14 @@ class FailureModel:
         back; its `moved` is the sum over all steps.
         """
         leader = self.now.leader.copy()
-        up, found, moved = self.totals, [], 0.0
+        up, sums, moved = self.totals, [], 0.0
         for step in steps:
             rows = self._with(step)
             origin = leader[rows]
             part = dataclasses.replace(self.now.take(rows), leader=origin)
             then = fail(part, step, self.brokers)
             rest = up - totals(part, origin, self.brokers)
-            found.append(rest + totals(then, origin, self.brokers))
+            sums.append(rest + totals(then, origin, self.brokers))
             # Classes do not represent the new ISR of an unclean leader: the first in-sync member is assumed to lead.
             stays = (then.leader != NO_SLOT) & (then.leader < part.classes.eligible)
             back = np.where(stays, then.leader, _first_two(part.alive, part.classes.electable)[0])
@@ -231,21 +231,21 @@ class FailureModel:
             up = rest + again
         last = Sums(up.counts.copy(), up.load)
         last.counts[MOVED] = moved
-        found.append(last)
-        return stacked(found)
+        sums.append(last)
+        return stacked(sums)
 
-    def losing_safe_leaders(self, who: Sequence[int]) -> RowNumbers:
+    def losing_safe_leaders(self, failed: Sequence[int]) -> RowNumbers:
         """Return the classes that lose their last live member able to lead without loss if these brokers fail."""
-        rows = self._with(who)
+        rows = self._with(failed)
         part = self.now.take(rows)
-        then = fail(part, who, self.brokers)
+        then = fail(part, failed, self.brokers)
         bereft: Bools = (_Living.of(part).eligible > 0) & (_Living.of(then).eligible == 0)
         return rows[bereft]
 
-    def _with(self, who: Sequence[int]) -> RowNumbers:
+    def _with(self, failed: Sequence[int]) -> RowNumbers:
         """Return the classes that have one of these brokers among their members."""
         rows, begins = self._index
-        parts = [rows[begins[each] : begins[each + 1]] for each in who]
+        parts = [rows[begins[position] : begins[position + 1]] for position in failed]
         if len(parts) == 1:
             return parts[0]
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.intp)
@@ -255,7 +255,9 @@ class FailureModel:
         """The classes of all brokers, grouped by broker, and the index at which each broker's group begins."""
         members = self.now.classes.members
         flat = members.ravel()
-        narrow = flat.astype(np.int16) if self.brokers <= np.iinfo(np.int16).max else flat  # sorted in no time
+        narrow = (
+            flat.astype(np.int16) if self.brokers <= np.iinfo(np.int16).max else flat
+        )  # radix sort, which is much faster
         order = narrow.argsort(kind="stable")
         begins = np.searchsorted(flat[order], np.arange(self.brokers + 1))
         return order % max(1, members.shape[1]), begins
@@ -263,4 +265,4 @@ class FailureModel:
 
 def stacked(parts: Sequence[Sums]) -> Sums:
     """Stack the sums of scenarios along a new first axis."""
-    return Sums(np.stack([each.counts for each in parts]), np.stack([each.load for each in parts]))
+    return Sums(np.stack([part.counts for part in parts]), np.stack([part.load for part in parts]))

@@ -52,9 +52,7 @@ class Builder:
         if max(ids) > ID_MAX or min(ids) < 0 or leader > ID_MAX:
             self._reject(number, f"{topic}-{partition}: a number is outside 0 to {ID_MAX}")
         if min_isr is not None and not 1 <= min_isr <= ID_MAX:
-            self._reject(
-                number, f"{topic}-{partition}: min.insync.replicas is {min_isr}, outside 1 to {ID_MAX}"
-            )
+            self._reject(number, f"{topic}-{partition}: min.insync.replicas is {min_isr}, outside 1 to {ID_MAX}")
         self._numbers.append(number)
         self._min_isr.append(min_isr)
         for name, value in zip(SCHEMA.names, (topic, partition, max(leader, -1), replicas, isr, elr), strict=False):

@@ -195,7 +195,7 @@ def frame(spark: "SparkSession", name: str) -> "DataFrame":
     )
     repeated = partitions.groupBy("topic", "partition").count().where("count > 1 or topic is null or partition is null")
     for row in repeated.limit(1).collect():
-        raise BadSnapshot(name, f"{row['topic']}-{row['partition']} is there more than once, or is null")
+        raise BadSnapshot(name, f"it has {row['topic']}-{row['partition']} more than once, or without a name")
     return partitions
 
 
