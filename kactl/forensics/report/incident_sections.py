@@ -12,7 +12,7 @@ from .objectives import PERIOD_MS, by_topic, describe_exceeded, describe_period,
 from .pictures import PARTS, parts, timeline
 from .section import Field, Picture, Section, Table, field_table
 from .summary import CAUSES, describe_lost
-from .wording import Moments, count, duration, share
+from .wording import Moments, count, count_was, duration, share, was
 
 _LEGEND: Final = (
     "Solid: stated by lines of the partition or of its leader's death. Striped: inferred from other lines, or only "
@@ -218,10 +218,10 @@ def unexplained_section(facts: Facts, moments: Moments) -> Iterator[Section]:
         name="unexplained",
         title="Changes of leaders that no line explains",
         paragraphs=(
-            f"{count(sums.outages, 'time')} a leader was moved that was alive according to these logs, and no line "
-            "shows a request or another reason. Until the next one led, "
+            f"{count_was(sums.outages, 'leader')} moved that {was(sums.outages)} alive according to these logs, and no "
+            "line shows a request or another reason. Until the next one led, "
             f"{count(sums.partitions, 'partition')} had no leader: for {duration(sums.duration.max)} at the most, "
-            f"{duration(sums.total_ms)} added up. They are in no incident.",
+            f"{duration(sums.total_ms)} added up. Such changes are in no incident.",
         ),
         tables=field_table(_partition_fields(moments), facts.moved, _UNAVAILABLE_LONGEST),
     )

@@ -117,7 +117,7 @@ def _how_long(sums: Sums) -> Iterator[str]:
         uncertain = listed([f"{number:,} {was(number)} {how}" for number, how in kinds if number])
         yield f"Of these outages {sums.observed:,} {was(sums.observed)} observed from beginning to end, {uncertain}."
     if sums.open:
-        yield f"{count(sums.open, 'outage')} had not ended where the logs end; their time is counted up to there."
+        yield f"{count(sums.open, 'outage')} had not ended where the logs end; the time up to there is counted."
     if sums.attempts_failed:
         yield f"{count(sums.attempts_failed, 'election')} failed before one succeeded, or none did."
 
@@ -202,9 +202,9 @@ def _changes(facts: Facts) -> Iterator[str]:
     if facts.unexplained.outages:
         number = facts.unexplained.outages
         yield (
-            f"{count(number, 'change')} of leaders {was(number)} unexplained: a live leader was "
-            f"moved, and no line gives the reason. They took {duration(facts.unexplained.duration.max)} at the most; "
-            "they are not counted above."
+            f"{count(number, 'change')} of leaders {was(number)} unexplained: a live leader was moved, and no line gives "
+            f"the reason. Such changes took {duration(facts.unexplained.duration.max)} at the most; they are not counted "
+            "above."
         )
     if facts.planned.outages:
         yield (

@@ -143,7 +143,7 @@ def test_page_contains_the_facts(html: str) -> None:
     assert "blocked by broker 1" in text
     assert "replicas are dead" in text
     assert "these outages used 7 % of 2 h 53 min (at an objective of 99.9 %)" in text
-    assert "1 time a leader was moved that was alive according to these logs" in text
+    assert "1 leader was moved that was alive according to these logs" in text
 
 
 def test_print_style_is_white(html: str) -> None:

@@ -172,7 +172,7 @@ def test_unexplained_changes_are_not_called_outages() -> None:
     assert headline(facts) == "No leader was lost according to these logs; 2 changes of leaders stay unexplained."
     assert "no line shows the loss of a leader." in summary_of(facts)
     assert "2 changes of leaders were unexplained" in summary_of(facts)
-    assert "They took 2 ms at the most; they are not counted above." in summary_of(facts)
+    assert "Such changes took 2 ms at the most; they are not counted above." in summary_of(facts)
 
 
 def test_restricted_report_states_it() -> None:
