@@ -76,24 +76,27 @@ def test_report_is_restricted_to_an_interval(run: Any) -> None:
         (["report", "--html", "/no/such/folder/a.html"], "there is no folder /no/such/folder"),
         (["sql", "SELECT nothing FROM events"], "nothing"),
         (["report", "--topic", "(?P<a>orders)"], "--topic: '(?P<a>orders)' is not a regular expression of Java"),
-        (["report", "--topic", "order"], "no topic whose whole name 'order' matches; the nearest are orders"),
+        (
+            ["report", "--topic", "order"],
+            "the full name of no topic in these logs matches 'order'; the nearest names: orders",
+        ),
         (
             ["report", "--from", "2030-01-01"],
             "--from: 2030-01-01 00:00:00.000 is after the end of the logs: the logs cover",
         ),
         (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is before the start of the logs"),
         (["sql", "SELEC 1"], "at 'SELEC 1'"),
-        (["sql", "DROP TABLE events"], "sql: the tables are only read"),
+        (["sql", "DROP TABLE events"], "sql: the tables are read-only"),
         (
             ["sql", "/* all */ INSERT OVERWRITE TABLE levels SELECT * FROM levels LIMIT 0"],
-            "sql: the tables are only read",
+            "sql: the tables are read-only",
         ),
-        (["sql", "WITH a AS (SELECT 1) INSERT INTO levels SELECT * FROM levels"], "sql: the tables are only read"),
+        (["sql", "WITH a AS (SELECT 1) INSERT INTO levels SELECT * FROM levels"], "sql: the tables are read-only"),
         (
             ["sql", "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY 'x' USING csv TABLE a"],
-            "sql: the tables are only read",
+            "sql: the tables are read-only",
         ),
-        (["sql", "FROM levels INSERT INTO files SELECT * INSERT INTO x SELECT *"], "sql: the tables are only read"),
+        (["sql", "FROM levels INSERT INTO files SELECT * INSERT INTO x SELECT *"], "sql: the tables are read-only"),
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
 )
