@@ -202,9 +202,9 @@ def _changes(facts: Facts) -> Iterator[str]:
     if facts.unexplained.outages:
         number = facts.unexplained.outages
         yield (
-            f"{count(number, 'change')} of leaders {was(number)} unexplained: a live leader was moved, and no line gives "
-            f"the reason. Such changes took {duration(facts.unexplained.duration.max)} at the most; they are not counted "
-            "above."
+            f"{count(number, 'change')} of leaders {was(number)} unexplained: a live leader was moved, and no line "
+            f"gives the reason. Such changes took {duration(facts.unexplained.duration.max)} at the most; they are "
+            "not counted above."
         )
     if facts.planned.outages:
         yield (
