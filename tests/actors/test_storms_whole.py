@@ -68,7 +68,13 @@ async def test_earlier_failing_seed_passes(seed: int) -> None:
     await run_storm(seed)
 
 
-@pytest.mark.parametrize("begin", storm_seeds.block_starts())
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(begin, marks=[pytest.mark.slow] if begin >= storm_seeds.FAST else [])
+        for begin in storm_seeds.block_starts()
+    ],
+)
 async def test_invariants_hold_in_any_storm(begin: int) -> None:
     for seed in storm_seeds.block_of(begin):
         await run_storm(seed)
