@@ -33,7 +33,7 @@ from kactl.messages.arguments import AnyElection, AnyPartition
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
 from kactl.state.cluster import Cluster
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 from .controller import ControllerLoop
 
@@ -52,7 +52,7 @@ class Commands:
 
     loop: ControllerLoop
     cluster: Cluster
-    history: History
+    history: EventLog
 
     async def ask(self, request: ControllerRequest) -> Any:
         """Send any request of `kactl.messages.admin` or `kactl.messages.broker`, and return its result.

@@ -12,7 +12,7 @@ from kactl.messages.arguments import AnyPartition
 from kactl.messages.log import KINDS, AnyEvent
 from kactl.model import Broker, PartitionView, TopicRef
 from kactl.state.cluster import Cluster
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.terms import Term
 
 from .controller import ControllerLoop
@@ -40,7 +40,7 @@ class Queries:
     node_id: int
     loop: ControllerLoop
     cluster: Cluster
-    history: History
+    history: EventLog
 
     def snapshot(self) -> Snapshot:
         """The cluster in numbers; zeros while another instance is the controller."""
@@ -61,7 +61,7 @@ class Queries:
     def recall(self, events: Sequence[AnyEvent], terms: Iterable[Term], *, orderly: bool) -> None:
         """Continue the history of earlier processes of this instance. To be called before the instance is entered.
 
-        See `History.restore` and `Controllerships.restore`.
+        See `EventLog.restore` and `Controllerships.restore`.
         """
         self.history.restore(events, orderly=orderly)
         self.loop.controllership.terms.restore(terms)

@@ -24,7 +24,7 @@ from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store
 from kactl.stores.memory import MemoryStore
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
@@ -106,7 +106,7 @@ class Controller(Commands, Queries):
         self.hub = MemoryHub() if hub is None else hub
         self.cluster = Cluster(node_id, recovery=settings.level.recovery, listed_as=settings.listed_as)
         # No process adds an event per microsecond, so numbers keep rising over restarts.
-        self.history = History(self.clock, first=self.clock.now_ms() * 1000)
+        self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
         self.min_isr = MinIsr(self.store, self.clock, own=settings.min_insync_replicas)
         self.channels = Channels(

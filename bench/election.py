@@ -44,7 +44,7 @@ from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.change import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.kafka.codec import Encoder, versions_for
 
@@ -89,7 +89,7 @@ class Bench:
         self.registered = {broker.id: broker for broker in shape.registered()}
         self.cluster = known(shape, controller=CONTROLLER, fence=fence)
         self.channels = EncodingChannels()
-        self.history = History(SystemClock())
+        self.history = EventLog(SystemClock())
         self.partitions = Partitions(self.cluster, store, self.channels, self.history, chunk=chunk)
         self.replicas = Replicas(self.cluster, store, self.channels, self.history, chunk=chunk)
         self.stages = Stages()

@@ -20,7 +20,7 @@ from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 
 class BrokerChannels(Outbox, Protocol):
@@ -56,7 +56,7 @@ class ControllerContext:
     partitions: Ref[Move]
     replicas: Ref[MoveReplicas]
     channels: BrokerChannels
-    history: History
+    history: EventLog
     batch: RequestBatch
     clock: Clock
     settings: ControllerSettings

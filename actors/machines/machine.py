@@ -11,7 +11,7 @@ from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 from ..actor import Actor
 from ..preemption import Preemption
@@ -59,7 +59,7 @@ class Machine(Actor[M]):
         cluster: Cluster,
         store: Store,
         outbox: Outbox,
-        history: History,
+        history: EventLog,
         *,
         chunk: int = WHOLE,
         clock: Clock | None = None,

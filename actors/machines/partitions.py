@@ -21,7 +21,7 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bytes, RowNumbers, Rows, choose
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 from .chunks import WHOLE
 from .commit import CommitResult, Plan
@@ -49,7 +49,7 @@ class Partitions(Machine[Move]):
         cluster: Cluster,
         store: Store,
         outbox: Outbox,
-        history: History,
+        history: EventLog,
         *,
         unclean_default: bool = False,
         chunk: int = WHOLE,

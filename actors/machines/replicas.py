@@ -23,7 +23,7 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 from .chunks import WHOLE
 from .commit import CommitResult
@@ -61,7 +61,7 @@ class Replicas(Machine[MoveReplicas]):
         cluster: Cluster,
         store: Store,
         outbox: Outbox,
-        history: History,
+        history: EventLog,
         *,
         chunk: int = WHOLE,
         clock: Clock | None = None,

@@ -19,7 +19,7 @@ from kactl.clock import Clock
 from kactl.messages.log import AnyEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 
 from .kafka_text import render
 from .segments import Segments
@@ -52,7 +52,7 @@ def as_kafka(controller_id: int) -> Render:
 
 @contextlib.asynccontextmanager
 async def kept(
-    history: History, segments: Segments, lines: Render, *, clock: Clock, busy: Callable[[], bool] = lambda: False
+    history: EventLog, segments: Segments, lines: Render, *, clock: Clock, busy: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[None]:
     """Write the events that occur while the block runs. All of them have been written when the block ends.
 
@@ -73,7 +73,7 @@ async def kept(
 
 class _Keeper:
     def __init__(
-        self, history: History, segments: Segments, lines: Render, clock: Clock, busy: Callable[[], bool]
+        self, history: EventLog, segments: Segments, lines: Render, clock: Clock, busy: Callable[[], bool]
     ) -> None:
         self._history = history
         self._segments = segments

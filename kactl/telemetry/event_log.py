@@ -126,7 +126,7 @@ class _Replicas:
             )
 
 
-class History:
+class EventLog:
     """The ring. Written by the controller's own actors, read by any task of the same event loop.
 
     Args:

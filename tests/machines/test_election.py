@@ -17,7 +17,7 @@ from kactl.outbound.batch import Addressed
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import BrokerSet, LiveBrokers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Store, Write
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 T0 = tp("t-0")
@@ -349,7 +349,7 @@ async def elect_by_actor(
 ) -> tuple[Refusal, Partitions]:
     """Elect a leader of t-0, with replicas 1 and 2, through the actor. Returns the failure and the actor."""
     cluster = a_partition((1, 2), store.stored, live=live).columns()
-    actor = Partitions(cluster, cast(Store, store), Sent(), History(SystemClock()), unclean_default=default)
+    actor = Partitions(cluster, cast(Store, store), Sent(), EventLog(SystemClock()), unclean_default=default)
     move = Move(cluster.table.rows_named([T0]), PartitionState.ONLINE, election)
     moved = await actor.receive(move)
     return Refusal(int(moved.refusal[0])), actor

@@ -19,7 +19,7 @@ from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, Partition
 from kactl.model import PartitionState, ReplicaState
 from kactl.state_change_log.keeper import as_json, as_kafka, kept
 from kactl.state_change_log.segments import NAME, Segments
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from tests.forensics.reading import events_of
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ HAPPENED: st.SearchStrategy[AnyEvent] = st.one_of(
 
 def ring(events: list[AnyEvent]) -> list[AnyEvent]:
     """The same events with numbers and times, as in the controller's history."""
-    history = History(SystemClock())
+    history = EventLog(SystemClock())
     for event in events:
         history.add(event)
     return history.read(0, limit=len(events) + 1)[0]
@@ -126,7 +126,7 @@ def test_kafka_format_omits_events_without_a_kafka_line(what: str) -> None:
 
 
 async def test_all_events_are_written_when_the_block_ends(tmp_path: Path) -> None:
-    history = History(SystemClock())
+    history = EventLog(SystemClock())
     segments = Segments(tmp_path / "log", bytes_max=NEVER, count_max=3)
     history.add(BrokerEvent(what="started", broker=1, broker_epoch=2))
 
@@ -143,7 +143,7 @@ async def test_all_events_are_written_when_the_block_ends(tmp_path: Path) -> Non
 
 
 async def test_nothing_is_written_while_the_controller_is_busy(tmp_path: Path) -> None:
-    history = History(SystemClock())
+    history = EventLog(SystemClock())
     rest = anyio.Event()
     asked = anyio.Event()
 
@@ -166,7 +166,7 @@ async def test_nothing_is_written_while_the_controller_is_busy(tmp_path: Path) -
 
 
 async def test_events_overwritten_in_the_ring_leave_a_reset(tmp_path: Path) -> None:
-    history = History(SystemClock(), limit=5)
+    history = EventLog(SystemClock(), limit=5)
     for number in range(20):
         history.add(TopicEvent(what="created", topic=f"t{number}"))
 
@@ -179,7 +179,7 @@ async def test_events_overwritten_in_the_ring_leave_a_reset(tmp_path: Path) -> N
 async def test_full_disk_is_logged_once_and_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = History(SystemClock())
+    history = EventLog(SystemClock())
     segments = Segments(tmp_path, bytes_max=NEVER, count_max=1)
 
     def full(lines: object) -> None:

@@ -39,7 +39,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from tests.support.clocks import ManualClock
 from tests.support.cluster_seeds import EPOCH
 from tests.support.scripted_store import ScriptedStore
@@ -129,7 +129,7 @@ class Machines:
         self.cluster.fence = fence
         self.outbox = RecordingOutbox()
         clock = ManualClock()  # it stands still: no change takes so long that a part of it would be sent early
-        self.history = History(clock)
+        self.history = EventLog(clock)
         promised = self.store.promised
         self.partitions = Partitions(
             self.cluster, promised, self.outbox, self.history, unclean_default=unclean_default, clock=clock

@@ -15,7 +15,7 @@ from kactl.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, Rep
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Rows
-from kactl.telemetry.event_log import History
+from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 
@@ -48,22 +48,22 @@ CLUSTER = ClusterSeed(
 ).columns()
 
 
-def history(limit: int = 100) -> History:
-    return History(StandingClock(), limit=limit)
+def history(limit: int = 100) -> EventLog:
+    return EventLog(StandingClock(), limit=limit)
 
 
-def add_partitions(ring: History, rows: Rows, *, refusal: Refusal = Refusal.NONE) -> None:
+def add_partitions(ring: EventLog, rows: Rows, *, refusal: Refusal = Refusal.NONE) -> None:
     refused = np.full(len(rows), refusal, np.uint8)
     change = Change.of(rows, state=np.full(len(rows), PartitionState.ONLINE, np.uint8), refusal=refused)
     ring.add_partitions(change, CLUSTER.table.refs, controller_epoch=3)
 
 
-def add_replicas(ring: History, rows: Rows, *brokers: int) -> None:
+def add_replicas(ring: EventLog, rows: Rows, *brokers: int) -> None:
     which = slots_of(rows, *brokers)
     ring.add_replicas(rows, which, ReplicaState.OFFLINE, CLUSTER.table.refs, controller_epoch=3)
 
 
-def add_one(ring: History, kind: str) -> None:
+def add_one(ring: EventLog, kind: str) -> None:
     event: AnyEvent = BrokerEvent(what="started", broker=1, broker_epoch=2)
     if kind == "topic":
         event = TopicEvent(what="created", topic="t")
@@ -255,8 +255,8 @@ def earlier(*seqs: int) -> list[AnyEvent]:
     return [TopicEvent(seq=seq, time_ms=seq, what="created", topic="t") for seq in seqs]
 
 
-def restored(*seqs: int, orderly: bool = True, first: int = 1_000, limit: int = 100) -> History:
-    ring = History(StandingClock(), first=first, limit=limit)
+def restored(*seqs: int, orderly: bool = True, first: int = 1_000, limit: int = 100) -> EventLog:
+    ring = EventLog(StandingClock(), first=first, limit=limit)
     ring.restore(earlier(*seqs), orderly=orderly)
     ring.add(TopicEvent(what="created", topic="new"))
     return ring
@@ -309,7 +309,7 @@ def test_earlier_events_are_discarded_for_new_ones() -> None:
 
 @pytest.mark.anyio
 async def test_reader_waits_after_the_gap_of_an_earlier_process() -> None:
-    ring = History(StandingClock(), first=1_000)
+    ring = EventLog(StandingClock(), first=1_000)
     ring.restore(earlier(5, 6), orderly=True)
     follower = ring.follow(4)
     assert [(await anext(follower)).seq, (await anext(follower)).seq] == [5, 6]
