@@ -407,7 +407,7 @@ def test_each_bad_file_has_its_error(told: dict[str, FileReport]) -> None:
         "random.bin": no_layout,
         "gc.log": no_layout,
         "web.log": "is a log, but none of Kafka's brokers and controllers",
-        "times-only.log": "its lines have a time, but no day: nothing can be ordered by them",
+        "times-only.log": "its lines have a time, but no day: they cannot be ordered",
         "gone.log": "cannot be read: No such file or directory",
     }
     assert "ends in the middle" in (told["cut.log.gz"].error or "")
@@ -465,7 +465,7 @@ def test_command_reports_bad_files_and_their_number(
     assert "gc.log: is no log whose layout is known" in done.stderr  # given by name, so it counts as unreadable
     assert "Traceback" not in done.output
     assert "\x1b" not in done.output
-    assert "not understood, for example: [Broker id=2] Something �[31mred� that nobody knows" in done.stderr
+    assert "not parsed, for example: [Broker id=2] Something �[31mred� that nobody knows" in done.stderr
 
 
 def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) -> None:
