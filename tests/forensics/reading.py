@@ -35,6 +35,6 @@ def events_of(
     file = io.BytesIO(text.encode() if isinstance(text, str) else text)
     file.seek(max(0, start - 1))
     parser = Parser(file_id=1, kind=kind, broker=broker, time_zone=zone.zone_of(tz))
-    batches = [parser.parse(each) for each in records(file, LAYOUTS[layout], start=start, end=end)]
+    batches = [parser.parse(batch) for batch in records(file, LAYOUTS[layout], start=start, end=end)]
     rows: list[dict[str, Any]] = pa.Table.from_batches(batches, WRITTEN).to_pylist()
     return sorted(rows, key=lambda row: (row["offset"], row["type"]))

@@ -35,12 +35,12 @@ NOBODY = 65534
 LONG_NAME = ("a.b_c-0-" * 32)[:249]
 
 
-def line(text: str, at: str = "2024-05-01 10:00:00,123", level: str = "INFO") -> str:
-    return f"[{at}] {level} [Broker id=2] {text} (state.change.logger)\n"
+def line(text: str, time: str = "2024-05-01 10:00:00,123", level: str = "INFO") -> str:
+    return f"[{time}] {level} [Broker id=2] {text} (state.change.logger)\n"
 
 
-def handled(number: int, at: str = "2024-05-01 10:00:00,123") -> str:
-    return line(f"Handling StopReplica request correlationId {number} from controller 1 for 3 partitions", at)
+def handled(number: int, time: str = "2024-05-01 10:00:00,123") -> str:
+    return line(f"Handling StopReplica request correlationId {number} from controller 1 for 3 partitions", time)
 
 
 GOOD = "".join(handled(number) for number in range(10))
@@ -64,11 +64,11 @@ def test_links_are_followed_without_loops(tmp_path: Path) -> None:
     (logs / "gone.log").symlink_to("nowhere")
     (logs / "ring.log").symlink_to("ring.log")
 
-    found = list(find([str(logs), f"{logs}/../logs/a.log"]))
+    paths = list(find([str(logs), f"{logs}/../logs/a.log"]))
 
-    names = [each.removeprefix(f"{logs}/") for each in found]
+    names = [path.removeprefix(f"{logs}/") for path in paths]
     assert names == ["a.log", "gone.log", "linked/deep/server.log", "ring.log"]
-    assert [probe(each).error for each in found] == [
+    assert [probe(path).error for path in paths] == [
         "",
         "cannot be read: No such file or directory",
         "",
@@ -77,7 +77,7 @@ def test_links_are_followed_without_loops(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
+def unprivileged() -> Callable[[], contextlib.AbstractContextManager[None]]:
     """Drops the privileges of root within a block."""
 
     @contextlib.contextmanager
@@ -105,7 +105,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_unreadable_files_do_not_hide_others(
-    open_folder: Path, as_nobody: Callable[[], contextlib.AbstractContextManager[None]]
+    open_folder: Path, unprivileged: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     for name in ("a/1.log", "b/2.log", "c/3.log", "d/4.log"):
         (open_folder / name).parent.mkdir()
@@ -114,23 +114,23 @@ def test_unreadable_files_do_not_hide_others(
     (open_folder / "b").chmod(0)
     (open_folder / "c").chmod(0o444)  # only its names may be read
 
-    with as_nobody():
-        found = list(find([str(open_folder)]))
-        told = {each.removeprefix(f"{open_folder}/"): probe(each).error for each in found}
+    with unprivileged():
+        paths = list(find([str(open_folder)]))
+        reports = {path.removeprefix(f"{open_folder}/"): probe(path).error for path in paths}
 
     denied = "cannot be read: Permission denied"
-    assert told == {"a/1.log": denied, "b": denied, "c/3.log": denied, "d/4.log": ""}
+    assert reports == {"a/1.log": denied, "b": denied, "c/3.log": denied, "d/4.log": ""}
     for folder in ("b", "c"):
         (open_folder / folder).chmod(0o755)
 
 
 def test_unwritable_target_is_reported_before_reading(
-    open_folder: Path, as_nobody: Callable[[], contextlib.AbstractContextManager[None]]
+    open_folder: Path, unprivileged: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     (open_folder / "shut").mkdir(mode=0o555)
     (open_folder / "file").write_text("")
 
-    with as_nobody():
+    with unprivileged():
         with pytest.raises(NotWritable, match=r"shut/new/out cannot be written: choose another folder"):
             check_target(Location(f"{open_folder}/shut/new/out"))
         with pytest.raises(NotOurs, match=r"file is a file: name a folder"):
@@ -160,12 +160,12 @@ def test_undecodable_file_name_is_printed_escaped(tmp_path: Path) -> None:
     with open(name, "wb") as file:
         file.write(GOOD.encode())
 
-    (found,) = find([str(tmp_path)])
-    told = probe(found)
+    (path,) = find([str(tmp_path)])
+    report = probe(path)
 
-    assert told.path == f"{tmp_path}/caf\\xe9.log"
-    assert told.error == "cannot be read: its name is not in UTF-8; rename it"
-    assert shown(found) == told.path
+    assert report.path == f"{tmp_path}/caf\\xe9.log"
+    assert report.error == "cannot be read: its name is not in UTF-8; rename it"
+    assert shown(path) == report.path
 
 
 def test_killed_ingest_does_not_block_the_next_one(tmp_path: Path) -> None:
@@ -187,19 +187,19 @@ def test_tables_in_a_folder_of_logs_are_not_logs(tmp_path: Path) -> None:
 
 
 def tarred(content: bytes) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         entry = tarfile.TarInfo("broker-1/state-change.log")
         entry.size = len(content)
         archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def zipped(content: bytes) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("state-change.log", content)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def zipped(content: bytes) -> bytes:
 def test_other_compressions_are_listed_as_unreadable(tmp_path: Path, program: str, content: bytes) -> None:
     (tmp_path / "logs.packed").write_bytes(content)
 
-    found = probe(str(tmp_path / "logs.packed"))
+    report = probe(str(tmp_path / "logs.packed"))
 
-    assert (found.kind, found.layout) == (Kind.UNREADABLE, "")
-    assert found.error == f"cannot be read: it is packed by {program}; unpack it first"
+    assert (report.kind, report.layout) == (Kind.UNREADABLE, "")
+    assert report.error == f"cannot be read: it is packed by {program}; unpack it first"
 
 
 # -- files that change while they are read -----------------------------------------------------------------------------
@@ -252,10 +252,10 @@ def test_shorter_file_counts_as_replaced(tmp_path: Path, split_bytes: int) -> No
     log = tmp_path / "server.log"
     log.write_text(GOOD)
 
-    lines, said = read(log, lambda: log.write_text(handled(1)), split_bytes=split_bytes)
+    lines, error = read(log, lambda: log.write_text(handled(1)), split_bytes=split_bytes)
 
     assert lines == 1
-    assert said == [
+    assert error == [
         f"had {len(GOOD):,} bytes at first and then {len(handled(1)):,}: read it again when nothing writes to it"
     ]
 
@@ -317,9 +317,9 @@ def test_invalid_json_loses_no_line(tmp_path: Path, text: str) -> None:
     log = tmp_path / "log"
     log.write_bytes(usual.encode() * 3 + text.encode() + b"\xff\xfe\n" + text.encode() + b"\n" + usual.encode())
 
-    lines, said = read(log, lambda: None)
+    lines, error = read(log, lambda: None)
 
-    assert (lines, said) == (6, [])
+    assert (lines, error) == (6, [])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -331,9 +331,9 @@ def test_corrupt_bytes_lose_no_line(tmp_path: Path, seed: int) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(bytes(content))
 
-    lines, said = read(log, lambda: None, split_bytes=chance.choice([100, 1000, 1 << 20]))
+    lines, error = read(log, lambda: None, split_bytes=chance.choice([100, 1000, 1 << 20]))
 
-    assert (lines, said) == (content.count(b"\n") + (not content.endswith(b"\n")), [])
+    assert (lines, error) == (content.count(b"\n") + (not content.endswith(b"\n")), [])
 
 
 # -- all of it at once -------------------------------------------------------------------------------------------------
@@ -357,13 +357,14 @@ def spoil(folder: Path) -> Path:
             "Previous leader Some(1) and previous leader epoch was 2."
         ).encode(),
         "jumps.log": "".join(
-            handled(1, at)
-            for at in ("2024-05-01 10:00:00,000", "1970-01-01 00:00:07,000", "2024-05-01 10:00:01,000",
+            handled(1, clock)
+            for clock in ("2024-05-01 10:00:00,000", "1970-01-01 00:00:07,000", "2024-05-01 10:00:01,000",
                        "2038-01-20 00:00:00,000", "2024-05-01 10:00:02,000", "9999-99-99 99:99:99,999",
                        "2024-05-01 10:00:03,000")
         ).encode(),
         "night.log": "".join(
-            handled(1, f"2024-10-27 {at}") for at in ("01:59:00,000", "02:30:00,000", "02:10:00,000", "03:00:00,000")
+            handled(1, f"2024-10-27 {clock}")
+            for clock in ("01:59:00,000", "02:30:00,000", "02:10:00,000", "03:00:00,000")
         ).encode(),
         "escapes.log": (GOOD + line("Something \x1b[31mred\x07 that nobody knows")).encode(),
         "cut.log.gz": packed[: len(packed) // 2],
@@ -392,17 +393,17 @@ def spoilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 @pytest.fixture
-def told(spoilt: tuple[Ingested, Tables]) -> dict[str, FileReport]:
-    return {each.path.rpartition("/")[2]: each for each in spoilt[0].files}
+def reports(spoilt: tuple[Ingested, Tables]) -> dict[str, FileReport]:
+    return {report.path.rpartition("/")[2]: report for report in spoilt[0].files}
 
 
-def test_each_bad_file_has_its_error(told: dict[str, FileReport]) -> None:
+def test_each_bad_file_has_its_error(reports: dict[str, FileReport]) -> None:
     no_layout = "is no log whose layout is known: none of its first lines begins with a time and a level"
-    assert {name: each.error for name, each in told.items() if each.error} == {
+    assert {name: each.error for name, each in reports.items() if each.error} == {
         "traces-only.log": no_layout,
         "utf-16-without-mark.log": no_layout,
-        "cut.log.gz": told["cut.log.gz"].error,
-        "spoilt.log.gz": told["spoilt.log.gz"].error,
+        "cut.log.gz": reports["cut.log.gz"].error,
+        "spoilt.log.gz": reports["spoilt.log.gz"].error,
         "archive.tgz": "cannot be read: it is packed by tar; unpack it first",
         "random.bin": no_layout,
         "gc.log": no_layout,
@@ -410,12 +411,12 @@ def test_each_bad_file_has_its_error(told: dict[str, FileReport]) -> None:
         "times-only.log": "its lines have a time, but no day: they cannot be ordered",
         "gone.log": "cannot be read: No such file or directory",
     }
-    assert "ends in the middle" in (told["cut.log.gz"].error or "")
-    assert "cannot be unpacked further" in (told["spoilt.log.gz"].error or "")
+    assert "ends in the middle" in (reports["cut.log.gz"].error or "")
+    assert "cannot be unpacked further" in (reports["spoilt.log.gz"].error or "")
 
 
-def test_readable_parts_of_bad_files_are_read(told: dict[str, FileReport]) -> None:
-    whole = {name: (each.lines, each.events) for name, each in told.items() if each.is_log and not each.error}
+def test_readable_parts_of_bad_files_are_read(reports: dict[str, FileReport]) -> None:
+    whole = {name: (each.lines, each.events) for name, each in reports.items() if each.is_log and not each.error}
     assert whole == {
         "good.log": (10, 10),
         "carriage-returns.log": (10, 10),
@@ -428,7 +429,7 @@ def test_readable_parts_of_bad_files_are_read(told: dict[str, FileReport]) -> No
         "night.log": (4, 4),
         "escapes.log": (11, 10),
     }
-    assert 5_000 < told["cut.log.gz"].events < 15_000
+    assert 5_000 < reports["cut.log.gz"].events < 15_000
 
 
 def test_line_of_ten_megabytes_is_truncated(spoilt: tuple[Ingested, Tables]) -> None:
@@ -444,10 +445,10 @@ def test_long_topic_name_is_complete(spoilt: tuple[Ingested, Tables]) -> None:
     assert (row["topic"], row["partition"], row["log_end"]) == (LONG_NAME, 7, 9)
 
 
-def test_clock_jumps_are_warnings(told: dict[str, FileReport]) -> None:
-    assert any(each.startswith("the clock went back 2 times") for each in told["jumps.log"].warnings)
-    assert any("were set back during its period" in each for each in told["night.log"].warnings)
-    assert told["jumps.log"].unparsed == 1
+def test_clock_jumps_are_warnings(reports: dict[str, FileReport]) -> None:
+    assert any(each.startswith("the clock went back 2 times") for each in reports["jumps.log"].warnings)
+    assert any("were set back during its period" in each for each in reports["night.log"].warnings)
+    assert reports["jumps.log"].unparsed == 1
 
 
 def test_command_reports_bad_files_and_their_number(
@@ -477,8 +478,8 @@ def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) 
     done = ingest(spark, [str(tmp_path / "logs")], str(tmp_path / "out"))
 
     assert (done.manifest.files, done.manifest.lines, done.manifest.events) == (5000, 5000, 5000)
-    found = open_tables(spark, str(tmp_path / "out")).events
-    assert found.select("file_id").distinct().count() == found.select("correlation_id").distinct().count() == 5000
+    events = open_tables(spark, str(tmp_path / "out")).events
+    assert events.select("file_id").distinct().count() == events.select("correlation_id").distinct().count() == 5000
 
 
 FULL = """

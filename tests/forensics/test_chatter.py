@@ -105,4 +105,4 @@ def test_harmless_lines_are_counted_separately_from_other_lines() -> None:
         "[2024-05-01 10:00:00,123] INFO Completed load of log t-0 (kafka.log.LogManager)\n"
     )
 
-    assert [each["type"] for each in events_of(text, kind=Kind.SERVER)] == ["harmless", "other"]
+    assert [event["type"] for event in events_of(text, kind=Kind.SERVER)] == ["harmless", "other"]

@@ -34,14 +34,14 @@ EVENTS = st.lists(
 )
 
 
-def counted(events: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
+def expected_counts(events: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Returns the counters by counting line by line."""
     alike = collections.defaultdict(list)
-    for each in events:
-        hour = each["ts"] and each["ts"].replace(minute=0, second=0)
-        reason = each["reason"] if each["type"] == EventType.BROKEN else None
-        key = (each["file_id"], each["type"], each["format"], each["level"], each["speaker"], each["controller"])
-        alike[(*key, hour, reason)].append(each)
+    for event in events:
+        hour = event["ts"] and event["ts"].replace(minute=0, second=0)
+        reason = event["reason"] if event["type"] == EventType.BROKEN else None
+        key = (event["file_id"], event["type"], event["format"], event["level"], event["speaker"], event["controller"])
+        alike[(*key, hour, reason)].append(event)
 
     def known(rows: list[dict[str, Any]], name: str) -> list[Any]:
         return [row[name] for row in rows if row[name] is not None]
@@ -70,4 +70,4 @@ def test_counters_equal_counting_line_by_line(events: list[dict[str, Any]]) -> N
     keys = ("file_id", "type", "format", "level", "speaker", "controller", "hour", "reason")
     told = {tuple(row.pop(key) for key in keys): row for row in rows}
     assert len(told) == made.num_rows
-    assert told == counted(events)
+    assert told == expected_counts(events)

@@ -58,4 +58,4 @@ def test_concurrent_ingests_into_one_folder_exclude_each_other(spark: SparkSessi
     with lock_folder(Location(str(out))), pytest.raises(InUse):
         ingest(spark, [str(tmp_path)], str(out))
 
-    assert [each.name for each in out.iterdir()] == [".ingest-of-the-other"]
+    assert [path.name for path in out.iterdir()] == [".ingest-of-the-other"]

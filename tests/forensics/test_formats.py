@@ -47,7 +47,7 @@ def test_each_line_matches_exactly_one_format(golden: Golden) -> None:
 def test_lines_of_all_versions_are_parsed_in_any_order() -> None:
     text = "".join(log_line(golden) for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN))
 
-    assert [each["format"] for each in events_of(text)] == [
+    assert [event["format"] for event in events_of(text)] == [
         golden.format for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN)
     ]
 
@@ -154,16 +154,16 @@ def test_others_of_one_level_and_hour_become_one_row() -> None:
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
 def test_writer_is_read_from_the_prefix(prefix: bytes, expected: dict[str, Any]) -> None:
-    said = broker_id.read(prefix)._asdict()
+    writer = broker_id.read(prefix)._asdict()
 
-    assert {name: said[name] for name in expected} == expected
+    assert {name: writer[name] for name in expected} == expected
 
 
 def test_cache_of_prefixes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_id, "MEMORY_LIMIT", 3)
     prefixes = broker_id.Prefixes()
 
-    said = [prefixes[b"Partition t-%d broker=2" % at].partition for at in range(10)]
+    partitions = [prefixes[b"Partition t-%d broker=2" % number].partition for number in range(10)]
 
-    assert said == [b"%d" % at for at in range(10)]
+    assert partitions == [b"%d" % number for number in range(10)]
     assert len(prefixes) <= 3

@@ -165,7 +165,7 @@ def test_failed_write_keeps_the_previous_page(tmp_path: Path, monkeypatch: pytes
 
     assert failed is not None
     assert "report.html: cannot be written (No space left on device): choose another file" in failed.message
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert page.read_text() == "the one before"
 
 
@@ -202,7 +202,7 @@ def test_terminated_command_ends_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "expected"),
     [
         ("An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Asked to\n\tat a.b(C.java)",
          "org.apache.spark.SparkException: Asked to"),
@@ -215,8 +215,8 @@ def test_terminated_command_ends_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=range(5),
 )  # fmt: skip
-def test_spark_errors_are_reported_in_one_line(said: str, told: str) -> None:
-    assert forensics.reason(said) == told
+def test_spark_errors_are_reported_in_one_line(message: str, expected: str) -> None:
+    assert forensics.reason(message) == expected
 
 
 def test_unwritable_folder_is_named_in_the_error() -> None:
@@ -291,11 +291,11 @@ def test_killed_java_is_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_and_errors_escape_control_sequences() -> None:
     header, row = output.table(["a\x1bb"], [["c\x1b]0;d\x07"]])
-    said = run("report", "--dir", "e\x1b[31m")
+    result = run("report", "--dir", "e\x1b[31m")
 
     assert "a\N{REPLACEMENT CHARACTER}b" in header
     assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
-    assert "error: e\N{REPLACEMENT CHARACTER}[31m: contains no complete tables" in said.stderr
+    assert "error: e\N{REPLACEMENT CHARACTER}[31m: contains no complete tables" in result.stderr
 
 
 def test_markdown_escapes_control_sequences() -> None:

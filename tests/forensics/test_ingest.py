@@ -83,9 +83,9 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def told(done: Ingested, name: str) -> overview.FileReport:
-    (found,) = [each for each in done.files if each.path.endswith(name)]
-    return found
+def report_of(done: Ingested, name: str) -> overview.FileReport:
+    (match,) = [report for report in done.files if report.path.endswith(name)]
+    return match
 
 
 def test_tables_contain_all_events_of_the_logs(tables: Tables, done: Ingested) -> None:
@@ -106,30 +106,30 @@ def test_tables_contain_all_events_of_the_logs(tables: Tables, done: Ingested) -
 def test_events_do_not_depend_on_splits(spark: SparkSession, logs: Path, out: Path) -> None:
     ingest(spark, [str(logs / "broker-1" / "state-change.log")], str(out), split_bytes=300)
 
-    found = open_tables(spark, str(out)).events
-    (first,) = found.where("file_id = 0").limit(1).select("kind").collect()
-    rows = [row.asDict() for row in found.where("file_id = 0").orderBy("offset").collect()]
+    events = open_tables(spark, str(out)).events
+    (first,) = events.where("file_id = 0").limit(1).select("kind").collect()
+    rows = [row.asDict() for row in events.where("file_id = 0").orderBy("offset").collect()]
     expected = events_of(CONTROLLER)
     assert first["kind"] == "state-change"
     assert [_without_place(row) for row in rows] == [_without_place(row) for row in expected]
 
 
 def test_file_reports_have_kind_version_and_coverage(done: Ingested) -> None:
-    controller = told(done, "broker-1/state-change.log")
+    controller = report_of(done, "broker-1/state-change.log")
     assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5-3.9", 1)
     assert (controller.levels, controller.coverage, controller.controllers) == (("INFO", "ERROR"), 1.0, (1,))
-    assert any("INFO only" in each for each in controller.warnings)
-    broker = told(done, "broker-2/state-change.log")
+    assert any("INFO only" in warning for warning in controller.warnings)
+    broker = report_of(done, "broker-2/state-change.log")
     assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "2.7-3.9")
     assert broker.samples == ("[Broker id=2] Something new under the sun",)
-    assert any(each.startswith("only") for each in broker.warnings)
-    server = told(done, "server.log")
+    assert any(warning.startswith("only") for warning in broker.warnings)
+    server = report_of(done, "server.log")
     assert (server.kind, server.other, server.events, server.coverage, server.broker) == ("server", 20, 0, None, 3)
-    assert told(done, "containers.txt").layout == "container/standard"
-    assert told(done, ".gz").compression == "gzip"
-    assert told(done, "gc.log").kind == "foreign"
-    assert told(done, "controller.log").kind == "empty"
-    assert told(done, "kactl.jsonl").broker == 7
+    assert report_of(done, "containers.txt").layout == "container/standard"
+    assert report_of(done, ".gz").compression == "gzip"
+    assert report_of(done, "gc.log").kind == "foreign"
+    assert report_of(done, "controller.log").kind == "empty"
+    assert report_of(done, "kactl.jsonl").broker == 7
 
 
 def test_metadata_log_events_have_topic_names(tables: Tables) -> None:
@@ -140,7 +140,7 @@ def test_metadata_log_events_have_topic_names(tables: Tables) -> None:
 
 def test_levels_are_counted_per_broker_and_hour(tables: Tables) -> None:
     levels = tables.levels
-    assert set(levels.columns) == {each.name for each in LEVEL_COLUMNS}
+    assert set(levels.columns) == {column.name for column in LEVEL_COLUMNS}
     counted = {
         (row["speaker"], row["kind"], row["hour"].hour, row["level"]): row["lines"]
         for row in levels.where("kind = 'server'").collect()
@@ -149,8 +149,8 @@ def test_levels_are_counted_per_broker_and_hour(tables: Tables) -> None:
 
 
 def test_table_of_files_has_the_declared_columns(tables: Tables) -> None:
-    assert tables.files.columns == [each.name for each in FILE_COLUMNS]
-    assert overview.FileReport.__struct_fields__ == tuple(each.name for each in FILE_COLUMNS)
+    assert tables.files.columns == [column.name for column in FILE_COLUMNS]
+    assert overview.FileReport.__struct_fields__ == tuple(column.name for column in FILE_COLUMNS)
 
 
 # -- all or nothing ----------------------------------------------------------------------------------------------------
@@ -162,20 +162,20 @@ def test_tables_are_replaced_together(spark: SparkSession, logs: Path, out: Path
 
     done = ingest(spark, [str(logs / "broker-2")], str(out))
 
-    assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
+    assert sorted(path.name for path in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
     assert open_tables(spark, str(out)).manifest == done.manifest
     assert open_tables(spark, str(out)).files.count() == 2
 
 
 def test_progress_is_reported(spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY_S", 0.001)
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
 
-    ingest(spark, [str(logs / "broker-1")], str(out), on_progress=lambda *step: told.append(step))
+    ingest(spark, [str(logs / "broker-1")], str(out), on_progress=lambda *step: calls.append(step))
 
-    assert list(dict.fromkeys(step for step, _, _ in told)) == ["look for files", "read", "sum up"]
-    assert any(total > 0 for step, _, total in told if step == "read")
-    assert all(done <= total for _, done, total in told)
+    assert list(dict.fromkeys(step for step, _, _ in calls)) == ["look for files", "read", "sum up"]
+    assert any(total > 0 for step, _, total in calls if step == "read")
+    assert all(done <= total for _, done, total in calls)
 
 
 def test_failed_ingest_keeps_the_previous_tables(
@@ -191,7 +191,7 @@ def test_failed_ingest_keeps_the_previous_tables(
         ingest(spark, [str(logs / "broker-1")], str(out))
 
     assert open_tables(spark, str(out)).manifest == former.manifest
-    assert not [each for each in out.iterdir() if each.name.startswith(".")]
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("spoil", ["manifest", "version", "text"])
@@ -238,11 +238,11 @@ def test_truncated_file_is_read_up_to_its_end(spark: SparkSession, logs: Path, o
 
     done = ingest(spark, [str(logs / "broker-1")], str(out))
 
-    cut = told(done, "cut.gz")
+    cut = report_of(done, "cut.gz")
     assert cut.error is not None
     assert "ends in the middle" in cut.error
     assert 0.4 < cut.lines / (BROKER.count("\n") * 500) < 0.6
-    assert told(done, "broker-1/state-change.log").error is None
+    assert report_of(done, "broker-1/state-change.log").error is None
 
 
 def test_many_files_are_probed_on_all_cores(
@@ -252,17 +252,17 @@ def test_many_files_are_probed_on_all_cores(
 
     many = ingest(spark, [str(logs)], str(out), time_zone="Europe/Berlin")
 
-    assert [each.kind for each in many.files] == [each.kind for each in done.files]
-    assert [each.lines for each in many.files] == [each.lines for each in done.files]
+    assert [report.kind for report in many.files] == [report.kind for report in done.files]
+    assert [report.lines for report in many.files] == [report.lines for report in done.files]
 
 
 def test_files_are_found_once_and_in_order(logs: Path) -> None:
     (logs / ".hidden").write_text(CONTROLLER)
 
-    found = list(ingesting.find([str(logs / "broker-2"), str(logs), str(logs / "metadata.txt"), "/nowhere"]))
+    paths = list(ingesting.find([str(logs / "broker-2"), str(logs), str(logs / "metadata.txt"), "/nowhere"]))
 
-    shown = {str(each) for each in logs.rglob("*") if each.is_file() and each.name != ".hidden"}
-    assert found == sorted({*shown, "/nowhere"})
+    shown = {str(path) for path in logs.rglob("*") if path.is_file() and path.name != ".hidden"}
+    assert paths == sorted({*shown, "/nowhere"})
 
 
 def test_small_files_share_tasks_and_largest_are_first() -> None:
@@ -308,10 +308,10 @@ def test_command_lists_files_and_warnings(run: Any, logs: Path, out: Path) -> No
 def test_command_prints_the_manifest_as_json(run: Any, logs: Path, out: Path) -> None:
     done = run("ingest", logs, "--out", out, "-q", "-o", "json")
 
-    said = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     assert done.stderr == ""
-    assert said["manifest"]["files"] == 7
-    assert len(said["files"]) == 9
+    assert output["manifest"]["files"] == 7
+    assert len(output["files"]) == 9
 
 
 @pytest.mark.parametrize("bad", ["cut", "foreign", "missing"])
@@ -333,7 +333,7 @@ def test_incomplete_input_sets_the_exit_code(run: Any, logs: Path, out: Path, ba
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--tz", "Europe/Berln"], 2, "no time zone 'Europe/Berln'"),
         (["--out", "{logs}"], 2, "which kactl did not write"),
@@ -341,12 +341,12 @@ def test_incomplete_input_sets_the_exit_code(run: Any, logs: Path, out: Path, ba
     ],
 )
 def test_invalid_options_are_rejected_before_reading(
-    run: Any, logs: Path, words: list[str], code: int, said: str
+    run: Any, logs: Path, words: list[str], code: int, message: str
 ) -> None:
     done = run("ingest", logs, *(word.format(logs=logs) for word in words))
 
     assert done.exit_code == code
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_empty_folder_fails(run: Any, tmp_path: Path, out: Path) -> None:

@@ -77,12 +77,12 @@ def test_missing_java_error_lists_candidates_and_remedy(tmp_path: Path, monkeypa
 
 
 def test_launcher_starts_java_without_the_optional_module() -> None:
-    asked = ["--add-modules=jdk.incubator.vector", "-Dgiven=a b", "-XshowSettings:properties", "-version"]
+    arguments = ["--add-modules=jdk.incubator.vector", "-Dgiven=a b", "-XshowSettings:properties", "-version"]
     bundled = find_java({"PATH": ""})
     launcher = Path(home_for_spark(bundled)) / "bin" / "java"
 
-    refused = subprocess.run([f"{bundled.home}/bin/java", *asked], capture_output=True, text=True, check=False)
-    started = subprocess.run([launcher, *asked], capture_output=True, text=True, check=False)
+    refused = subprocess.run([f"{bundled.home}/bin/java", *arguments], capture_output=True, text=True, check=False)
+    started = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=False)
 
     assert refused.returncode != 0
     assert "jdk.incubator.vector" in refused.stdout + refused.stderr
@@ -91,9 +91,9 @@ def test_launcher_starts_java_without_the_optional_module() -> None:
 
 
 def test_system_java_needs_no_launcher(tmp_path: Path) -> None:
-    found = Java(str(tmp_path), 17, "PATH")
+    java = Java(str(tmp_path), 17, "PATH")
 
-    assert home_for_spark(found) == str(tmp_path)
+    assert home_for_spark(java) == str(tmp_path)
 
 
 @pytest.mark.slow
@@ -117,8 +117,8 @@ def test_each_spark_session_runs_its_own_packaged_java(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    told = [line.split() for line in done.stdout.splitlines()]
-    assert [(count, version[:3], most) for count, version, most in told] == [("5", "21.", "512"), ("5", "21.", "700")]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [(count, version[:3], most) for count, version, most in lines] == [("5", "21.", "512"), ("5", "21.", "700")]
 
 
 def test_workers_run_the_python_of_the_driver(spark: SparkSession) -> None:

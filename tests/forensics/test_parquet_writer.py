@@ -24,24 +24,24 @@ def events(*days: datetime.date | None, kind: str = "server") -> pa.RecordBatch:
 def offsets(folder: Path, part: str) -> list[int]:
     table = parquet.ParquetFile(folder / part).read()
     assert table.schema.equals(SCHEMA)
-    found: list[int] = table.column("offset").to_pylist()
-    return found
+    values: list[int] = table.column("offset").to_pylist()
+    return values
 
 
-def names(made: EventWriter) -> set[str]:
+def names(writer: EventWriter) -> set[str]:
     """Returns the names of the written files."""
-    return set(made.close().column("part").to_pylist())
+    return set(writer.close().column("part").to_pylist())
 
 
 def test_each_kind_and_day_has_its_folder(tmp_path: Path) -> None:
-    made = EventWriter(Location(str(tmp_path)))
-    made.add(events(DAY, DAY + datetime.timedelta(1), DAY, None))
-    made.add(events(DAY, kind="controller"))
-    made.add(events(DAY))
+    writer = EventWriter(Location(str(tmp_path)))
+    writer.add(events(DAY, DAY + datetime.timedelta(1), DAY, None))
+    writer.add(events(DAY, kind="controller"))
+    writer.add(events(DAY))
 
-    told = {name.rpartition("/")[0]: offsets(tmp_path, name) for name in names(made)}
+    offsets_by_folder = {name.rpartition("/")[0]: offsets(tmp_path, name) for name in names(writer)}
 
-    assert told == {
+    assert offsets_by_folder == {
         "kind=server/day=2024-05-01": [0, 2, 0],
         "kind=server/day=2024-05-02": [1],
         f"kind=server/day={NO_DAY}": [3],
@@ -51,12 +51,12 @@ def test_each_kind_and_day_has_its_folder(tmp_path: Path) -> None:
 
 def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "OPEN_LIMIT", 2)
-    made = EventWriter(Location(str(tmp_path)))
-    for at in [0, 1, 2, 0, 1, 2]:
-        made.add(events(DAY + datetime.timedelta(at)))
-        assert len(made._open) <= 2
+    writer = EventWriter(Location(str(tmp_path)))
+    for number in [0, 1, 2, 0, 1, 2]:
+        writer.add(events(DAY + datetime.timedelta(number)))
+        assert len(writer._open) <= 2
 
-    written = names(made)
+    written = names(writer)
 
     assert sum(len(offsets(tmp_path, name)) for name in written) == 6
     assert len(written) == len(list(tmp_path.rglob("*.parquet"))) > 3
@@ -64,11 +64,11 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest
 
 def test_large_output_is_written_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "ROWS_AT_ONCE", 10)
-    made = EventWriter(Location(str(tmp_path)))
+    writer = EventWriter(Location(str(tmp_path)))
     for _ in range(7):
-        made.add(events(*[DAY] * 4))
+        writer.add(events(*[DAY] * 4))
 
-    (written,) = names(made)
+    (written,) = names(writer)
 
     assert offsets(tmp_path, written) == [0, 1, 2, 3] * 7
     assert parquet.ParquetFile(tmp_path / written).metadata.num_row_groups == 3
@@ -78,9 +78,9 @@ def test_files_of_a_failed_attempt_are_removed(tmp_path: Path) -> None:
     first, second = EventWriter(Location(str(tmp_path))), EventWriter(Location(str(tmp_path)))
     first.add(events(DAY))
     second.add(events(DAY))
-    kept, left = names(first), names(second)
+    written, left = names(first), names(second)
 
-    remove_unlisted(Location(str(tmp_path)), kept)
+    remove_unlisted(Location(str(tmp_path)), written)
 
-    assert {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.parquet")} == kept
-    assert len(kept) == len(left) == 1
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")} == written
+    assert len(written) == len(left) == 1

@@ -43,7 +43,7 @@ def test_layouts_are_recognised(name: str, line: str) -> None:
 
 
 def test_continuation_lines_lose_the_container_prefix() -> None:
-    failed = next(each for each in GOLDEN if each.format == "P4b")
+    failed = next(example for example in GOLDEN if example.format == "P4b")
     text = "".join(f"kafka-1 | {line}\n" for line in log_line(failed).splitlines())
 
     (event,) = events_of(text, layout="container/standard")
@@ -58,10 +58,10 @@ def test_a_stack_trace_at_the_beginning_does_not_hide_the_layout() -> None:
 def test_every_layout_has_an_example() -> None:
     shown = {name.replace(",", " ").split(" ")[0] for name in WRITTEN}
 
-    assert {each.split("/")[0] for each in LAYOUTS if "/" in each} == {
-        each.split("/")[0] for each in shown if "/" in each
+    assert {layout.split("/")[0] for layout in LAYOUTS if "/" in layout} == {
+        layout.split("/")[0] for layout in shown if "/" in layout
     }
-    assert {each for each in LAYOUTS if "/" not in each} <= shown
+    assert {layout for layout in LAYOUTS if "/" not in layout} <= shown
 
 
 # -- kinds -------------------------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ KINDS = {
 def test_kind_is_determined_by_the_content(
     tmp_path: Path, content: str, kind: Kind, layout: str, broker: int | None
 ) -> None:
-    found = _file(tmp_path, content)
+    report = _file(tmp_path, content)
 
-    assert (found.kind, found.layout, found.broker) == (kind, layout, broker)
-    assert bool(found.error) == (kind is Kind.FOREIGN)
+    assert (report.kind, report.layout, report.broker) == (kind, layout, broker)
+    assert bool(report.error) == (kind is Kind.FOREIGN)
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -139,10 +139,10 @@ def test_kind_is_determined_by_the_content(
 def test_compression_and_encoding_are_recognised(tmp_path: Path, pack: bool, encoding: str) -> None:
     content = (f"[{TS}] INFO Grüße (kafka.log.LogManager)\n" * 5).encode(encoding)
 
-    found = _file(tmp_path, gzip.compress(content) if pack else content)
+    report = _file(tmp_path, gzip.compress(content) if pack else content)
 
-    assert (found.kind, found.encoding, found.packed) == (Kind.SERVER, encoding, pack)
-    assert found.can_be_split == (not pack and encoding != "utf-16")
+    assert (report.kind, report.encoding, report.packed) == (Kind.SERVER, encoding, pack)
+    assert report.can_be_split == (not pack and encoding != "utf-16")
 
 
 @pytest.mark.parametrize(
@@ -173,22 +173,22 @@ def test_file_of_several_brokers_has_no_broker(tmp_path: Path) -> None:
 
 
 def test_times_without_a_date_are_rejected(tmp_path: Path) -> None:
-    found = _file(tmp_path, "15:50:12,985 INFO  [Controller id=1] Resigned (kafka.controller.KafkaController)\n" * 5)
+    report = _file(tmp_path, "15:50:12,985 INFO  [Controller id=1] Resigned (kafka.controller.KafkaController)\n" * 5)
 
-    assert found.kind is Kind.FOREIGN
-    assert "no day" in found.error
+    assert report.kind is Kind.FOREIGN
+    assert "no day" in report.error
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8b\x08\x00nonsense, and more of it"])
 def test_invalid_gzip_cannot_be_read(tmp_path: Path, content: bytes) -> None:
-    found = _file(tmp_path, content)
+    report = _file(tmp_path, content)
 
-    assert found.kind is Kind.UNREADABLE
-    assert "gzip" in found.error
+    assert report.kind is Kind.UNREADABLE
+    assert "gzip" in report.error
 
 
 def test_missing_file_cannot_be_read(tmp_path: Path) -> None:
-    found = probe(str(tmp_path / "nowhere.log"))
+    report = probe(str(tmp_path / "nowhere.log"))
 
-    assert found.kind is Kind.UNREADABLE
-    assert found.error == "cannot be read: No such file or directory"
+    assert report.kind is Kind.UNREADABLE
+    assert report.error == "cannot be read: No such file or directory"

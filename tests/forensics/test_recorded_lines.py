@@ -13,10 +13,10 @@ from tests.interop.incident import recorded
 RECORDED = sorted((Path(__file__).parent / "truth" / "recorded").glob("*.tar.gz"))
 
 
-@pytest.mark.parametrize("packed", RECORDED, ids=[each.name.partition(".")[0] for each in RECORDED])
+@pytest.mark.parametrize("packed", RECORDED, ids=[path.name.partition(".")[0] for path in RECORDED])
 def test_recorded_lines_of_controllers_are_known(packed: Path, tmp_path: Path) -> None:
     logs = recorded.opened(packed, tmp_path).logs
-    files = [str(each) for each in sorted(logs.rglob("*")) if each.is_file()]
+    files = [str(path) for path in sorted(logs.rglob("*")) if path.is_file()]
     types, unknown = Counter[str](), []
 
     for split in splits.cut(enumerate(map(probe.probe, files))):

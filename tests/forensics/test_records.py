@@ -72,7 +72,7 @@ def test_events_do_not_depend_on_the_read_size(monkeypatch: pytest.MonkeyPatch, 
 def test_byte_order_mark_is_removed() -> None:
     marked, plain = events_of("\ufeff" + STORY), events_of(STORY)
 
-    assert [each["format"] for each in marked] == [each["format"] for each in plain]
+    assert [event["format"] for event in marked] == [event["format"] for event in plain]
     assert marked[0] == plain[0]
 
 
@@ -81,7 +81,7 @@ def test_leading_continuation_lines_are_unparsed() -> None:
 
     assert (first["type"], first["lines"], first["ts"]) == ("unparsed", 2, None)
     assert first["text"] == LOST.split("\n")[0]
-    assert [each["type"] for each in rest] == [each["type"] for each in events_of(STORY)]
+    assert [event["type"] for event in rest] == [event["type"] for event in events_of(STORY)]
 
 
 def test_long_line_is_truncated_and_the_next_is_complete() -> None:
@@ -92,7 +92,7 @@ def test_long_line_is_truncated_and_the_next_is_complete() -> None:
 
     assert first["format"] == "C8b"
     assert len(first["text"]) == 4096
-    assert [each["format"] for each in rest] == [each["format"] for each in events_of(STORY)]
+    assert [event["format"] for event in rest] == [event["format"] for event in events_of(STORY)]
     assert rest[0]["offset"] == text.index(STORY)
 
 
@@ -118,7 +118,7 @@ def test_gzip_of_several_members_is_read_as_one() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_truncated_gzip_is_read_up_to_its_end(share: float) -> None:
-    text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
+    text = "".join(f"{zlib.crc32(b'%d' % number)}\n" for number in range(200_000)).encode()
     packed = gzip.compress(text)
 
     found, broken = _all_lines(Unzipped(io.BytesIO(packed[: int(len(packed) * share)])))
@@ -130,7 +130,7 @@ def test_truncated_gzip_is_read_up_to_its_end(share: float) -> None:
 
 
 def test_corrupt_gzip_is_read_up_to_the_error() -> None:
-    text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
+    text = "".join(f"{zlib.crc32(b'%d' % number)}\n" for number in range(200_000)).encode()
     packed = bytearray(gzip.compress(text))
     packed[len(packed) // 2 : len(packed) // 2 + 50] = b"\xff" * 50
 
@@ -168,13 +168,13 @@ def test_zero_bytes_after_a_crash_are_skipped() -> None:
 
     events = events_of(first + b"\n" + bytes(500) + second + b"\n")
 
-    assert [each["format"] for each in events] == ["P1", "P4b"]
+    assert [event["format"] for event in events] == ["P1", "P4b"]
     assert events[1]["lines"] == 1
 
 
 def test_lines_with_carriage_returns_are_read() -> None:
-    assert [each["format"] for each in events_of(STORY.replace("\n", "\r\n"))] == [
-        each["format"] for each in events_of(STORY)
+    assert [event["format"] for event in events_of(STORY.replace("\n", "\r\n"))] == [
+        event["format"] for event in events_of(STORY)
     ]
 
 
@@ -194,7 +194,7 @@ def records_of(text: str, *, start: int = 0, end: int | None = None) -> list[tup
     file = io.BytesIO(text.encode())
     file.seek(max(0, start - 1))
     return [
-        (offset, fields, length, some.joined.get(at))
+        (offset, fields, length, some.joined.get(index))
         for some in records(file, LAYOUTS["standard"], start=start, end=end)
-        for at, (offset, fields, length) in enumerate(zip(some.offsets, some.fields, some.lengths, strict=True))
+        for index, (offset, fields, length) in enumerate(zip(some.offsets, some.fields, some.lengths, strict=True))
     ]

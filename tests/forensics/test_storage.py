@@ -33,10 +33,10 @@ def test_all_files_below_are_found(folder: Location) -> None:
         (folder / name).write(b"")
     (folder / ".hidden").write(b"")
 
-    found = sorted(str(each) for each in folder.files())
+    paths = sorted(str(path) for path in folder.files())
 
-    assert [name.removeprefix(str(folder)) for name in found] == ["/a/1", "/b/2", "/c"]
-    assert [str(each) for each in (folder / "c").files()] == [f"{folder}/c"]
+    assert [name.removeprefix(str(folder)) for name in paths] == ["/a/1", "/b/2", "/c"]
+    assert [str(path) for path in (folder / "c").files()] == [f"{folder}/c"]
 
 
 def test_moved_and_removed_files_are_gone(folder: Location) -> None:

@@ -15,13 +15,13 @@ UTC = datetime.UTC
 
 
 def micros(text: str) -> int:
-    at = datetime.datetime.fromisoformat(text)
-    return (at - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+    moment = datetime.datetime.fromisoformat(text)
+    return (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
 
 
 @given(st.lists(st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2200, 1, 1)), min_size=1))
 def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> None:
-    texts = [f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}" for at in moments]
+    texts = [f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}" for moment in moments]
 
     read, is_time = zone.logged([text.encode() for text in texts])
 
@@ -38,15 +38,15 @@ def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> 
 def test_invalid_time_is_replaced_by_the_previous_one(text: str) -> None:
     texts = ["2024-05-01 10:00:00,000", f"{text},000", "2024-05-01 10:00:01,000"]
 
-    read, is_time = zone.logged([each.encode() for each in texts])
+    read, is_time = zone.logged([value.encode() for value in texts])
 
     assert is_time.tolist() == [True, False, True]
     assert read.tolist() == [micros(texts[0].replace(",", "."))] * 2 + [micros(texts[2].replace(",", "."))]
 
 
 def test_line_with_an_invalid_time_is_unparsed() -> None:
-    said = "[Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions"
-    good = f"[2024-05-01 10:00:00,123] INFO {said} (state.change.logger)"
+    message = "[Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions"
+    good = f"[2024-05-01 10:00:00,123] INFO {message} (state.change.logger)"
     text = f"{good}\n"
 
     first, second = events_of(text + text.replace("05-01", "05-77"))
@@ -65,9 +65,9 @@ def test_times_are_converted_to_utc(moment: datetime.datetime, name: str) -> Non
     where = zone.zone_of(name)
     expected = moment.replace(tzinfo=where).astimezone(UTC).replace(tzinfo=None)
 
-    (told,) = zone.to_utc(np.array([micros(moment.isoformat())]), where).tolist()
+    (utc,) = zone.to_utc(np.array([micros(moment.isoformat())]), where).tolist()
 
-    assert told == micros(expected.isoformat())
+    assert utc == micros(expected.isoformat())
 
 
 def test_repeated_hour_is_resolved_when_the_clock_goes_back() -> None:
@@ -110,7 +110,7 @@ def test_backward_clock_is_an_event(chunk: int, monkeypatch: pytest.MonkeyPatch)
     """At any position in the file, including the end of a read."""
     monkeypatch.setattr(source, "CHUNK", chunk)
     times = ["10:00:00,000", "10:00:05,000", "10:00:04,500", "09:59:00,000", "09:59:01,000"]
-    text = "".join(f"[2024-05-01 {at}] INFO [Controller id=1] Resigned (kafka.controller.X)\n" for at in times)
+    text = "".join(f"[2024-05-01 {time}] INFO [Controller id=1] Resigned (kafka.controller.X)\n" for time in times)
 
     back = [event for event in events_of(text) if event["type"] == "clock-back"]
 

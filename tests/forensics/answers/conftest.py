@@ -69,13 +69,13 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="package")
-def told() -> list[str]:
+def progress() -> list[str]:
     """Returns the calls of the progress callback, with the names of the running jobs."""
     return []
 
 
 @pytest.fixture(scope="package")
-def results(spark: SparkSession, folder: Path, told: list[str]) -> Results:
+def results(spark: SparkSession, folder: Path, progress: list[str]) -> Results:
     """Runs the jobs in a folder with files of a killed run."""
     (folder / ".jobs-killed").mkdir()
-    return job_results(spark, str(folder), lambda step, done, total: told.append(step))
+    return job_results(spark, str(folder), lambda step, done, total: progress.append(step))

@@ -67,7 +67,7 @@ def test_report_is_restricted_to_an_interval(run: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["report", "--from", "yesterday"], "--from: 'yesterday' is not a time: write it as 2024-05-01"),
         (["report", "--from", "2024-05-02", "--to", "2024-05-01"], "--to: 2024-05-01 is not after 2024-05-02"),
@@ -98,13 +98,13 @@ def test_report_is_restricted_to_an_interval(run: Any) -> None:
         ),
         (["sql", "FROM levels INSERT INTO files SELECT * INSERT INTO x SELECT *"], "sql: the tables are read-only"),
     ],
-    ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
+    ids=lambda marks: marks if isinstance(marks, str) else " ".join(marks)[:30],
 )
-def test_invalid_arguments_are_rejected_in_one_line(run: Any, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_rejected_in_one_line(run: Any, words: list[str], message: str) -> None:
     done = run(*words)
 
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -133,9 +133,9 @@ def test_timeline_of_a_partition_is_printed(run: Any) -> None:
 def test_timeline_is_printed_as_json_lines(run: Any) -> None:
     done = run("timeline", "orders-0", "-o", "jsonl", "--from", "2024-05-01T10:00:11Z", "-n", 5)
 
-    entries = [json.loads(each) for each in done.stdout.splitlines()]
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
     assert entries
-    assert all(each["at"] >= "2024-05-01T10:00:11" for each in entries)
+    assert all(line["at"] >= "2024-05-01T10:00:11" for line in entries)
 
 
 def test_topic_lists_partitions_and_unknown_name_the_nearest(run: Any) -> None:
@@ -198,12 +198,12 @@ def test_sql_without_query_lists_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert "outages: " in done.stdout
     assert {"events", "files", "levels", "timed", "outages"} <= {
-        json.loads(each)["table"] for each in listed.stdout.splitlines()
+        json.loads(line)["table"] for line in listed.stdout.splitlines()
     }
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("message", "sentence"),
     [
         (
             "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FROM'. SQLSTATE: 42601 (line 1, pos 10)\n\n== SQL "
@@ -213,5 +213,5 @@ def test_sql_without_query_lists_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
         ("[SOMETHING_ELSE.OF_ITS_OWN] It went wrong.\n\nat x.y.Z", "It went wrong (SOMETHING_ELSE.OF_ITS_OWN)"),
     ],
 )
-def test_spark_messages_are_shortened(said: str, sentence: str) -> None:
-    assert reason(said, "SELECT a, FROM x") == sentence
+def test_spark_messages_are_shortened(message: str, sentence: str) -> None:
+    assert reason(message, "SELECT a, FROM x") == sentence

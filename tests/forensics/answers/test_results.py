@@ -20,8 +20,8 @@ from kactl.forensics.tables import NotIngested
 from tests.forensics.jobs.tables import line, rows
 
 
-def test_all_jobs_run_and_report_progress(results: Results, told: list[str]) -> None:
-    assert {name for step in told for name in step.split(", ")} == {job.name for job in JOBS}
+def test_all_jobs_run_and_report_progress(results: Results, progress: list[str]) -> None:
+    assert {name for step in progress for name in step.split(", ")} == {job.name for job in JOBS}
     assert set(results) == {*GIVEN, *(job.name for job in JOBS)}
     assert list(results.manifest.jobs) == [job.name for job in JOBS]
 
@@ -59,10 +59,10 @@ def test_manifest_has_rows_of_each_job_and_its_ingest(results: Results) -> None:
 
 
 def test_results_are_stored_beside_the_tables(results: Results, folder: Path) -> None:
-    there = sorted(each.name for each in folder.iterdir())
+    there = sorted(path.name for path in folder.iterdir())
 
     assert there == ["events", "files", "ingest.json", "jobs", "jobs.json", "levels"]
-    assert sorted(each.name for each in (folder / "jobs").iterdir()) == sorted(job.name for job in JOBS)
+    assert sorted(path.name for path in (folder / "jobs").iterdir()) == sorted(job.name for job in JOBS)
 
 
 def test_stored_results_can_be_opened(results: Results, spark: SparkSession, folder: Path) -> None:
@@ -77,15 +77,15 @@ def test_unknown_job_is_rejected(results: Results) -> None:
         results["nonsense"]
 
 
-def edited(folder: Path, tmp_path: Path, **what: Any) -> str:
+def edited(folder: Path, tmp_path: Path, **changes: Any) -> str:
     """Returns a copy of the folder's manifests, with that of the jobs edited."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("ingest.json", "jobs.json"):
         (copy / name).write_bytes((folder / name).read_bytes())
-    if what:
-        held = msgspec.json.decode((copy / "jobs.json").read_bytes())
-        (copy / "jobs.json").write_bytes(msgspec.json.encode(held | what))
+    if changes:
+        manifest = msgspec.json.decode((copy / "jobs.json").read_bytes())
+        (copy / "jobs.json").write_bytes(msgspec.json.encode(manifest | changes))
     for name in ("events", "files", "levels"):
         (copy / name).symlink_to(folder / name)
     return str(copy)
@@ -135,14 +135,14 @@ def test_missing_result_error_names_the_command(
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ("events", "; the others were removed"),
         ("jobs/leadership", ": make them with"),
     ],
 )
 def test_incomplete_results_are_not_accepted(
-    results: Results, spark: SparkSession, folder: Path, tmp_path: Path, table: str, said: str
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path, table: str, message: str
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
@@ -150,7 +150,7 @@ def test_incomplete_results_are_not_accepted(
     first.unlink()
 
     name = table.rpartition("/")[2]
-    with pytest.raises(BadRequest, match=f"of the {1 + len(others)} files of {name} there are {len(others)}{said}"):
+    with pytest.raises(BadRequest, match=f"of the {1 + len(others)} files of {name} there are {len(others)}{message}"):
         open_results(spark, str(copy))
 
 
@@ -164,7 +164,7 @@ def test_new_ingest_removes_previous_results(
 
     ingest(spark, [str(tmp_path / "state-change.log")], str(out))
 
-    assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
+    assert sorted(path.name for path in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
     with pytest.raises(NoResults, match="no complete results"):
         open_results(spark, str(out))
 

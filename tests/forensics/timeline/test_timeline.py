@@ -72,24 +72,24 @@ def partition_entries(all_: Mapping[str, DataFrame]) -> tuple[Entry, ...]:
     return entries.timeline(all_, "orders", 1).entries
 
 
-def of(partition_entries: tuple[Entry, ...], what: str) -> list[Entry]:
-    return [each for each in partition_entries if each.what == what]
+def of(partition_entries: tuple[Entry, ...], kind: str) -> list[Entry]:
+    return [entry for entry in partition_entries if entry.what == kind]
 
 
 def test_entries_are_in_order_of_time(partition_entries: tuple[Entry, ...]) -> None:
-    assert [each.at for each in partition_entries] == sorted(each.at for each in partition_entries)
-    assert {each.what for each in partition_entries} == {"line", "outage", "loss", "unclean", "absence", "audit"}
+    assert [entry.at for entry in partition_entries] == sorted(entry.at for entry in partition_entries)
+    assert {entry.what for entry in partition_entries} == {"line", "outage", "loss", "unclean", "absence", "audit"}
 
 
 def test_lines_with_the_partition_in_their_text_are_included(partition_entries: tuple[Entry, ...]) -> None:
-    assert [(each.who, each.said) for each in of(partition_entries, "line")][:2] == [
+    assert [(entry.who, entry.said) for entry in of(partition_entries, "line")][:2] == [
         ("controller 2", "unclean election requested, AdminClientTriggered"),
         ("controller 2 epoch 6", "offline -> online, leader 3, epoch 5, ISR 3, version 8"),
     ]
 
 
 def test_new_leader_is_described_with_offsets_and_isr(partition_entries: tuple[Entry, ...]) -> None:
-    (leads,) = [each for each in of(partition_entries, "line") if each.format == "B4"]
+    (leads,) = [entry for entry in of(partition_entries, "line") if entry.format == "B4"]
 
     assert leads.who == "broker 3"
     assert leads.said == (
@@ -99,7 +99,7 @@ def test_new_leader_is_described_with_offsets_and_isr(partition_entries: tuple[E
 
 
 def test_equal_metadata_of_all_brokers_is_one_entry(partition_entries: tuple[Entry, ...]) -> None:
-    (cached,) = [each for each in of(partition_entries, "line") if each.format == "B9a"]
+    (cached,) = [entry for entry in of(partition_entries, "line") if entry.format == "B9a"]
 
     assert (cached.who, cached.also, cached.at) == ("broker 2", ("broker 3",), moment(33))
 
@@ -114,18 +114,18 @@ def test_outage_has_entries_at_both_ends_with_certainty(partition_entries: tuple
 
 
 def test_losses_and_violations_are_at_their_times(partition_entries: tuple[Entry, ...]) -> None:
-    assert [each.said for each in of(partition_entries, "loss")] == [
+    assert [entry.said for entry in of(partition_entries, "loss")] == [
         "broker 1 had more than leader 3 of epoch 5 (log ends 1000 and 969): 31 records truncated, of them at least 20 "
         "committed",
         "broker 2 had more than leader 3 of epoch 5 (log ends 979 and 969): 10 records truncated, of them at least 10 "
         "committed",
     ]
-    assert [each.at for each in of(partition_entries, "audit")] == [moment(40), moment(50)]
+    assert [entry.at for entry in of(partition_entries, "audit")] == [moment(40), moment(50)]
     assert of(partition_entries, "unclean")[0].said.startswith("unclean election: 3 leads, last in sync were 1,2")
 
 
 def test_absences_of_assigned_brokers_are_included(partition_entries: tuple[Entry, ...]) -> None:
-    assert [(each.at, each.said) for each in of(partition_entries, "absence")] == [
+    assert [(entry.at, entry.said) for entry in of(partition_entries, "absence")] == [
         (moment(10), "broker 1 is detected as absent (failed)"),
         (moment(65), "broker 1 is back"),
     ]
@@ -135,14 +135,14 @@ def test_limit_cuts_the_timeline_and_is_reported(all_: Mapping[str, DataFrame]) 
     cut = entries.timeline(all_, "orders", 1, limit=2)
 
     assert cut.more
-    assert [each.what for each in cut.entries if each.what == "line"] == ["line", "line"]
-    assert all(each.at <= moment(31) for each in cut.entries)
+    assert [entry.what for entry in cut.entries if entry.what == "line"] == ["line", "line"]
+    assert all(entry.at <= moment(31) for entry in cut.entries)
 
 
 def test_timeline_is_restricted_to_an_interval(all_: Mapping[str, DataFrame]) -> None:
     part = entries.timeline(all_, "orders", 1, begin=moment(30), end=moment(32))
 
-    assert {each.at for each in part.entries} == {moment(31), moment(32)}
+    assert {entry.at for entry in part.entries} == {moment(31), moment(32)}
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -170,7 +170,10 @@ def test_unknown_name_is_rejected_with_the_nearest(all_: Mapping[str, DataFrame]
 def test_topic_lists_its_partitions(all_: Mapping[str, DataFrame]) -> None:
     incarnations = lookup.incarnations(all_, "orders")
 
-    assert [(each.partition, each.leader, each.leader_epoch, each.outages) for each in incarnations] == [
+    assert [
+        (incarnation.partition, incarnation.leader, incarnation.leader_epoch, incarnation.outages)
+        for incarnation in incarnations
+    ] == [
         (0, 1, 4, 2),
         (1, 3, 5, 1),
         (2, 1, 4, 1),  # a requested change is no outage; an unexplained one is

@@ -30,13 +30,13 @@ class Incident:
     absences: list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=RECORDED, ids=[each.name.partition(".")[0] for each in RECORDED])
+@pytest.fixture(scope="module", params=RECORDED, ids=[path.name.partition(".")[0] for path in RECORDED])
 def incident(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Incident:
     folder = tmp_path_factory.mktemp("recorded")
     facts = recorded.opened(request.param, folder)
     ingest(spark, [str(facts.logs)], str(folder / "out"), time_zone=facts.zone)
-    found = run_jobs(spark, str(folder / "out"), only=("outages",))
-    return Incident(facts, rows(found["outages"]), rows(found["absences"]))
+    results = run_jobs(spark, str(folder / "out"), only=("outages",))
+    return Incident(facts, rows(results["outages"]), rows(results["absences"]))
 
 
 def test_four_incidents_are_recorded() -> None:
