@@ -32,6 +32,7 @@ def test_given_seed_and_count_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(storm_seeds.block_starts(10)) == [0]
 
 
+@pytest.mark.slow
 def test_failed_run_ends_with_its_first_seed() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "no_such_test"]
     environment = {"PATH": "/usr/bin:/bin", storm_seeds.FIRST: "4711"}
@@ -41,6 +42,7 @@ def test_failed_run_ends_with_its_first_seed() -> None:
     assert f"storms: {storm_seeds.FIRST}=4711" in ended.stdout
 
 
+@pytest.mark.slow
 def test_all_workers_run_the_same_storms() -> None:
     """Workers that collect different tests end the run."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", __file__, "-k", "draws or used"]

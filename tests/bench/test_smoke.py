@@ -85,6 +85,7 @@ def test_failover_over_zookeeper(jars: str, tmp_path: Path) -> None:
     assert rises(figures, "zookeeper/200/warm", ("elected", "loaded", "first bytes", "told"))
 
 
+@pytest.mark.slow
 def test_latency(tmp_path: Path) -> None:
     options = ("--partitions", "2000", "--singles", "1000", "--brokers", "12", "--repeats", "1", "--idle-s", "0.5")
 

@@ -32,6 +32,7 @@ def kill_broker(up: Up, broker: int, topic: str) -> None:
     up.until(lambda: not up.partitions("--offline", "--topic", topic), f"every partition of {topic} has a leader")
 
 
+@pytest.mark.slow
 def test_stopped_cluster_continues_after_restart(own_up: Up) -> None:
     own_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3")
     kill_broker(own_up, 1, "orders")
@@ -51,6 +52,7 @@ def test_stopped_cluster_continues_after_restart(own_up: Up) -> None:
     assert [row[:4] for row in after] == [row[:4] for row in before]  # leaders and leader epochs among them
 
 
+@pytest.mark.slow
 def test_killed_cluster_restarts_without_waiting_for_sessions(patient_up: Up) -> None:
     patient_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3", "--config", "a=b")
     before, epoch = durable_state(patient_up), patient_up.epoch()
@@ -70,6 +72,7 @@ def event_numbers(up: Up) -> list[int]:
         return [event.seq for event in msgspec.json.decode(response.read(), type=EventPage).items]
 
 
+@pytest.mark.slow
 def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     own_up("topic", "create", "orders", "--reason", "first run")
     own_up.process.stop(STOP_S)
@@ -92,6 +95,7 @@ def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     assert "create topic bills: done" in shown
 
 
+@pytest.mark.slow
 def test_start_waits_for_a_broker_of_another_process(patient_up: Up) -> None:
     patient_up.process.stop(STOP_S)
 
@@ -156,6 +160,7 @@ def test_killed_broker_loses_leadership_and_rejoins_in_sync(up: Up) -> None:
     assert len(up.partitions("--topic", "failing", "--leader", "2")) == led
 
 
+@pytest.mark.slow
 def test_demo_prints_leader_changes_and_keeps_running(tmp_path: Path) -> None:
     demo = Up(tmp_path, "--demo")
     try:

@@ -13,7 +13,7 @@ import pytest
 from .attack.attacker import KINDS, malformed_topics
 from .attack.run import Seen, Server, attacking, brokers_see, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CONNECTIONS = 1000
 HOLD_S = 0.1
