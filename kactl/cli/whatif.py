@@ -183,11 +183,11 @@ def _ids(text: str | None, option: str) -> frozenset[int]:
 
 @contextlib.contextmanager
 def _of_logs(
-    settings: Settings, folder: str, at: str | None, assumed: "Assumptions", master: str, memory: str
+    settings: Settings, folder: str, time: str | None, assumed: "Assumptions", master: str, memory: str
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
     """Yield the cluster of ingested logs. Jobs without results are run."""
     manifest = manifest_of(folder)
-    moment = parsed_time(at, moments_of(manifest, None), "--at")
+    moment = parsed_time(time, moments_of(manifest, None), "--at")
     with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
         from kactl.forensics.whatif.prepared_snapshot import of_logs
 
