@@ -82,7 +82,8 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
         dead=_dead(table, cluster.brokers),
         drained=tuple(sorted(cluster.shutting_down)),
         channels=tuple(
-            Channel(each.broker.id, len(each), each.oldest_ms, each.last_error) for each in controller.channels.all()
+            Channel(channel.broker.id, len(channel), channel.oldest_ms, channel.last_error)
+            for channel in controller.channels.all()
         ),
         reassignments=service.progress.reassignments(cluster, limit_ms=limits.reassignment_stuck_ms),
         deletions=service.progress.deletions(cluster, limit_ms=limits.deletion_stuck_ms),

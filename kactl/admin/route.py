@@ -105,8 +105,8 @@ async def read(route: Route, http: web.Request) -> ApiRequest[Any, Any, Any]:
     given = list(http.query.items())
     condition = Precondition()
     if route.writes:
-        condition = _parameters(Precondition, [each for each in given if each[0] in _CONDITIONS])
-        given = [each for each in given if each[0] not in _CONDITIONS]
+        condition = _parameters(Precondition, [pair for pair in given if pair[0] in _CONDITIONS])
+        given = [pair for pair in given if pair[0] not in _CONDITIONS]
     query = _parameters(route.takes_query, given)
     if route.takes_body is not None:
         body = await _body(route, http)
