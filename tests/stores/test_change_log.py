@@ -16,7 +16,7 @@ def since(log: ChangeLog, seq: int) -> list[tuple[int, int]] | None:
     return None if found is None else sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))
 
 
-def test_what_came_after_a_change_is_told() -> None:
+def test_changes_after_a_position_are_returned() -> None:
     log = ChangeLog()
     log.add(1, row_numbers(7, 7), row_numbers(0, 1))
     log.add(3, row_numbers(8), row_numbers(0))
@@ -26,7 +26,7 @@ def test_what_came_after_a_change_is_told() -> None:
     assert since(log, 3) == []
 
 
-def test_of_what_came_before_the_beginning_nothing_is_known() -> None:
+def test_changes_before_the_beginning_are_unknown() -> None:
     log = ChangeLog()
     log.add(1, row_numbers(7), row_numbers(0))
     log.begin(5)
@@ -36,7 +36,7 @@ def test_of_what_came_before_the_beginning_nothing_is_known() -> None:
     assert since(log, 5) == [(8, 0)]
 
 
-def test_the_oldest_are_forgotten_and_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_changes_are_reported_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "ROWS_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
@@ -47,7 +47,7 @@ def test_the_oldest_are_forgotten_and_that_is_known(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_many_small_changes_are_not_held_for_being_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+def test_number_of_small_changes_is_limited(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(change_log, "CHANGES_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
@@ -57,7 +57,7 @@ def test_many_small_changes_are_not_held_for_being_small(monkeypatch: pytest.Mon
     assert since(log, 2) == [(3, 0), (4, 0), (5, 0)][: 3 * rows]
 
 
-def test_later_changes_of_the_columns_are_not_seen() -> None:
+def test_later_changes_of_the_columns_have_no_effect() -> None:
     log, topic = ChangeLog(), row_numbers(1)
     log.add(1, topic, row_numbers(0))
 

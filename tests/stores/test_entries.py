@@ -82,7 +82,7 @@ def keep_both(
             )
 
 
-def test_judging_changes_nothing() -> None:
+def test_checking_writes_changes_nothing() -> None:
     table = EntryTable()
     asked = new_write([TopicPartition("t0", 0)])
 
@@ -93,7 +93,7 @@ def test_judging_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("partition", [PARTITION_LIMIT, 2**31 - 1])
-def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
+def test_out_of_range_partition_fails_alone(partition: int) -> None:
     table = EntryTable()
     asked = new_write([TopicPartition("t0", 0), TopicPartition("t0", partition)])
 
@@ -104,7 +104,7 @@ def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
     assert len(table) == 1
 
 
-def test_a_part_is_what_was_put() -> None:
+def test_part_contains_the_written_rows() -> None:
     table = EntryTable()
     names = [TopicPartition(f"t{at % 5}", at) for at in range(1000)]
     asked = new_write(names, leader=list(range(1000)))
@@ -121,7 +121,7 @@ def test_a_part_is_what_was_put() -> None:
     assert len(copy) == 1000
 
 
-def test_a_partition_that_is_written_twice_at_once_is_a_bug() -> None:
+def test_duplicate_partition_in_a_write_is_a_bug() -> None:
     table = EntryTable()
     asked = new_write([TopicPartition("t0", 0)] * 2)
     _, made, where = table.plan_write(asked, np.zeros(2, np.int32), 1)
@@ -131,7 +131,7 @@ def test_a_partition_that_is_written_twice_at_once_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_topics_are_numbered_for_few_rows_and_for_many(count: int) -> None:
+def test_topics_are_numbered_for_few_and_many_rows(count: int) -> None:
     topics = Names.of([TopicPartition(f"t{at}", 0) for at in range(20)])
     names = Names(topics.topics, np.full(count, 3, np.int32), np.arange(count, dtype=np.int32))
 
@@ -139,7 +139,7 @@ def test_topics_are_numbered_for_few_rows_and_for_many(count: int) -> None:
     assert topic_numbers(names, {}).tolist() == [NO_TOPIC] * count
 
 
-def test_topics_that_come_and_go_for_ever_take_no_more_room() -> None:
+def test_recreated_topics_take_no_more_memory() -> None:
     table = EntryTable()
     for topic in range(500):
         names = [TopicPartition(f"t{topic}", at) for at in range(1_000)]

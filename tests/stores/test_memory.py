@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("kept_alive", [True, False])
-async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
+async def test_renewed_broker_session_does_not_expire(kept_alive: bool) -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as store:
         recorder = EventRecorder(store)
@@ -30,7 +30,7 @@ async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
         assert (1 in await store.brokers()) is kept_alive
 
 
-async def test_a_session_lasts_to_its_last_millisecond() -> None:
+async def test_session_lasts_until_its_last_millisecond() -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as store:
         session = await store.new_session(1_000)
@@ -46,7 +46,7 @@ async def test_a_session_lasts_to_its_last_millisecond() -> None:
             await session.keep_alive()
 
 
-async def test_what_is_stored_outlives_its_clients() -> None:
+async def test_stored_state_outlives_its_clients() -> None:
     state = MemoryState()
     wanted = {TopicPartition("orders", at): Assignment((1, 2)) for at in range(3)}
     async with MemoryStore(state) as store:
@@ -59,7 +59,7 @@ async def test_what_is_stored_outlives_its_clients() -> None:
         assert await store.controller() is not None
 
 
-async def test_of_many_topics_one_that_exists_keeps_all_out() -> None:
+async def test_existing_topic_rejects_the_creation_of_many() -> None:
     async with MemoryStore() as store:
         await store.create_topics(Assignments.of({TopicPartition("b", 0): Assignment((1,))}))
 
@@ -69,7 +69,7 @@ async def test_of_many_topics_one_that_exists_keeps_all_out() -> None:
         assert await store.topics() == ["b"]
 
 
-async def test_several_changes_between_two_reads_are_one_event() -> None:
+async def test_changes_between_two_reads_are_one_event() -> None:
     async with MemoryStore() as store:
         recorder = EventRecorder(store)
         await store.topics()
@@ -80,7 +80,7 @@ async def test_several_changes_between_two_reads_are_one_event() -> None:
         assert [event.what for event in recorder.events] == [Changed.TOPICS]
 
 
-async def test_leaving_ends_all_sessions() -> None:
+async def test_closing_the_store_ends_all_sessions() -> None:
     async with MemoryStore() as store:
         async with store.another() as leaving:
             session = await leaving.new_session(60_000)
@@ -92,7 +92,7 @@ async def test_leaving_ends_all_sessions() -> None:
         await session.close()
 
 
-async def test_a_store_is_used_inside_its_block_only() -> None:
+async def test_store_rejects_calls_outside_its_block() -> None:
     store: Store = MemoryStore()
 
     with pytest.raises(IllegalState):
@@ -101,7 +101,7 @@ async def test_a_store_is_used_inside_its_block_only() -> None:
         await store.__aexit__(None, None, None)
 
 
-async def test_an_error_in_the_block_goes_through() -> None:
+async def test_error_in_the_block_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         async with MemoryStore():
             raise ZeroDivisionError

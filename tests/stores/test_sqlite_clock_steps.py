@@ -44,7 +44,7 @@ async def killed_store(path: Path, clock: ManualClock, holder: Holder | None = N
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
-async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms: int) -> None:
+async def test_wall_clock_step_ends_no_session(tmp_path: Path, step_ms: int) -> None:
     clock = ManualClock()
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
         recorder = EventRecorder(store)
@@ -65,7 +65,7 @@ async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms:
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
-async def test_a_step_of_the_wall_clock_does_not_move_the_end_of_a_lease(tmp_path: Path, step_ms: int) -> None:
+async def test_wall_clock_step_does_not_move_the_end_of_a_lease(tmp_path: Path, step_ms: int) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with SqliteStore(path, clock=clock) as store, killed_store(path, clock) as dead:
         session = await dead.new_session(TIMEOUT_MS)
@@ -95,7 +95,7 @@ async def test_leases_of_an_earlier_boot_have_ended(tmp_path: Path) -> None:
         assert (await store.contest(2)).epoch == 2
 
 
-async def test_a_lease_of_an_earlier_boot_cannot_be_renewed(tmp_path: Path) -> None:
+async def test_lease_of_an_earlier_boot_cannot_be_renewed(tmp_path: Path) -> None:
     clock = ManualClock()
     async with killed_store(tmp_path / "kactl.db", clock) as store:
         session = await store.new_session(HOUR_MS)
@@ -106,7 +106,7 @@ async def test_a_lease_of_an_earlier_boot_cannot_be_renewed(tmp_path: Path) -> N
             await session.keep_alive()
 
 
-async def test_a_lease_of_an_earlier_nameless_boot_ends_when_the_clock_is_behind_it(tmp_path: Path) -> None:
+async def test_unnamed_boot_lease_ends_when_the_clock_is_behind_it(tmp_path: Path) -> None:
     before, after, path = ManualClock(), ManualClock(), tmp_path / "kactl.db"
     before.boot = after.boot = UNKNOWN_BOOT
     await before.advance(HOUR_MS)
@@ -118,7 +118,7 @@ async def test_a_lease_of_an_earlier_nameless_boot_ends_when_the_clock_is_behind
         assert await store.brokers() == {}
 
 
-async def test_a_process_that_cannot_name_the_boot_ends_no_session_of_one_that_can(tmp_path: Path) -> None:
+async def test_process_without_boot_id_ends_no_session_of_others(tmp_path: Path) -> None:
     clock, nameless, path = ManualClock(), ManualClock(), tmp_path / "kactl.db"
     nameless.boot = UNKNOWN_BOOT
     async with SqliteStore(path, clock=clock) as one, SqliteStore(path, clock=nameless) as two:
@@ -133,7 +133,7 @@ async def test_a_process_that_cannot_name_the_boot_ends_no_session_of_one_that_c
         assert list(await one.brokers()) == [2]
 
 
-async def test_sessions_of_an_earlier_holder_of_the_lock_end_at_once(tmp_path: Path) -> None:
+async def test_sessions_of_an_earlier_lock_holder_end_immediately(tmp_path: Path) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed_store(path, clock, Holder("lock", "first")) as dead:
         session = await dead.new_session(HOUR_MS)
@@ -146,7 +146,7 @@ async def test_sessions_of_an_earlier_holder_of_the_lock_end_at_once(tmp_path: P
 
 
 @pytest.mark.parametrize("theirs", [Holder("lock", "ours"), Holder("another lock", "first"), None])
-async def test_sessions_under_our_turn_another_lock_or_none_stay(tmp_path: Path, theirs: Holder | None) -> None:
+async def test_sessions_of_the_same_turn_or_other_locks_stay(tmp_path: Path, theirs: Holder | None) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed_store(path, clock, theirs) as other:
         session = await other.new_session(HOUR_MS)
@@ -213,7 +213,7 @@ def child(path: Path, step_ms: int) -> Iterator[Child]:
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
-async def test_processes_with_different_wall_clocks_keep_each_others_sessions(tmp_path: Path, step_ms: int) -> None:
+async def test_different_wall_clocks_keep_each_others_sessions(tmp_path: Path, step_ms: int) -> None:
     path = tmp_path / "kactl.db"
     async with SqliteStore(path, clock=SteppedClock(0), session_timeout_ms=HOUR_MS // 2) as store:
         recorder, ours = EventRecorder(store), store.session_id
@@ -232,7 +232,7 @@ async def test_processes_with_different_wall_clocks_keep_each_others_sessions(tm
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
-async def test_a_killed_process_with_another_wall_clock_is_missed_in_time(tmp_path: Path, step_ms: int) -> None:
+async def test_killed_process_with_another_wall_clock_expires_in_time(tmp_path: Path, step_ms: int) -> None:
     path = tmp_path / "kactl.db"
     async with SqliteStore(path, clock=SteppedClock(0)) as store:
         recorder = EventRecorder(store)

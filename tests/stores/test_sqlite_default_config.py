@@ -22,12 +22,12 @@ async def config_file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_it_is_there_when_the_file_is_opened_again(config_file: Path) -> None:
+async def test_default_config_is_kept_by_the_file(config_file: Path) -> None:
     async with SqliteStore(config_file) as store:
         assert await store.default_config() == {"a": "2"}
 
 
-async def test_damage_to_it_is_found_and_left_alone(config_file: Path) -> None:
+async def test_damaged_default_config_is_detected_and_unchanged(config_file: Path) -> None:
     with closing(sqlite3.connect(config_file)) as connection, connection:
         connection.execute("UPDATE default_config SET data = x'00112233445566778899'")
     before = config_file.read_bytes()

@@ -53,21 +53,21 @@ def folder_content(folder: Path) -> dict[str, bytes | None]:
     return {entry.name: entry.read_bytes() if entry.is_file() else None for entry in folder.iterdir()}
 
 
-async def test_a_text_file_is_refused(tmp_path: Path) -> None:
+async def test_text_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("remember the milk\n" * 100)
 
     assert "no SQLite database" in (await assert_rejected(path)).reason
 
 
-async def test_a_short_file_is_refused(tmp_path: Path) -> None:
+async def test_short_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "short.db"
     path.write_bytes(b"SQLite format 3\x00")
 
     assert "no SQLite database" in (await assert_rejected(path)).reason
 
 
-async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+async def test_empty_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "kactl.db"
     path.touch()
 
@@ -77,21 +77,21 @@ async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     assert "backup" in refusal.remedy_text
 
 
-async def test_a_folder_is_refused(tmp_path: Path) -> None:
+async def test_folder_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
 
     assert "folder" in (await assert_rejected(path)).reason
 
 
-async def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+async def test_special_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
     assert "no plain file" in (await assert_rejected(path)).reason
 
 
-async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+async def test_missing_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "kactl.db"
 
     with pytest.raises(StoreDamaged, match=r"missing/kactl\.db: cannot be created"):
@@ -101,7 +101,7 @@ async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+async def test_database_of_another_program_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE meta (epoch INTEGER)")
@@ -110,7 +110,7 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
     assert "another program" in (await assert_rejected(path)).reason
 
 
-async def test_a_later_schema_is_refused(valid_file: Path) -> None:
+async def test_later_schema_is_rejected(valid_file: Path) -> None:
     later = schema.SCHEMA_VERSION + 1
     patch(valid_file, 60, later.to_bytes(4, "big"))
 
@@ -121,13 +121,13 @@ async def test_a_later_schema_is_refused(valid_file: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-async def test_a_file_that_was_cut_short_is_refused(valid_file: Path, kept: float) -> None:
+async def test_truncated_file_is_rejected(valid_file: Path, kept: float) -> None:
     os.truncate(valid_file, int(valid_file.stat().st_size * kept))
 
     assert "cut short" in (await assert_rejected(valid_file)).reason
 
 
-async def test_damaged_pages_are_refused(valid_file: Path) -> None:
+async def test_damaged_pages_are_rejected(valid_file: Path) -> None:
     with closing(sqlite3.connect(valid_file)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'topics'").fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
@@ -136,7 +136,7 @@ async def test_damaged_pages_are_refused(valid_file: Path) -> None:
     assert "damaged" in (await assert_rejected(valid_file)).reason
 
 
-async def test_a_missing_table_is_refused(valid_file: Path) -> None:
+async def test_missing_table_is_rejected(valid_file: Path) -> None:
     execute_sql(valid_file, "DROP TABLE notifications")
 
     assert "no table notifications" in (await assert_rejected(valid_file)).reason
@@ -152,7 +152,7 @@ FRAMES = {
 
 @pytest.mark.parametrize(("reason", "where"), FRAMES.items(), ids=FRAMES.keys())
 @pytest.mark.parametrize("at", ["first", "middle", "last"])
-async def test_one_flipped_bit_of_a_frame_is_found(
+async def test_flipped_bit_of_a_frame_is_detected(
     valid_file: Path, reason: str, where: tuple[str, str, str], at: str
 ) -> None:
     table, column, condition = where
@@ -168,7 +168,7 @@ async def test_one_flipped_bit_of_a_frame_is_found(
     assert "checksum" in refusal.reason
 
 
-async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: Path, valid_file: Path) -> None:
+async def test_damaged_broker_registration_is_detected(tmp_path: Path, valid_file: Path) -> None:
     copy = tmp_path / "copy.db"
     async with SqliteStore(valid_file) as store:
         session = await store.new_session(SESSION_MS)
@@ -182,13 +182,13 @@ async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: 
             pass
 
 
-async def test_a_missing_change_is_found(valid_file: Path) -> None:
+async def test_missing_change_is_detected(valid_file: Path) -> None:
     execute_sql(valid_file, "DELETE FROM journal WHERE seq = 3")
 
     assert "change 3 is missing" in (await assert_rejected(valid_file)).reason
 
 
-async def test_a_change_in_the_place_of_another_is_found(valid_file: Path) -> None:
+async def test_misplaced_change_is_detected(valid_file: Path) -> None:
     execute_sql(valid_file, "UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 2) WHERE seq = 4")
 
     assert "change 4 is damaged (it is change 2)" in (await assert_rejected(valid_file)).reason
@@ -201,7 +201,7 @@ async def test_a_change_in_the_place_of_another_is_found(valid_file: Path) -> No
         ("UPDATE snapshot SET frame = zeroblob(100) WHERE part = 0", "part 0 of the snapshot is damaged"),
     ],
 )
-async def test_a_damaged_snapshot_is_found(
+async def test_damaged_snapshot_is_detected(
     valid_file: Path, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PART_ROWS", 2)
@@ -213,7 +213,7 @@ async def test_a_damaged_snapshot_is_found(
     assert reason in (await assert_rejected(valid_file)).reason
 
 
-async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(valid_file: Path, tmp_path: Path) -> None:
+async def test_damage_in_an_uncleanly_closed_file_is_detected(valid_file: Path, tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()
     async with SqliteStore(valid_file) as store:
@@ -233,7 +233,7 @@ async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(valid_file:
 
 
 @pytest.mark.parametrize("which", ["file", "folder"])
-async def test_what_may_not_be_written_is_refused(valid_file: Path, which: str) -> None:
+async def test_read_only_file_is_rejected(valid_file: Path, which: str) -> None:
     with readable_by_all(valid_file) as path:
         (path if which == "file" else path.parent).chmod(0o444 if which == "file" else 0o555)
         before = path.read_bytes()
@@ -244,7 +244,7 @@ async def test_what_may_not_be_written_is_refused(valid_file: Path, which: str) 
         assert "kactl runs as" in caught.value.remedy_text
 
 
-async def test_a_folder_that_may_not_be_written_gets_no_file(valid_file: Path) -> None:
+async def test_read_only_folder_gets_no_file(valid_file: Path) -> None:
     with readable_by_all(valid_file) as path:
         path.parent.chmod(0o555)
         with unprivileged(), pytest.raises(StoreDamaged, match="cannot be created"):
@@ -252,7 +252,7 @@ async def test_a_folder_that_may_not_be_written_gets_no_file(valid_file: Path) -
                 pass
 
 
-async def test_a_refused_file_that_is_mended_is_opened(valid_file: Path) -> None:
+async def test_repaired_file_is_opened(valid_file: Path) -> None:
     whole = valid_file.read_bytes()
     os.truncate(valid_file, 1000)
     await assert_rejected(valid_file)
@@ -264,7 +264,7 @@ async def test_a_refused_file_that_is_mended_is_opened(valid_file: Path) -> None
     assert found.partition_epoch.tolist() == [5, 5, 5, -1]
 
 
-async def test_a_name_with_odd_characters_is_a_name(tmp_path: Path) -> None:
+async def test_file_name_with_special_characters_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "50% #1 ?mode=memory&ü.db"
     async with SqliteStore(path) as store:
         await store.create_topic(TopicRef("a"), {}, {})
@@ -274,7 +274,7 @@ async def test_a_name_with_odd_characters_is_a_name(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-async def test_nothing_is_left_beside_a_file_that_was_closed(valid_file: Path) -> None:
+async def test_closed_store_leaves_no_other_files(valid_file: Path) -> None:
     assert list(folder_content(valid_file.parent)) == [valid_file.name]
 
 

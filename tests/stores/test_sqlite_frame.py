@@ -14,7 +14,7 @@ numbers = st.one_of(
 
 
 @given(st.integers(0, 30), st.integers(0, 4), st.data())
-def test_columns_come_back(rows: int, slots: int, data: st.DataObject) -> None:
+def test_columns_are_unpacked_unchanged(rows: int, slots: int, data: st.DataObject) -> None:
     one = data.draw(nps.arrays(np.int32, rows, elements=numbers))
     two = data.draw(nps.arrays(np.int32, (slots, rows), elements=numbers))
     flags = data.draw(nps.arrays(np.bool_, rows))
@@ -28,14 +28,14 @@ def test_columns_come_back(rows: int, slots: int, data: st.DataObject) -> None:
     assert columns["one"].dtype == columns["two"].dtype == np.int32
 
 
-def test_narrow_columns_take_little_room_and_uniform_ones_none() -> None:
+def test_narrow_columns_are_small_and_uniform_ones_empty() -> None:
     small, same = np.arange(1000, dtype=np.int32) % 100, np.full(1000, 123_456, np.int32)
 
     assert len(pack("change", 1, {"same": same})) < 100
     assert 1000 < len(pack("change", 1, {"small": small, "same": same})) < 1100
 
 
-def test_what_does_not_fit_is_not_cut_down() -> None:
+def test_wide_values_are_not_truncated() -> None:
     with pytest.raises(OverflowError):
         pack("change", 1, {"large": np.array([0, 2**31], np.int64)})
 
@@ -44,7 +44,7 @@ FRAME = pack("change", 7, {"one": np.arange(50, dtype=np.int32)})
 
 
 @pytest.mark.parametrize("at", range(0, len(FRAME), 3))
-def test_every_flipped_bit_is_found(at: int) -> None:
+def test_every_flipped_bit_is_detected(at: int) -> None:
     damaged = FRAME[:at] + bytes([FRAME[at] ^ 4]) + FRAME[at + 1 :]
 
     with pytest.raises(FrameDamagedError):
@@ -52,24 +52,24 @@ def test_every_flipped_bit_is_found(at: int) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_refused_in_the_same_way(payload: bytes) -> None:
+def test_random_bytes_are_rejected_with_the_same_error(payload: bytes) -> None:
     for frame in (payload, seal(payload)):
         with pytest.raises(FrameDamagedError):
             unpack("change", 7, frame)
 
 
 @pytest.mark.parametrize("frame", [None, 7, "text", b"", FRAME[:7], FRAME[:-1], FRAME + b"x"])
-def test_what_is_no_frame_is_refused(frame: object) -> None:
+def test_invalid_frame_is_rejected(frame: object) -> None:
     with pytest.raises(FrameDamagedError):
         unpack("change", 7, frame)
 
 
 @pytest.mark.parametrize(("kind", "key"), [("part", 7), ("change", 8)])
-def test_a_frame_in_the_place_of_another_is_refused(kind: str, key: int) -> None:
+def test_misplaced_frame_is_rejected(kind: str, key: int) -> None:
     with pytest.raises(FrameDamagedError, match="it is change 7"):
         unpack(kind, key, FRAME)
 
 
-def test_what_is_sealed_is_unsealed() -> None:
+def test_sealed_bytes_are_unsealed() -> None:
     assert bytes(unseal(seal(b"abc"))) == b"abc"
     assert bytes(unseal(seal(b""))) == b""

@@ -28,7 +28,7 @@ NAMES = [TopicPartition("wide", at) for at in range(40)]
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    # The clock stands still: nothing is tidied but by a test.
+    # The clock stands still: maintenance runs only when a test runs it.
     async with SqliteStore(tmp_path / "kactl.db", clock=ManualClock()) as store:
         await store.create_topic(TopicRef("wide"), {at: Assignment((1, 2)) for at in range(40)}, {})
         yield store
@@ -54,7 +54,7 @@ def same_leaderships(one: Leaderships, other: Leaderships) -> bool:
     return all(one.one(at) == other.one(at) for at in range(len(NAMES)))
 
 
-async def test_a_commit_is_forced_to_disk(store: SqliteStore) -> None:
+async def test_commit_is_forced_to_disk(store: SqliteStore) -> None:
     connection = store._thread.database
 
     settings = [await store._thread.run(connection.one, f"PRAGMA {name}") for name in ("synchronous", "journal_mode")]
@@ -62,7 +62,7 @@ async def test_a_commit_is_forced_to_disk(store: SqliteStore) -> None:
     assert settings == [2, "wal"]  # 2 is FULL
 
 
-async def test_a_change_is_one_row(store: SqliteStore) -> None:
+async def test_change_is_one_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
     before = row_counts(store.path)["journal"]
 
@@ -71,7 +71,7 @@ async def test_a_change_is_one_row(store: SqliteStore) -> None:
     assert row_counts(store.path)["journal"] == before + 1
 
 
-async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
+async def test_empty_change_adds_no_row(store: SqliteStore) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     before = row_counts(store.path)
@@ -82,7 +82,7 @@ async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
     assert row_counts(store.path) == before
 
 
-async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_journal_is_replaced_by_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 10)
     monkeypatch.setattr(snapshot, "PART_ROWS", 16)
     fence = await store.contest(1)
@@ -98,9 +98,7 @@ async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkey
         assert same_leaderships(await other.leaderships(Names.of(NAMES)), found)
 
 
-async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_large_journal_is_replaced_by_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MIN", 100)
     fence = await store.contest(1)
 
@@ -144,7 +142,7 @@ async def test_two_processes_writing_snapshots_leave_one(store: SqliteStore, mon
         assert (await other.commit(new_write(NAMES[:1], expected=int(found.partition_epoch[0])), fence)).version[0] >= 0
 
 
-async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_log_is_checkpointed_into_the_file(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LOG_BYTES_MAX", 1)
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
@@ -155,7 +153,7 @@ async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: p
         assert alone.execute("SELECT count(*) FROM journal").fetchone() == (1,)
 
 
-async def test_a_log_that_was_cut_anywhere_holds_a_prefix(store: SqliteStore, tmp_path: Path) -> None:
+async def test_truncated_log_contains_a_prefix(store: SqliteStore, tmp_path: Path) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     for round_ in range(1, 20):
@@ -178,7 +176,7 @@ async def test_a_log_that_was_cut_anywhere_holds_a_prefix(store: SqliteStore, tm
     assert len(seen) > 5
 
 
-async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: SqliteStore) -> None:
+async def test_failed_commit_leaves_columns_equal_to_the_file(store: SqliteStore) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     held = store._thread.database
@@ -195,7 +193,7 @@ async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: Sqli
     assert (await store.commit(new_write(NAMES, expected=0), fence)).committed.all()
 
 
-async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(store: SqliteStore) -> None:
+async def test_commit_rejected_by_the_database_changes_nothing(store: SqliteStore) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     refusing = """
@@ -233,7 +231,7 @@ class Forgetful:
         return done
 
 
-async def test_a_commit_of_unknown_outcome_can_be_read_back(store: SqliteStore) -> None:
+async def test_commit_with_unknown_outcome_can_be_read_back(store: SqliteStore) -> None:
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     held = store._thread.database
@@ -256,7 +254,7 @@ async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:
     assert dict((await store.assignments(await store.topics())).items()).items() >= wanted.items()
 
 
-async def test_a_copy_of_a_running_store_opens(store: SqliteStore, tmp_path: Path) -> None:
+async def test_copy_of_a_running_store_opens(store: SqliteStore, tmp_path: Path) -> None:
     await create_and_lead(store)
     copy = tmp_path / "copy.db"
     for suffix in ("", "-wal"):

@@ -24,14 +24,14 @@ from .sqlite_child import NAMES, begin, changed_rows, write_of
 
 pytestmark = pytest.mark.anyio
 
-# Another one for other moments; when each child dies is a matter of the machine, too.
+# Another seed kills at other moments, which also depend on the machine.
 SEED: Final = os.environ.get("KACTL_TEST_SEED", "2026")
 ROUNDS: Final = 200
 # How many changes a child makes at the most before its time begins to run out. One in four waits for none of them, and
 # dies while it opens the file or is elected.
 CHANGES_MAX: Final = 20
 LIFE_S_MAX: Final = 0.03
-# A busy machine may take this long to start an interpreter, or to reap a child. It is an end to waiting, no measure.
+# A busy machine may take this long to start an interpreter or to reap a child. A limit, not a measurement.
 PATIENCE_S: Final = 60.0
 
 
@@ -124,7 +124,7 @@ class Expected:
         if there > self.change + 1:
             return f"change {there} is there, and no more than {self.change + 1} was begun"
         if there == self.change + 1:
-            self.go_on()  # it was kept, and the child did not live to say so
+            self.go_on()  # it was committed, and the child died before the report
         if not (found.leader_epoch == self.leader_epoch).all() or not (found.partition_epoch == self.version).all():
             return f"of change {there} there is a part, and a part is missing"
         rows = np.flatnonzero(found.found).astype(np.int32)
@@ -156,7 +156,7 @@ async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_survives_sigkill_and_nothing_is_there_by_halves(tmp_path: Path) -> None:
+async def test_acknowledged_changes_survive_sigkill_completely(tmp_path: Path) -> None:
     last = deaths = 0
     async for change, fault in hunt(tmp_path / "kactl.db", mode="honest", rounds=ROUNDS):
         assert fault is None, f"seed {SEED}, round {deaths}: {fault}"
@@ -168,7 +168,7 @@ async def test_what_was_acknowledged_survives_sigkill_and_nothing_is_there_by_ha
 
 
 @pytest.mark.parametrize("mode", ["early", "halves"])
-async def test_a_store_that_lies_is_found_out(tmp_path: Path, mode: str) -> None:
+async def test_lost_acknowledged_change_is_detected(tmp_path: Path, mode: str) -> None:
     faults = [fault async for _, fault in hunt_until_found(tmp_path / "kactl.db", mode)]
 
     assert faults[-1] is not None

@@ -34,7 +34,7 @@ async def store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore
         yield store
 
 
-async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteStore, clock: ManualClock) -> None:
+async def test_controllership_lasts_while_its_holder_lives(store: SqliteStore, clock: ManualClock) -> None:
     recorder = EventRecorder(store)
     await store.contest(1)
 
@@ -44,7 +44,7 @@ async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteS
     assert recorder.events == []
 
 
-async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteStore, clock: ManualClock) -> None:
+async def test_session_is_renewed_in_time_and_not_too_often(store: SqliteStore, clock: ManualClock) -> None:
     expiries = set()
     for _ in range(TIMEOUT_MS // POLL_MS):
         await poll_for(clock, POLL_MS, store)
@@ -55,11 +55,11 @@ async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteSt
     assert len(expiries) in (3, 4)
 
 
-async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStore, clock: ManualClock) -> None:
+async def test_standby_is_elected_after_the_holder_was_killed(store: SqliteStore, clock: ManualClock) -> None:
     recorder = EventRecorder(store)
     killed = SqliteStore(store.path, clock=clock, session_timeout_ms=TIMEOUT_MS)
     await killed._thread.open()
-    await killed._lease.open()  # and nobody tends it
+    await killed._lease.open()  # without renewals
     old = await killed.contest(1)
     await store.controller()
 
@@ -75,7 +75,7 @@ async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStor
     await killed._close()
 
 
-async def test_an_office_whose_time_is_up_is_vacant_even_if_nobody_looked(tmp_path: Path) -> None:
+async def test_expired_controllership_is_vacant_without_a_poll(tmp_path: Path) -> None:
     clock = ManualClock()
     path = tmp_path / "kactl.db"
     killed = SqliteStore(path, clock=clock, session_timeout_ms=TIMEOUT_MS)
@@ -90,7 +90,7 @@ async def test_an_office_whose_time_is_up_is_vacant_even_if_nobody_looked(tmp_pa
         assert (await store.contest(2)).epoch == 2
 
 
-async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock: ManualClock) -> None:
+async def test_process_that_slept_too_long_loses_its_session(store: SqliteStore, clock: ManualClock) -> None:
     recorder = EventRecorder(store)
     await store.contest(1)
     first = store.session_id
@@ -105,7 +105,7 @@ async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock
 
 
 @pytest.mark.parametrize("kept_alive", [True, False])
-async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: ManualClock, kept_alive: bool) -> None:
+async def test_renewed_broker_session_does_not_expire(store: SqliteStore, clock: ManualClock, kept_alive: bool) -> None:
     session = await store.new_session(1_000)
     await session.register(broker_info(1))
 
@@ -117,7 +117,7 @@ async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: Man
     assert (1 in await store.brokers()) is kept_alive
 
 
-async def test_a_silent_brokers_id_is_free_at_once(store: SqliteStore, clock: ManualClock) -> None:
+async def test_id_of_an_expired_broker_is_free_immediately(store: SqliteStore, clock: ManualClock) -> None:
     silent, next_one = await store.new_session(1_000), await store.new_session(60_000)
     epoch = await silent.register(broker_info(1))
 
@@ -126,7 +126,7 @@ async def test_a_silent_brokers_id_is_free_at_once(store: SqliteStore, clock: Ma
     assert await next_one.register(broker_info(1)) > epoch
 
 
-async def test_leaving_ends_all_sessions(tmp_path: Path) -> None:
+async def test_closing_the_store_ends_all_sessions(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "kactl.db") as store:
         async with SqliteStore(store.path) as leaving:
             session = await leaving.new_session(60_000)
@@ -162,7 +162,7 @@ async def test_busy_file_is_retried(
         assert (await store.contest(1)).epoch == 1
 
 
-async def test_a_write_that_does_not_fit_is_rejected_whole_and_names_the_remedy(store: SqliteStore) -> None:
+async def test_write_to_a_full_disk_is_rejected_with_a_remedy(store: SqliteStore) -> None:
     await store._thread.run(store._thread.database.one, "PRAGMA max_page_count = 1")  # as many as there are
     many = {at: Assignment((1,)) for at in range(100_000)}
 
@@ -172,7 +172,7 @@ async def test_a_write_that_does_not_fit_is_rejected_whole_and_names_the_remedy(
     assert await store.topics() == []
 
 
-async def test_a_store_is_used_inside_its_block_only(tmp_path: Path) -> None:
+async def test_store_rejects_calls_outside_its_block(tmp_path: Path) -> None:
     store: Store = SqliteStore(tmp_path / "kactl.db")
 
     with pytest.raises(IllegalState):
@@ -182,7 +182,7 @@ async def test_a_store_is_used_inside_its_block_only(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_cancelled_caller_leaves_a_store_that_works(tmp_path: Path) -> None:
+async def test_store_works_after_a_cancelled_call(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "kactl.db") as store:
         for _ in range(20):
             with anyio.move_on_after(0):
@@ -195,7 +195,7 @@ async def test_a_cancelled_caller_leaves_a_store_that_works(tmp_path: Path) -> N
         assert held.epoch == fence.epoch
 
 
-async def test_an_error_in_the_block_goes_through(tmp_path: Path) -> None:
+async def test_error_in_the_block_is_raised(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         async with SqliteStore(tmp_path / "kactl.db"):
             raise ZeroDivisionError

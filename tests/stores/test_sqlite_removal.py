@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("snapshot_before", [False, True])
 @pytest.mark.parametrize("snapshot_after", [False, True])
-async def test_whoever_opens_the_file_later_finds_the_rest(
+async def test_later_reader_finds_the_remaining_entries(
     path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_before: bool, snapshot_after: bool
 ) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
@@ -83,7 +83,7 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
         assert (found.leader, found.partition_epoch) == (3, 0)
 
 
-async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejected_deletion_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await store.mark_deletion("orders")
@@ -104,7 +104,7 @@ async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("frame", ["cut", "flipped"])
-async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
+async def test_damaged_removal_is_detected(path: Path, frame: str) -> None:
     async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await delete_topic(store, "orders", fence)
@@ -118,7 +118,7 @@ async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
             pass
 
 
-async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
+async def test_misplaced_removal_is_detected(path: Path) -> None:
     async with sqlite_store_at(path) as store:
         fence = await create_and_lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
@@ -132,7 +132,7 @@ async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
             pass
 
 
-async def test_what_is_known_of_a_deleted_topic_by_name_goes_with_it(path: Path) -> None:
+async def test_name_index_of_a_deleted_topic_is_removed(path: Path) -> None:
     async with sqlite_store_at(path) as store:
         fence = await store.contest(1)
         for number in range(30):
@@ -148,9 +148,7 @@ async def test_what_is_known_of_a_deleted_topic_by_name_goes_with_it(path: Path)
     assert "".join(names) == ""
 
 
-async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writes_only_in_a_snapshot_count_as_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with sqlite_store_at(path) as watching, sqlite_store_at(path) as writer:
         fence = await create_and_lead(writer)

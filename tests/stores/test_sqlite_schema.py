@@ -66,7 +66,7 @@ async def check_content(path: Path) -> None:
         assert await store.deletions() == ["orders"]
 
 
-async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
+async def test_old_file_is_migrated(old: Path) -> None:
     assert schema_version(old) == 1
 
     await check_content(old)
@@ -76,7 +76,7 @@ async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
         assert await store.deletions() == ["orders"]
 
 
-async def test_an_old_file_that_was_not_cleanly_closed_is_brought_to_it_as_well(old: Path, tmp_path: Path) -> None:
+async def test_uncleanly_closed_old_file_is_migrated(old: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("INSERT INTO default_config VALUES (1, x'00')")
@@ -91,7 +91,7 @@ async def test_an_old_file_that_was_not_cleanly_closed_is_brought_to_it_as_well(
     assert schema_version(copy) == schema.SCHEMA_VERSION
 
 
-async def test_two_may_open_it_at_once(old: Path) -> None:
+async def test_two_processes_may_open_an_old_file_at_once(old: Path) -> None:
     async with SqliteStore(old) as one, SqliteStore(old) as two:
         await one.mark_deletion("a")
         await two.mark_deletion("b")
@@ -99,7 +99,7 @@ async def test_two_may_open_it_at_once(old: Path) -> None:
         assert await one.deletions() == ["a", "b"]
 
 
-async def test_what_cannot_be_brought_to_it_is_left_as_it_is(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_that_cannot_be_migrated_is_unchanged(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(schema._ADDED, 2, schema._ADDED[2] + "CREATE TABLE topics (a);")
     before = old.read_bytes()
 
@@ -148,7 +148,7 @@ async def test_cancelled_opening_leaves_no_open_connection(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("table", ["deletions", "records"])
-async def test_a_file_of_the_present_schema_that_lacks_a_new_table_is_refused(old: Path, table: str) -> None:
+async def test_current_schema_without_a_new_table_is_rejected(old: Path, table: str) -> None:
     await check_content(old)
     with closing(sqlite3.connect(old)) as connection:
         connection.execute(f"DROP TABLE {table}")
@@ -158,7 +158,7 @@ async def test_a_file_of_the_present_schema_that_lacks_a_new_table_is_refused(ol
             pass
 
 
-async def test_a_damaged_record_is_named(old: Path) -> None:
+async def test_damaged_record_is_named(old: Path) -> None:
     await check_content(old)
     with closing(sqlite3.connect(old)) as connection, connection:
         connection.execute("UPDATE records SET data = substr(data, 1, 9) WHERE name = 'producer ids'")
@@ -211,7 +211,7 @@ async def test_session_numbers_are_not_used_again_after_the_migration(tmp_path: 
         assert store.session_id > last
 
 
-async def test_a_process_of_an_earlier_version_cannot_renew_its_lease_after_the_migration(tmp_path: Path) -> None:
+async def test_older_process_cannot_renew_its_lease_after_migration(tmp_path: Path) -> None:
     path = tmp_path / "kactl.db"
     await third_schema(path, lease_of=9_999_999_999_999)
 

@@ -83,7 +83,7 @@ def snapshot_parts(path: Path) -> list[int]:
         return [part for (part,) in connection.execute("SELECT part FROM snapshot ORDER BY part")]
 
 
-async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) -> None:
+async def test_changes_between_the_parts_are_kept(store: SqliteStore, fence: Fence) -> None:
     await run_maintenance(store)  # one that is replaced
     await commit_next(store, fence, NAMES)
     await commit_next(store, fence, NAMES)
@@ -99,7 +99,7 @@ async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) 
     assert await loaded(store.path) == await stored_epochs(store)
 
 
-async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fence: Fence) -> None:
+async def test_snapshot_restarts_after_a_topic_deletion(store: SqliteStore, fence: Fence) -> None:
     for _ in range(6):
         assert await run_maintenance_step(store)
 
@@ -112,7 +112,7 @@ async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fe
 
 
 @pytest.mark.parametrize("was_first", [False, True])
-async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fence: Fence, was_first: bool) -> None:
+async def test_first_finished_of_two_processes_wins(store: SqliteStore, fence: Fence, was_first: bool) -> None:
     async with sqlite_store(store.path) as other:
         if was_first:
             assert await run_maintenance_step(store)
@@ -128,7 +128,7 @@ async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fen
         assert await loaded(store.path) == await stored_epochs(store) == await stored_epochs(other)
 
 
-async def test_what_a_process_left_behind_goes_with_the_next_one(store: SqliteStore, fence: Fence) -> None:
+async def test_parts_left_by_a_process_are_deleted_by_the_next(store: SqliteStore, fence: Fence) -> None:
     async with sqlite_store(store.path) as dying:
         for _ in range(5):
             assert await run_maintenance_step(dying)
@@ -140,7 +140,7 @@ async def test_what_a_process_left_behind_goes_with_the_next_one(store: SqliteSt
     assert snapshot_parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
 
 
-async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
+async def test_snapshot_that_never_finishes_is_written_as_a_whole(
     store: SqliteStore, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in TOPICS[:2]:
@@ -155,7 +155,7 @@ async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
     assert await loaded(store.path) == await stored_epochs(store)
 
 
-async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, fence: Fence) -> None:
+async def test_empty_store_has_a_snapshot_without_parts(store: SqliteStore, fence: Fence) -> None:
     await run_maintenance(store)
     for topic in TOPICS:
         await delete_topic(store, topic, fence)
@@ -167,7 +167,7 @@ async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, f
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+async def test_nothing_is_lost_by_any_interleaving(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = tmp_path / "kactl.db"
     async with AsyncExitStack() as stack:

@@ -44,7 +44,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-async def test_a_hundred_rows_are_one_request(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
+async def test_hundred_rows_take_one_request(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
     committed = await store.commit(new_write(HUNDRED, expected=0), fence)
 
     assert committed.committed.all()
@@ -52,7 +52,7 @@ async def test_a_hundred_rows_are_one_request(store: ZooKeeperStore, fence: Fenc
 
 
 @pytest.mark.parametrize("bad", [{0}, {57}, {99}, set(range(0, 100, 2)), set(range(50)), set(range(100))], ids=len)
-async def test_refused_rows_cost_one_read_and_one_more_write(
+async def test_rejected_rows_cost_one_read_and_one_write(
     store: ZooKeeperStore, fence: Fence, trips: list[int], bad: set[int]
 ) -> None:
     expected = [7 if at in bad else 0 for at in range(100)]
@@ -75,11 +75,11 @@ async def test_states_that_exist_are_not_created_again(
     committed = await store.commit(new_write(names, leader=2), fence)
 
     assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.COMMITTED for at in range(100)]
-    # The topic's container and its refusal; then the rows, which are twice as many steps as fit one request.
+    # The topic's container and its rejection; then the rows, which take twice as many operations as fit one request.
     assert len(trips) <= 5
 
 
-async def test_containers_that_exist_are_no_obstacle(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_existing_containers_are_accepted(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.create("/brokers/topics/orders/partitions/200", None)
 
     committed = await store.commit(new_write([TopicPartition("orders", number) for number in range(198, 203)]), fence)
@@ -100,7 +100,7 @@ async def test_rows_that_fail_otherwise_fail_alone(
     assert len(trips) <= 20
 
 
-async def test_topics_that_are_gone_fail_at_once(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
+async def test_deleted_topics_fail_immediately(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
     ghosts = [TopicPartition(f"ghost-{number % 10}", number) for number in range(500)]
 
     committed = await store.commit(new_write([*ghosts, HUNDRED[0]], expected=[*[NO_VERSION] * 500, 0]), fence)
@@ -109,7 +109,7 @@ async def test_topics_that_are_gone_fail_at_once(store: ZooKeeperStore, fence: F
     assert len(trips) <= 12
 
 
-async def test_the_fence_is_told_from_a_refused_row(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_fence_error_is_distinguished_from_a_rejected_row(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     refused = await store.commit(new_write([ORDERS_0], expected=9), fence)
     tree.set("/controller_epoch", b"2")
 
@@ -127,7 +127,7 @@ async def test_missing_controller_epoch_is_reported(store: ZooKeeperStore, tree:
         await store.commit(new_write([ORDERS_0], expected=0), fence)
 
 
-async def test_more_rows_than_fit_the_window_are_kept_in_order(connect: str, fence: Fence) -> None:
+async def test_rows_beyond_the_window_stay_in_order(connect: str, fence: Fence) -> None:
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, max_in_flight=2, batch_partitions=3) as narrow:
         committed = await narrow.commit(new_write(HUNDRED, leader_epoch=list(range(100)), expected=0), fence)
         found = await narrow.leaderships(Names.of(HUNDRED))
@@ -136,7 +136,7 @@ async def test_more_rows_than_fit_the_window_are_kept_in_order(connect: str, fen
     assert found.leader_epoch.tolist() == list(range(100))
 
 
-async def test_what_kactl_writes_is_what_kafka_writes(store: ZooKeeperStore, tree: Any) -> None:
+async def test_written_nodes_equal_kafkas(store: ZooKeeperStore, tree: Any) -> None:
     await store.create_topic(TopicRef("t"), {0: Assignment((1, 2))}, {"retention.ms": "1"})
     fence = await store.contest(900_001)
     await store.commit(new_write([TopicPartition("t", 0)], isr=(1, 2)), fence)
@@ -155,11 +155,11 @@ def tree_session(store: ZooKeeperStore) -> int | None:
     return store._client.session_id
 
 
-async def test_servers_that_cannot_read_many_nodes_at_once_are_asked_for_each(
+async def test_servers_without_multi_read_get_single_reads(
     store: ZooKeeperStore, fence: Fence, monkeypatch: pytest.MonkeyPatch, trips: list[int]
 ) -> None:
     for kind in (MultiRead, ReadStates):
-        monkeypatch.setattr(kind, "type", 999)  # what a server before 3.6 would make of the real one
+        monkeypatch.setattr(kind, "type", 999)  # response of a server before 3.6 to the real request
 
     found = await store.leaderships(Names.of([*HUNDRED, TopicPartition("ghost", 0)]))
     again = await store.leaderships(Names.of(HUNDRED))
@@ -169,9 +169,7 @@ async def test_servers_that_cannot_read_many_nodes_at_once_are_asked_for_each(
     assert np.array_equal(again.leader, found.leader[:100])
 
 
-async def test_a_row_that_is_refused_in_one_of_many_multis_costs_the_others_nothing(
-    connect: str, fence: Fence, trips: list[int]
-) -> None:
+async def test_rejected_row_affects_only_its_multi(connect: str, fence: Fence, trips: list[int]) -> None:
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, batch_partitions=10) as narrow:
         trips.clear()
         expected = [7 if at == 34 else 0 for at in range(100)]
@@ -191,7 +189,7 @@ async def test_first_leaders_and_later_ones_go_together(store: ZooKeeperStore, f
 
     committed = await store.commit(new_write(names, leader=3, expected=expected), fence)
 
-    # The one has a state already, and the other another version.
+    # One has a state already, the other has another version.
     assert committed.outcome.tolist() == [
         Outcome.CONFLICT if at in (94, 95) else Outcome.COMMITTED for at in range(90, 110)
     ]
@@ -200,8 +198,8 @@ async def test_first_leaders_and_later_ones_go_together(store: ZooKeeperStore, f
     ]
 
 
-async def test_commits_of_different_rows_may_go_on_at_the_same_time(connect: str) -> None:
-    """Chunks of one change overlap: also those of a topic that has nothing but its assignment yet."""
+async def test_commits_of_different_rows_can_overlap(connect: str) -> None:
+    """Chunks of one change overlap, also those of a topic that has only its assignment."""
     topics = [TopicRef(f"t{number}") for number in range(3)]
     chunks = [[TopicPartition(topic.name, at) for topic in topics for at in range(begin, 60, 4)] for begin in range(4)]
     every = [name for chunk in chunks for name in chunk]
@@ -228,9 +226,7 @@ async def test_commits_of_different_rows_may_go_on_at_the_same_time(connect: str
     assert found.leader.tolist() == [1 if name in refused else 2 for name in every]
 
 
-async def test_a_commit_that_meets_a_later_controller_ends_all_that_go_on(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_later_controller_ends_all_overlapping_commits(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.set("/controller_epoch", b"2")
     raised: list[ControllerMoved] = []
 

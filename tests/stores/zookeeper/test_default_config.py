@@ -16,7 +16,7 @@ NOTICES = "/config/changes"
 TOLD = b'{"version":2,"entity_path":"brokers/<default>"}'
 
 
-async def test_it_is_written_and_told_as_kafkas_tools_do(store: ZooKeeperStore, tree: Any) -> None:
+async def test_default_config_is_written_like_kafkas_tools(store: ZooKeeperStore, tree: Any) -> None:
     for value in ("true", "false"):
         await store.set_default_config({"unclean.leader.election.enable": value})
 
@@ -28,7 +28,7 @@ async def test_it_is_written_and_told_as_kafkas_tools_do(store: ZooKeeperStore, 
 
 
 @pytest.mark.parametrize("notice", [TOLD, b'{"version":1,"entity_type":"brokers","entity_name":"<default>"}'])
-async def test_what_another_tool_sets_is_heard_and_read(store: ZooKeeperStore, tree: Any, notice: bytes) -> None:
+async def test_default_config_of_another_tool_is_read(store: ZooKeeperStore, tree: Any, notice: bytes) -> None:
     recorder = EventRecorder(store)
     tree.create(f"{NOTICES}/config_change_", TOLD, sequence=True)
     assert await store.default_config() == {}
@@ -43,7 +43,7 @@ async def test_what_another_tool_sets_is_heard_and_read(store: ZooKeeperStore, t
 
 
 @pytest.mark.parametrize("data", [b"[]", b'{"config":{"a":1}}', b"\xff"])
-async def test_nonsense_is_logged_and_counts_as_nothing_until_it_is_replaced(
+async def test_malformed_default_config_is_logged_and_ignored(
     store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     tree.create(NODE, data)
@@ -56,7 +56,7 @@ async def test_nonsense_is_logged_and_counts_as_nothing_until_it_is_replaced(
     assert await store.default_config() == {"a": "b"}
 
 
-async def test_a_node_that_may_not_be_read_is_logged_and_counts_as_nothing(
+async def test_unreadable_default_config_is_logged_and_ignored(
     store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.set_default_config({"a": "b"})
@@ -69,13 +69,13 @@ async def test_a_node_that_may_not_be_read_is_logged_and_counts_as_nothing(
     assert "the configuration of all brokers could not be read" in caplog.text
 
 
-async def test_a_node_without_data_says_nothing(store: ZooKeeperStore, tree: Any) -> None:
+async def test_node_without_data_is_an_empty_config(store: ZooKeeperStore, tree: Any) -> None:
     tree.create(NODE, None)
 
     assert await store.default_config() == {}
 
 
-def test_a_notice_speaks_of_a_topic_or_of_all_brokers_or_of_neither() -> None:
+def test_notification_names_a_topic_or_all_brokers_or_neither() -> None:
     assert layout.encode_default_config_change() == TOLD
     assert layout.is_default_config_change(TOLD)
     assert layout.decode_config_change(TOLD) is None

@@ -25,7 +25,7 @@ def some() -> PartitionsDeletion:
     )
 
 
-def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
+def test_request_bytes_equal_kazoos() -> None:
     nodes = [f"/kafka/brokers/topics/a/partitions/{at}" for at in (0, 12)] + ["/b/ä/3"]
     theirs = Transaction(
         [CheckVersion(FENCE, 7), *(Delete(path, -1) for node in nodes for path in (f"{node}/state", node))]
@@ -39,12 +39,12 @@ def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
 
 
 def delete_response(*errors: int) -> bytes:
-    """A server's response to a failed multi: an error for each operation, 0 if it was rolled back."""
+    """Response of a server to a failed multi: an error for each operation, 0 if it was rolled back."""
     return b"".join(HEADER.pack(-1, False, error) + struct.pack("!i", error) for error in errors) + END
 
 
 @pytest.mark.parametrize("offset", [0, 16])
-def test_what_was_done_is_done_throughout(offset: int) -> None:
+def test_successful_response_has_no_failures(offset: int) -> None:
     done = HEADER.pack(13, False, 0) + HEADER.pack(2, False, 0) * 6 + END
 
     assert some().deserialize(bytes(offset) + done, offset) == [0] * 7
@@ -58,12 +58,12 @@ def test_what_was_done_is_done_throughout(offset: int) -> None:
         [0, NoNodeError.code, -2, -2, -2, -2, -2],
     ],
 )
-def test_what_was_refused_says_where(errors: list[int]) -> None:
+def test_rejected_response_names_the_operation(errors: list[int]) -> None:
     assert some().deserialize(bytes(16) + delete_response(*errors), 16) == errors
 
 
 @pytest.mark.parametrize("cut", [1, 9, 20, 60])
-def test_an_answer_that_is_cut_short_is_no_answer(cut: int) -> None:
+def test_truncated_response_is_rejected(cut: int) -> None:
     done = HEADER.pack(13, False, 0) + HEADER.pack(2, False, 0) * 6 + END
 
     with pytest.raises(struct.error):
@@ -88,5 +88,5 @@ def test_topics_are_packed_in_order_and_each_partition_once(size: int) -> None:
     assert found == [(topic, at) for topic, held in topics.items() for at in held.tolist()]
 
 
-def test_nothing_is_packed_of_nothing() -> None:
+def test_empty_input_is_packed_empty() -> None:
     assert list(packed({"a": partition_numbers()}, 5)) == []

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 PARTITIONS = range(60)
 ROWS = [TopicPartition("orders", number) for number in PARTITIONS]
 TOPIC, MARK, CONFIG = "/brokers/topics/orders", "/admin/delete_topics/orders", "/config/topics/orders"
-# Steps in a multi: few, so that there are many of them to die between.
+# Operations per multi: few, so that there are many points to crash at.
 BATCH = 10
 
 
@@ -45,7 +45,7 @@ def remaining_nodes(tree: Any) -> list[bool]:
     return [bool(tree.exists(path)) for path in (TOPIC, CONFIG, MARK)]
 
 
-async def test_a_mark_is_kafkas(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_mark_equals_kafkas(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     data, stat = tree.get(MARK)
 
     assert data is None
@@ -61,7 +61,7 @@ TOLD, UNTOLD = 14, 16
 @pytest.mark.parametrize(
     ("told", "nth"), [*((True, nth) for nth in range(1, TOLD + 1)), *((False, nth) for nth in range(1, UNTOLD + 1))]
 )
-async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
+async def test_crash_leaves_the_mark_to_the_next_controller(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, told: bool, nth: int
 ) -> None:
     before = tree.exists("/controller_epoch").version
@@ -76,7 +76,7 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
     left = remaining_nodes(tree)
     if left[0]:
         assert left == [True, True, True]
-    # The last multi is the mark, and it was done: only its answer was lost.
+    # The last multi deletes the mark and was executed: only its response was lost.
     assert left[2] == (nth < (TOLD if told else UNTOLD))
 
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
@@ -91,7 +91,9 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
     proxy.reachable = True
 
 
-async def test_a_lost_answer_is_no_reason_to_stop(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_does_not_stop_the_deletion(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             proxy.lose(MULTI, nth=3)
@@ -102,7 +104,7 @@ async def test_a_lost_answer_is_no_reason_to_stop(store: ZooKeeperStore, proxy: 
     assert remaining_nodes(tree) == [False, False, False]
 
 
-async def test_who_is_deposed_in_the_middle_stops_there(
+async def test_controller_deposed_in_between_stops_deleting(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str
 ) -> None:
     async def delete() -> None:
@@ -124,7 +126,7 @@ async def test_who_is_deposed_in_the_middle_stops_there(
     assert tree.exists(f"{TOPIC}/partitions/{left[0]}/state")
 
 
-async def test_what_strangers_keep_below_a_topic_goes_with_it(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_foreign_nodes_below_a_topic_are_deleted(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     for path in ("notes", "partitions/3/notes/deep/er", "partitions/x/y", "partitions/3/state/z"):
         tree.create(f"{TOPIC}/{path}", b"mine", makepath=True)
 
@@ -133,7 +135,7 @@ async def test_what_strangers_keep_below_a_topic_goes_with_it(store: ZooKeeperSt
     assert remaining_nodes(tree) == [False, False, False]
 
 
-async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_undeletable_node_keeps_the_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     (acl,), _ = tree.get_acls(f"{TOPIC}/partitions/7")
     tree.set_acls(f"{TOPIC}/partitions/7", [acl._replace(perms=acl.perms & ~8)])  # 8: to delete children
 
@@ -147,9 +149,7 @@ async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree
     assert remaining_nodes(tree) == [False, False, False]
 
 
-async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_topic_can_be_recreated_while_its_mark_is_deleted(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     await delete_topic(store, "orders", fence)
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"c": "d"})
 

@@ -61,7 +61,7 @@ async def topics_and_deletions(store: ZooKeeperStore) -> tuple[list[str], list[s
     return await store.topics(), await store.deletions()
 
 
-async def test_all_of_them_go_and_nothing_else(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_exactly_the_given_topics_are_deleted(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     assert await store.delete_topics(TOLD, fence) == {}
 
     assert await topics_and_deletions(store) == (["stays"], [])
@@ -69,9 +69,7 @@ async def test_all_of_them_go_and_nothing_else(store: ZooKeeperStore, tree: Any,
     assert (await store.leaderships(Names.of([TopicPartition("stays", 0)]))).found.all()
 
 
-async def test_what_cannot_be_deleted_of_one_topic_holds_up_no_other(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_undeletable_node_of_a_topic_delays_no_other(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     locked = "/brokers/topics/t05/partitions/3"
     (acl,), _ = tree.get_acls(locked)
     tree.set_acls(locked, [acl._replace(perms=acl.perms & ~TO_DELETE)])
@@ -88,9 +86,7 @@ async def test_what_cannot_be_deleted_of_one_topic_holds_up_no_other(
     assert remaining_nodes_of(tree, "t05") == [False, False, False]
 
 
-async def test_what_cannot_be_listed_of_one_topic_holds_up_no_other(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_unlistable_node_of_a_topic_delays_no_other(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     hidden = "/brokers/topics/t02/partitions/1/notes"
     tree.create(f"{hidden}/mine", makepath=True)
     (acl,), _ = tree.get_acls(hidden)
@@ -103,9 +99,7 @@ async def test_what_cannot_be_listed_of_one_topic_holds_up_no_other(
     assert await topics_and_deletions(store) == (["stays", "t02"], ["t02"])
 
 
-async def test_a_configuration_that_cannot_be_deleted_keeps_its_mark_alone(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_undeletable_configuration_keeps_only_its_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.create("/config/topics/t07/below", b"mine")
 
     failed = await store.delete_topics(TOLD, fence)
@@ -116,7 +110,7 @@ async def test_a_configuration_that_cannot_be_deleted_keeps_its_mark_alone(
     assert await topics_and_deletions(store) == (["stays"], ["t07"])
 
 
-async def test_a_mark_that_cannot_be_deleted_is_told_of(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_undeletable_mark_is_reported(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.create("/admin/delete_topics/t07/below", b"mine")
 
     failed = await store.delete_topics(TOLD, fence)
@@ -126,9 +120,7 @@ async def test_a_mark_that_cannot_be_deleted_is_told_of(store: ZooKeeperStore, t
     assert await topics_and_deletions(store) == (["stays"], ["t07"])
 
 
-async def test_what_strangers_left_or_took_costs_a_look_and_no_topic(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_foreign_changes_cost_a_read_and_no_topic(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.create("/brokers/topics/t00/partitions/2/state/z", b"mine")
     tree.create("/brokers/topics/t03/notes/deep", b"mine", makepath=True)
     tree.create("/brokers/topics/t04/partitions/99/state", b"mine", makepath=True)
@@ -146,7 +138,7 @@ async def test_what_strangers_left_or_took_costs_a_look_and_no_topic(
 
 
 @pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN, PARTITIONS + OWN + 1])
-async def test_who_dies_in_the_middle_leaves_the_marks_of_all_that_is_left(
+async def test_crash_keeps_the_marks_of_remaining_topics(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
 ) -> None:
     with anyio.move_on_after(WAIT_S) as life:
@@ -176,7 +168,7 @@ async def test_who_dies_in_the_middle_leaves_the_marks_of_all_that_is_left(
 
 
 @pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN + 1])
-async def test_a_connection_that_is_lost_in_the_middle_is_no_reason_to_stop(
+async def test_deletion_of_many_continues_after_a_lost_connection(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, nth: int
 ) -> None:
     failed: list[Mapping[str, StoreError]] = []
@@ -197,7 +189,7 @@ async def test_a_connection_that_is_lost_in_the_middle_is_no_reason_to_stop(
 
 
 @pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN + 1])
-async def test_who_is_deposed_in_the_middle_deletes_nothing_more(
+async def test_controller_deposed_in_between_deletes_nothing_more(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
 ) -> None:
     async def delete() -> None:

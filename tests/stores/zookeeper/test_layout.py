@@ -22,7 +22,7 @@ def assignments(draw: some.DrawFn) -> Assignment:
     return Assignment(held, tuple(b for b, k in marked if k == "a"), tuple(b for b, k in marked if k == "r"))
 
 
-def test_the_controllers_node_is_kafkas() -> None:
+def test_controller_node_equals_kafkas() -> None:
     assert layout.encode_controller(1, 1698765432100) == (
         b'{"version":2,"brokerid":1,"timestamp":"1698765432100","kraftControllerEpoch":-1}'
     )
@@ -38,16 +38,16 @@ def test_the_controllers_node_is_kafkas() -> None:
         (b'{"brokerid":7,"timestamp":"yesterday"}', (7, None)),
     ],
 )
-def test_only_the_id_of_a_controller_is_needed(data: bytes, found: tuple[int, int | None]) -> None:
+def test_controller_node_needs_only_the_id(data: bytes, found: tuple[int, int | None]) -> None:
     assert layout.decode_controller(data) == found
 
 
-def test_the_epoch_is_decimal_text() -> None:
+def test_epoch_is_decimal_text() -> None:
     assert layout.encode_epoch(7) == b"7"
     assert layout.decode_epoch(b"7") == 7
 
 
-def test_a_topics_node_is_kafkas() -> None:
+def test_topic_node_equals_kafkas() -> None:
     data = layout.encode_topic(TOPIC_ID, {1: Assignment((2, 3, 1)), 0: Assignment((1, 2, 3))})
 
     assert data == (
@@ -56,7 +56,7 @@ def test_a_topics_node_is_kafkas() -> None:
     )
 
 
-def test_only_partitions_that_move_are_named_as_moving() -> None:
+def test_only_partitions_in_reassignment_are_listed_as_such() -> None:
     data = layout.encode_topic(ZERO_ID, {0: Assignment((1,)), 5: Assignment((4, 1), adding=(4,), removing=(1,))})
 
     assert data == (
@@ -80,11 +80,11 @@ def test_topics_of_all_versions_are_read_in_the_order_of_their_partitions(data: 
 
 
 @given(some.binary(min_size=16, max_size=16), some.dictionaries(some.integers(0, 2**31 - 1), assignments(), max_size=6))
-def test_any_topic_is_read_as_it_was_written(topic_id: bytes, assignment: dict[int, Assignment]) -> None:
+def test_topics_round_trip(topic_id: bytes, assignment: dict[int, Assignment]) -> None:
     assert layout.decode_topic(layout.encode_topic(topic_id, assignment)) == (topic_id, assignment)
 
 
-def test_a_state_node_is_kafkas() -> None:
+def test_state_node_equals_kafkas() -> None:
     assert layout.encode_leadership(Leadership(1, 0, (1, 2, 3), 9, 5)) == (
         b'{"controller_epoch":5,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
     )
@@ -96,7 +96,7 @@ def test_a_state_node_is_kafkas() -> None:
 @given(
     some.integers(-1, 2**31 - 1), some.integers(0, 2**31 - 1), replicas, some.integers(0, 2**31 - 1), some.booleans()
 )
-def test_any_state_is_read_as_it_was_written(
+def test_states_round_trip(
     leader: int, leader_epoch: int, isr: tuple[int, ...], controller_epoch: int, recovering: bool
 ) -> None:
     node = layout.decode_state(
@@ -109,7 +109,7 @@ def test_any_state_is_read_as_it_was_written(
     assert (node.controller_epoch, node.leader_recovery_state) == (controller_epoch, int(recovering))
 
 
-def test_configurations_are_kafkas() -> None:
+def test_configurations_equal_kafkas() -> None:
     assert layout.encode_config({"retention.ms": "1000"}) == b'{"version":1,"config":{"retention.ms":"1000"}}'
     assert layout.decode_config(b'{"version":1,"config":{"retention.ms":"1000"}}') == {"retention.ms": "1000"}
     assert layout.decode_config(None) == layout.decode_config(b"") == layout.decode_config(b'{"version":1}') == {}
@@ -126,13 +126,13 @@ def test_configurations_are_kafkas() -> None:
         (b'{"version":3}', None),
     ],
 )
-def test_a_notice_of_a_changed_configuration_names_its_topic(data: bytes, topic: str | None) -> None:
+def test_config_notification_names_its_topic(data: bytes, topic: str | None) -> None:
     assert layout.decode_config_change(data) == topic
     if topic is not None:
         assert layout.decode_config_change(layout.encode_config_change(topic)) == topic
 
 
-def test_notifications_are_kafkas() -> None:
+def test_notifications_equal_kafkas() -> None:
     names = (TopicPartition("t", 0), TopicPartition("t-1", 12))
     isr = layout.encode_isr_notification(names)
 
@@ -163,7 +163,7 @@ NONSENSE = [None, b"", b"{", b"null", b"[]", b"7x", b"\xff\xfe", b'"text"', b"{}
         layout.decode_config_change,
     ],
 )
-def test_nonsense_is_malformed_and_nothing_worse(decode: object, data: bytes | None) -> None:
+def test_arbitrary_data_is_reported_as_malformed(decode: object, data: bytes | None) -> None:
     assert callable(decode)
     with pytest.raises(Malformed) as caught:
         decode(data)
@@ -185,7 +185,7 @@ def test_nonsense_is_malformed_and_nothing_worse(decode: object, data: bytes | N
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
     ],
 )
-def test_a_state_that_lacks_something_or_does_not_fit_is_malformed(data: bytes) -> None:
+def test_incomplete_or_inconsistent_state_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         layout.decode_state(data)
 
@@ -202,12 +202,12 @@ def test_a_state_that_lacks_something_or_does_not_fit_is_malformed(data: bytes) 
         b'{"partitions":{},"topic_id":"++++++++++++++++++++++"}',
     ],
 )
-def test_a_topic_that_does_not_fit_is_malformed(data: bytes) -> None:
+def test_inconsistent_topic_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         layout.decode_topic(data)
 
 
 @pytest.mark.parametrize("data", [b"-1", b"1.0", b" 1", b"2147483648", "٣".encode()])
-def test_what_is_no_epoch_is_malformed(data: bytes) -> None:
+def test_invalid_epoch_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         layout.decode_epoch(data)

@@ -26,7 +26,7 @@ from tests.support.store_clients import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
-# What is no JSON object, or none that a program of this world can read.
+# Values that are not JSON objects, or not decodable.
 NO_OBJECTS: Final = (
     b"",
     b"{",
@@ -319,7 +319,7 @@ async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
     return fence
 
 
-async def test_states_in_the_middle_of_many_cost_nothing_but_themselves(
+async def test_malformed_states_among_many_fail_alone(
     store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_reads, "STATES_AT_ONCE", 7)
@@ -363,7 +363,7 @@ def put(tree: Any, path: str, data: bytes | None) -> None:
 
 @pytest.mark.parametrize("kind", PASSED_OVER, ids=str)
 @pytest.mark.usefixtures("fence")
-async def test_it_is_logged_and_passed_over_and_left(
+async def test_malformed_node_is_logged_skipped_and_unchanged(
     store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: NodeKind
 ) -> None:
     others = [other for other in PASSED_OVER if other is not kind]
@@ -383,7 +383,7 @@ async def test_it_is_logged_and_passed_over_and_left(
 
 @pytest.mark.parametrize("kind", RAISED, ids=str)
 @pytest.mark.usefixtures("fence")
-async def test_it_is_raised_where_going_on_would_do_harm(
+async def test_harmful_malformed_node_is_raised(
     store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, kind: NodeKind
 ) -> None:
     for data in kind.all_nonsense if kind.null_is_nonsense else [b"", *kind.all_nonsense]:
@@ -400,7 +400,7 @@ async def test_it_is_raised_where_going_on_would_do_harm(
     assert await broker_ids(store) == [8]
 
 
-async def test_the_last_epoch_there_is_is_followed_by_none(store: ZooKeeperStore, tree: Any) -> None:
+async def test_no_epoch_follows_the_highest_one(store: ZooKeeperStore, tree: Any) -> None:
     tree.create("/controller_epoch", b"2147483647")
 
     with pytest.raises(StoreDamaged, match="highest"):
@@ -411,9 +411,7 @@ async def test_the_last_epoch_there_is_is_followed_by_none(store: ZooKeeperStore
 
 
 @pytest.mark.usefixtures("fence")
-async def test_an_assignment_is_not_written_over_a_topic_whose_id_cannot_be_told(
-    store: ZooKeeperStore, tree: Any
-) -> None:
+async def test_topic_with_an_unreadable_id_is_not_overwritten(store: ZooKeeperStore, tree: Any) -> None:
     tree.set("/brokers/topics/orders", b'{"topic_id":"_-hTjXTqQ0mvGpvX0HdkzA","partitions":')
 
     with pytest.raises(StoreDamaged, match="topic's id"):
@@ -441,9 +439,7 @@ async def test_names_that_cannot_be_topics_are_left_out(
 
 
 @pytest.mark.usefixtures("fence")
-async def test_nodes_of_strangers_among_ours_are_left_alone(
-    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_foreign_nodes_are_unchanged(store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture) -> None:
     strangers = [
         "/brokers/ids/eight",
         "/brokers/ids/99999999999",
@@ -475,7 +471,7 @@ async def test_nodes_of_strangers_among_ours_are_left_alone(
         ("/admin/preferred_replica_election", Changed.PREFERRED_ELECTION_REQUEST, partitions_json()),
     ],
 )
-async def test_a_request_that_is_mended_is_told(
+async def test_repaired_request_is_reported(
     store: ZooKeeperStore, tree: Any, path: str, what: Changed, good: bytes
 ) -> None:
     recorder = EventRecorder(store)
@@ -497,7 +493,7 @@ async def test_a_request_that_is_mended_is_told(
 
 
 @pytest.mark.usefixtures("fence")
-async def test_notices_that_say_nothing_can_be_taken_away(store: ZooKeeperStore, tree: Any) -> None:
+async def test_empty_notifications_can_be_deleted(store: ZooKeeperStore, tree: Any) -> None:
     tree.set("/isr_change_notification/isr_change_0000000000", b"?")
     notices = await store.isr_notifications()
 

@@ -47,9 +47,7 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not thread.name.startswith(("AnyIO", "asyncio"))}
 
 
-async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
-    fresh_zookeeper: ZooKeeperServer, kind: Kind
-) -> None:
+async def test_server_is_killed_and_restarted_during_a_commit(fresh_zookeeper: ZooKeeperServer, kind: Kind) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=kind) as store:
         recorder = EventRecorder(store)
         fence = await create_with_leaders(store)
@@ -100,10 +98,11 @@ async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper:
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
-async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_new_one(
+async def test_long_server_pause_ends_in_the_same_or_a_new_session(
     fresh_zookeeper: ZooKeeperServer,
 ) -> None:
-    """The server hung, not we: whether it first expires us or first hears us when it wakes is not for us to say."""
+    """The server was paused, not the client: on resumption it either expires the session or first reads the client's
+    messages."""
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
         recorder = EventRecorder(store)
         fence = await create_with_leaders(store)
@@ -146,9 +145,7 @@ async def test_silent_connection_suspends_the_session(proxy: Proxy, chroot: str)
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
-async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
-    proxy: Proxy, chroot: str, kind: Kind
-) -> None:
+async def test_write_outcome_is_unknown_after_a_lost_connection(proxy: Proxy, chroot: str, kind: Kind) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store:
         fence = await create_with_leaders(store)
         position = (await store.changes(None)).position
@@ -165,9 +162,7 @@ async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
         assert list(changes.partitions) == ROWS[:1]
 
 
-async def test_calls_that_wait_when_the_session_ends_are_told_so(
-    proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str
-) -> None:
+async def test_pending_calls_fail_at_session_end(proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with (
         ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SHORT_MS) as store,
         ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
@@ -199,7 +194,7 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
             await store.commit(new_write(ROWS[:1], expected=0), fence)
 
 
-async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperServer, chroot: str) -> None:
+async def test_silent_participant_loses_its_registration(zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
         session = await store.new_session(1_000)
@@ -214,7 +209,7 @@ async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperS
         await session.close()
 
 
-async def test_no_server_is_an_error_in_good_time_and_leaves_nothing(kind: Kind) -> None:
+async def test_missing_server_fails_in_bounded_time_without_leaks(kind: Kind) -> None:
     before = threads()
     began = time.monotonic()
 
@@ -226,7 +221,7 @@ async def test_no_server_is_an_error_in_good_time_and_leaves_nothing(kind: Kind)
     assert threads() <= before
 
 
-async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str, kind: Kind) -> None:
+async def test_closing_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str, kind: Kind) -> None:
     before = threads()
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other:
         async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=kind) as store:
@@ -244,7 +239,7 @@ async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer,
     assert threads() <= before
 
 
-async def test_leaving_a_server_that_hangs_is_bounded(fresh_zookeeper: ZooKeeperServer) -> None:
+async def test_closing_with_a_hanging_server_is_bounded(fresh_zookeeper: ZooKeeperServer) -> None:
     before = threads()
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
         await store.topics()
@@ -256,7 +251,7 @@ async def test_leaving_a_server_that_hangs_is_bounded(fresh_zookeeper: ZooKeeper
     fresh_zookeeper.resume()
 
 
-async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: ZooKeeperServer) -> None:
+async def test_store_works_after_a_cancelled_zookeeper_call(fresh_zookeeper: ZooKeeperServer) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
         fence = await create_with_leaders(store)
         fresh_zookeeper.pause()
@@ -266,7 +261,7 @@ async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: 
 
         found = await store.leaderships(Names.of(ROWS))
 
-        # What was on its way was done, what waited was not, and nothing comes later.
+        # The request in flight was executed, the queued one was not, and nothing follows.
         versions = found.partition_epoch
         assert set(versions.tolist()) == {0, 1}
         assert np.array_equal(versions, np.sort(versions)[::-1])
@@ -275,7 +270,7 @@ async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: 
 
 
 class Unwritable:
-    """A request at which kazoo's thread fails, as it does at an unknown error code."""
+    """A request at which kazoo's thread fails, as at an unknown error code."""
 
     type = 1
 
@@ -283,9 +278,7 @@ class Unwritable:
         raise RuntimeError("this cannot be written")
 
 
-async def test_a_request_that_cannot_be_written_costs_nothing_but_itself(
-    zookeeper: ZooKeeperServer, chroot: str
-) -> None:
+async def test_unwritable_request_fails_alone(zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
         fence = await store.contest(1)
 

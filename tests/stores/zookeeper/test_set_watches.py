@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 NAMES: Final = [f"topic-{number:03}" for number in range(3 * set_watches.PATHS_MIN)]
 NODE: Final = b'{"version":1,"partitions":{"0":[%d]}}'
-# What a server makes of a request that it does not know.
+# Response of a server to an unknown request type.
 UNKNOWN: Final = 999
 
 
@@ -79,7 +79,7 @@ async def test_each_of_many_topics_is_watched(store: ZooKeeperStore, tree: Any) 
 
 
 @pytest.mark.usefixtures("topics")
-async def test_many_topics_are_few_requests(store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_topics_take_few_requests(store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch) -> None:
     EventRecorder(store)
     names = await store.topics()
     asked: list[Any] = []
@@ -97,7 +97,7 @@ async def test_many_topics_are_few_requests(store: ZooKeeperStore, monkeypatch: 
 
 
 @pytest.mark.usefixtures("topics")
-async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_on(
+async def test_topic_written_in_between_is_read_and_watched(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = EventRecorder(store)
@@ -116,7 +116,7 @@ async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("before", [True, False], ids=["is gone when watches are armed", "goes after that"])
-async def test_a_topic_that_is_replaced_between_is_watched_on(
+async def test_topic_replaced_in_between_is_watched(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
     recorder = EventRecorder(store)
@@ -140,7 +140,7 @@ async def test_a_topic_that_is_replaced_between_is_watched_on(
 
 
 @pytest.mark.usefixtures("topics")
-async def test_a_topic_that_is_gone_is_left_out(store: ZooKeeperStore, tree: Any) -> None:
+async def test_deleted_topic_is_skipped(store: ZooKeeperStore, tree: Any) -> None:
     recorder = EventRecorder(store)
     names = await store.topics()
     tree.delete(f"/brokers/topics/{NAMES[5]}")
@@ -152,7 +152,7 @@ async def test_a_topic_that_is_gone_is_left_out(store: ZooKeeperStore, tree: Any
 
 
 @pytest.mark.usefixtures("topics")
-async def test_a_line_that_breaks_between_costs_no_watch(
+async def test_lost_connection_in_between_loses_no_watch(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = EventRecorder(store)
@@ -160,7 +160,7 @@ async def test_a_line_that_breaks_between_costs_no_watch(
     async def broken() -> None:
         await proxy.cut()
         with anyio.fail_after(WAIT_S):
-            while store._client.connected:  # noqa: ASYNC110 - nobody is told but by events
+            while store._client.connected:  # noqa: ASYNC110 - only events report it
                 await anyio.sleep(0.01)
 
     meanwhile(monkeypatch, broken)
@@ -198,7 +198,7 @@ async def test_reconnection_reports_changes_and_rearms_all_watches(
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("unknown", [MultiRead, set_watches.SetWatches], ids=["no multi-reads", "no arming"])
-async def test_servers_that_know_less_are_asked_for_each(
+async def test_older_servers_get_single_requests(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch, unknown: Any
 ) -> None:
     recorder = EventRecorder(store)
@@ -210,7 +210,7 @@ async def test_servers_that_know_less_are_asked_for_each(
     await hears_each(recorder, tree, [NAMES[0], NAMES[-1]])
 
 
-async def test_a_controller_hears_nothing_of_the_states_that_it_writes(store: ZooKeeperStore) -> None:
+async def test_controller_gets_no_events_of_its_own_states(store: ZooKeeperStore) -> None:
     recorder = EventRecorder(store)
     for name in NAMES:
         await store.create_topic(TopicRef(name), {0: Assignment((1,))}, {})

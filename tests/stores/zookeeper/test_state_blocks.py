@@ -24,9 +24,9 @@ NAMES: Final = st.builds(
 GOOD: Final = b'{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":7,"isr":[1,2]}'
 HEAD: Final = b'{"controller_epoch":3,"leader":1,'
 TAIL: Final = b'"version":1,"leader_epoch":7,"isr":[1,2]}'
-# Two pieces that begin and end as objects do, and are one together.
+# Two fragments that begin and end like objects and form one object together.
 OPEN, CLOSE = HEAD + b'"a":"}', b'{",' + TAIL
-# Whole nodes of many kinds, and parts of which a node could be made that none of them is.
+# Whole nodes of many kinds, and fragments that together, but not alone, could form a node.
 PIECES: Final = (
     GOOD,
     b'{"isr":[],"leader":-1,"leader_epoch":0,"controller_epoch":-1,"leader_recovery_state":1}',
@@ -66,7 +66,7 @@ def stat(version: int, size: int) -> bytes:
 
 
 def multi_response(nodes: list[bytes | int | None]) -> bytes:
-    """A server's response: of each node its data, None for null, or an error."""
+    """Response of a server: the data of each node, None for null, or an error."""
     parts = [b"what stands before it"]
     for at, node in enumerate(nodes):
         if isinstance(node, int):
@@ -83,7 +83,7 @@ def taken_apart(answer: bytes) -> state_reads.Block:
 
 
 def one_by_one(nodes: list[bytes | int | None]) -> tuple[Leaderships, list[int]]:
-    """The strict decoder's result for each node by itself, and the indexes of malformed nodes."""
+    """Result of the strict decoder for each node by itself, and the indexes of malformed nodes."""
     read, refused, status = [], [], []
     for at, node in enumerate(nodes):
         found, held = Found.FOUND, layout.StateNode(-1, -1, -1, [])
@@ -129,7 +129,7 @@ def equal_leaderships(one: Leaderships, other: Leaderships) -> bool:
 @example([OPEN, CLOSE, GOOD + b"\n" + GOOD])
 @example([HEAD[:-1], TAIL, GOOD + b"\n" + GOOD])
 @example([GOOD + b"\n" + GOOD, HEAD[:-1], TAIL])
-def test_a_block_says_of_each_node_what_the_decoder_says_of_it_alone(nodes: list[bytes | int | None]) -> None:
+def test_block_equals_decoding_each_node_alone(nodes: list[bytes | int | None]) -> None:
     expected, refused = one_by_one(nodes)
 
     block = taken_apart(multi_response(nodes))
@@ -138,7 +138,7 @@ def test_a_block_says_of_each_node_what_the_decoder_says_of_it_alone(nodes: list
     assert [at for at, _ in block.unreadable] == refused
 
 
-def test_a_block_of_good_nodes_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_of_valid_nodes_is_decoded_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "decode_state", None)
 
     block = taken_apart(multi_response([GOOD] * 1_000))
@@ -149,14 +149,14 @@ def test_a_block_of_good_nodes_is_decoded_at_once(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("at", range(0, 90, 7))
-def test_an_answer_that_is_cut_off_is_an_error(at: int) -> None:
+def test_truncated_block_response_is_an_error(at: int) -> None:
     whole = multi_response([GOOD])
 
     with pytest.raises((ValueError, struct.error, IndexError)):
         taken_apart(whole[: len(b"what stands before it") + at])
 
 
-def test_nodes_that_were_read_singly_make_the_same_block() -> None:
+def test_single_reads_form_the_same_block() -> None:
     nodes: list[bytes | int | None] = [GOOD, NO_NODE, b"{", None, NO_AUTH, GOOD]
     singly = [
         request.error_of(node) if isinstance(node, int) else (node, ZnodeStat(1, 2, 3, 4, at, 0, 0, 0, 0, 0, 5))
@@ -182,7 +182,7 @@ def test_blocks_of_all_sizes_are_joined() -> None:
 
 
 @given(st.lists(NAMES, max_size=30), st.sampled_from(["", "/kafka", "/a/b"]))
-def test_what_is_asked_is_what_a_plain_multi_read_asks(names: list[TopicPartition], chroot: str) -> None:
+def test_request_equals_a_plain_multi_read(names: list[TopicPartition], chroot: str) -> None:
     paths = tuple(chroot + layout.state(name.topic, name.partition) for name in names)
 
     asked = state_reads.requests(Names.of(names), chroot)
@@ -210,7 +210,7 @@ def writes(draw: st.DrawFn) -> Write:
 
 
 @given(writes(), st.integers(1, 7), st.sampled_from(["", "/kafka"]))
-def test_what_is_written_is_what_a_plain_multi_writes(wanted: Write, size: int, chroot: str) -> None:
+def test_request_equals_a_plain_multi_write(wanted: Write, size: int, chroot: str) -> None:
     fence, every = Fence(9, 4), np.arange(len(wanted))
     rows = state_writes.Rows(wanted, every, epoch=9, chroot=chroot)
 
@@ -233,7 +233,7 @@ def test_what_is_written_is_what_a_plain_multi_writes(wanted: Write, size: int, 
     assert multis == plain
 
 
-def test_of_an_answer_only_a_refusal_is_of_interest() -> None:
+def test_response_is_read_only_for_rejections() -> None:
     done = struct.pack("!i?i", 13, False, 0) + struct.pack("!i?i", 5, False, 0) + stat(1, 10)
     refused = b"".join(struct.pack("!i?ii", -1, False, code, code) for code in (0, -103, -2))
     end = struct.pack("!i?i", -1, True, -1)

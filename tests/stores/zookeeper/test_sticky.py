@@ -25,7 +25,7 @@ def plain_store(connect: str) -> ZooKeeperStore:
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 
-async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: str) -> None:
+async def test_brokers_do_not_contest_after_the_last_instance(connect: str) -> None:
     async with plain_store(connect) as other:
         async with sticky_store(connect) as store:
             fence = await store.contest(900)
@@ -43,7 +43,7 @@ async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: s
             assert (await other.controller()).id == 901  # type: ignore[union-attr]
 
 
-async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connect: str) -> None:
+async def test_next_instance_notices_the_end_of_the_holder(connect: str) -> None:
     async with sticky_store(connect) as first, sticky_store(connect) as second:
         recorder = EventRecorder(second)
         fence = await first.contest(900)
@@ -60,7 +60,7 @@ async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connec
             await first.resign(fence)
 
 
-async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str) -> None:
+async def test_session_end_frees_it_for_the_next_instance(connect: str) -> None:
     async with sticky_store(connect) as first, sticky_store(connect) as second:
         recorder = EventRecorder(second)
         await first.contest(900)
@@ -72,7 +72,7 @@ async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str)
         assert (await second.contest(901)).epoch == 2
 
 
-async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) -> None:
+async def test_takeover_from_an_instance_and_from_a_broker(connect: str) -> None:
     async with plain_store(connect) as stock, sticky_store(connect) as first, sticky_store(connect) as second:
         await stock.contest(1)
         with pytest.raises(ControllerMoved):
@@ -96,7 +96,7 @@ async def test_deleted_controller_node_is_created_again(connect: str, tree: Any)
         assert (await store.contest(900)).epoch == 2
 
 
-async def test_an_instance_that_comes_back_goes_on_where_it_was(connect: str) -> None:
+async def test_restarted_instance_keeps_the_controllership(connect: str) -> None:
     for epoch in (1, 2):
         async with Controller(900, store=sticky_store(connect), transport=RecordingBrokers()) as controller:
             assert await controller.wait_active() == epoch

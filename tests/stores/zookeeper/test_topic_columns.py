@@ -40,7 +40,7 @@ def topic_node(topic_id: bytes, partitions: list[tuple[int, list[int], list[int]
 
 
 @given(TOPICS, st.sampled_from([1, 2, 500]))
-def test_columns_hold_what_the_objects_hold(
+def test_columns_equal_the_objects(
     topics: dict[str, tuple[bytes, list[tuple[int, list[int], list[int], list[int]]]]], at_once: int
 ) -> None:
     nodes = [(topic_node(*topic), None) for topic in topics.values()]
@@ -62,7 +62,7 @@ def test_columns_hold_what_the_objects_hold(
         assert column.dtype == np.int32
 
 
-def test_topics_that_cannot_be_read_are_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_topics_are_skipped_and_named(caplog: pytest.LogCaptureFixture) -> None:
     fine = layout.encode_topic(ZERO_ID, {0: Assignment((1, 2)), 1: Assignment((2, 3))})
     nodes = [(fine, None), NoNodeError(), NoAuthError(), (b"{", None), (None, None), (fine, None)]
 

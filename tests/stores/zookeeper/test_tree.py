@@ -21,7 +21,7 @@ def open_tree_store(connect: str) -> ZooKeeperStore:
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 
-async def test_all_that_brokers_expect_is_there_with_null_data(connect: str, tree: Any) -> None:
+async def test_nodes_expected_by_brokers_exist_with_null_data(connect: str, tree: Any) -> None:
     async with open_tree_store(connect):
         for path in PERSISTENT:
             data, stat = tree.get(path)
@@ -31,7 +31,7 @@ async def test_all_that_brokers_expect_is_there_with_null_data(connect: str, tre
         assert not tree.exists("/controller_epoch")
 
 
-async def test_a_chroot_is_made_with_its_parents(zookeeper: ZooKeeperServer, chroot: str) -> None:
+async def test_chroot_is_created_with_its_parents(zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with open_tree_store(zookeeper.connect(f"{chroot}/deep/down/")) as store:
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
@@ -43,7 +43,7 @@ async def test_a_chroot_is_made_with_its_parents(zookeeper: ZooKeeperServer, chr
     client.close()
 
 
-async def test_a_cluster_keeps_its_id_and_its_nodes(connect: str, tree: Any) -> None:
+async def test_cluster_keeps_its_id_and_nodes(connect: str, tree: Any) -> None:
     async with open_tree_store(connect):
         cluster_id = tree.get("/cluster/id")[0]
         tree.set("/latest_producer_id_block", b'{"version":1}')
@@ -54,26 +54,24 @@ async def test_a_cluster_keeps_its_id_and_its_nodes(connect: str, tree: Any) -> 
     assert len(cluster_id) == len('{"version":"1","id":""}') + 22
 
 
-def test_a_client_that_nobody_knows_is_refused() -> None:
+def test_unknown_client_kind_is_rejected() -> None:
     with pytest.raises(BadConfig, match="client: 'curator' should be one of kactl, kazoo"):
         ZooKeeperStore("host:1", client="curator")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("connect", ["", "/chroot", "host:1,", "host:1//a", "host:1/a//b", "host:x", "host:0/a"])
-def test_a_connect_string_that_means_nothing_is_refused(connect: str) -> None:
+def test_invalid_connect_string_is_rejected(connect: str) -> None:
     with pytest.raises(BadConfig, match="connect"):
         ZooKeeperStore(connect)
 
 
 @pytest.mark.parametrize("setting", ["session_timeout_ms", "max_in_flight", "batch_partitions"])
-def test_a_limit_of_nothing_is_refused(setting: str) -> None:
+def test_limit_of_zero_is_rejected(setting: str) -> None:
     with pytest.raises(BadConfig, match=setting):
         ZooKeeperStore("host:1", **{setting: 0})  # type: ignore[arg-type]
 
 
-async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
-    connect: str, tree: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_malformed_nodes_are_skipped_alone(connect: str, tree: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with open_tree_store(connect) as store:
         store.subscribe(lambda event: None)
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
@@ -115,7 +113,7 @@ async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
         assert await store.isr_notifications() == await store.log_dir_notifications() == []
 
 
-async def test_a_controller_that_cannot_be_read_is_a_controller_all_the_same(connect: str, tree: Any) -> None:
+async def test_unreadable_controller_counts_as_a_controller(connect: str, tree: Any) -> None:
     async with open_tree_store(connect) as store:
         tree.create("/controller", b"{}")
 
@@ -128,7 +126,7 @@ async def test_a_controller_that_cannot_be_read_is_a_controller_all_the_same(con
         assert (await store.contest(1, take_over=True)).epoch == 1
 
 
-async def test_an_epoch_that_is_no_number_is_left_alone(connect: str, tree: Any) -> None:
+async def test_malformed_epoch_is_unchanged(connect: str, tree: Any) -> None:
     async with open_tree_store(connect) as store:
         tree.create("/controller_epoch", b"seven")
 
@@ -139,7 +137,7 @@ async def test_an_epoch_that_is_no_number_is_left_alone(connect: str, tree: Any)
         assert not tree.exists("/controller")
 
 
-async def test_the_highest_epoch_of_a_stock_controller_is_followed(connect: str, tree: Any) -> None:
+async def test_highest_epoch_of_a_kafka_controller_is_followed(connect: str, tree: Any) -> None:
     async with open_tree_store(connect) as store:
         tree.create("/controller_epoch", b"41")
         tree.create("/controller", b'{"version":2,"brokerid":3,"timestamp":"1698765432100","kraftControllerEpoch":-1}')
@@ -152,7 +150,7 @@ async def test_the_highest_epoch_of_a_stock_controller_is_followed(connect: str,
         assert (fence.epoch, fence.version) == (42, 1)
 
 
-async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
+async def test_topic_written_without_its_id_keeps_it(connect: str) -> None:
     async with open_tree_store(connect) as store:
         await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
@@ -161,7 +159,7 @@ async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
         assert (await store.assignments(["orders"])).topics == (ORDERS,)
 
 
-async def test_a_topic_that_no_node_can_hold_is_refused_and_leaves_nothing(connect: str) -> None:
+async def test_topic_too_large_for_a_node_is_rejected_without_traces(connect: str) -> None:
     async with open_tree_store(connect) as store:
         huge = {number: Assignment((1_000_001, 1_000_002, 1_000_003)) for number in range(50_000)}
         fence = await store.contest(1)

@@ -23,7 +23,7 @@ def pieces(text: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(BODIES, st.lists(st.integers(0, 10_000), max_size=60))
-def test_frames_are_the_same_wherever_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_equal_for_any_split(bodies: list[bytes], cuts: list[int]) -> None:
     frames = Frames()
 
     found = [frame for piece in pieces(wire(bodies), cuts) for frame in frames.feed(piece)]
@@ -33,7 +33,7 @@ def test_frames_are_the_same_wherever_they_are_cut(bodies: list[bytes], cuts: li
 
 
 @given(BODIES)
-def test_frames_may_come_byte_by_byte(bodies: list[bytes]) -> None:
+def test_frames_can_arrive_byte_by_byte(bodies: list[bytes]) -> None:
     frames = Frames()
     text = wire(bodies)
 
@@ -43,7 +43,7 @@ def test_frames_may_come_byte_by_byte(bodies: list[bytes]) -> None:
 
 
 @given(BODIES, st.integers(1, 300), st.integers(0, 10_000))
-def test_an_unfinished_frame_is_not_given(bodies: list[bytes], size: int, cut: int) -> None:
+def test_incomplete_frame_is_not_returned(bodies: list[bytes], size: int, cut: int) -> None:
     frames = Frames()
     last = wire([bytes(size)])
 
@@ -52,7 +52,7 @@ def test_an_unfinished_frame_is_not_given(bodies: list[bytes], size: int, cut: i
     assert found == bodies
 
 
-def test_a_frame_of_ten_megabytes_is_joined_once_and_not_piece_by_piece() -> None:
+def test_large_frame_is_joined_once() -> None:
     body = random.Random(1).randbytes(10_000_000)
     text = wire([body, b"next"])
     frames = Frames()
@@ -60,14 +60,14 @@ def test_a_frame_of_ten_megabytes_is_joined_once_and_not_piece_by_piece() -> Non
     found: list[bytes] = []
     for at in range(0, len(text), 65_536):
         found += frames.feed(text[at : at + 65_536])
-        # What is kept is what came: nothing is put together before it is whole.
+        # Received chunks are kept as they are: nothing is joined before the frame is complete.
         assert all(len(piece) <= 65_536 for piece in frames._pieces)
 
     assert found == [body, b"next"]
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_length_that_no_frame_has_is_refused_after_all_that_stood_before_it(length: int) -> None:
+def test_invalid_length_is_rejected_after_earlier_frames(length: int) -> None:
     frames = Frames(bytes_max=1000)
     found: list[bytes] = []
 
@@ -77,7 +77,7 @@ def test_a_length_that_no_frame_has_is_refused_after_all_that_stood_before_it(le
     assert found == [b"fine", bytes(1000)]
 
 
-def test_a_length_is_refused_as_soon_as_it_is_known() -> None:
+def test_invalid_length_is_rejected_immediately() -> None:
     frames = Frames(bytes_max=1000)
     head = struct.pack("!i", 1001)
     assert list(frames.feed(head[:3])) == []

@@ -150,12 +150,12 @@ async def read_tree(client: Client, path: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, chroot: str, seed: int) -> None:
+async def test_both_clients_have_equal_results_and_events(zookeeper: ZooKeeperServer, chroot: str, seed: int) -> None:
     listener, trees = [], []
     for kind in KINDS:
         rng = random.Random(seed)
         async with Diary(zookeeper.connect(f"{chroot}-{kind}"), kind) as diary:
-            for root in TREES:  # as whoever wants to hear of a tree does
+            for root in TREES:  # as for any watcher of a tree
                 await diary.watch(root)
             for _ in range(ROUNDS):
                 await diary.ask(random_requests(rng, diary.client))
