@@ -1,7 +1,6 @@
 """Topic deletion under store failures, lost responses and manual changes of the store."""
 
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -374,82 +373,3 @@ async def test_stale_blocker_would_block_a_recreated_topic() -> None:
 
         assert b.replicas("foo") == {1: {"ONLINE"}, 3: {"ONLINE"}}
         assert b.replicas("bar") == {1: {"DELETION_STARTED"}, 3: {"DELETION_STARTED"}}
-
-
-# -- random histories --------------------------------------------------------------------------------------------------
-
-
-async def _story(seed: int) -> None:
-    """Topics are created, expanded and deleted, and brokers fail and return, while the store fails at times."""
-    dice = random.Random(seed)
-    async with world(1, 2, 3) as w:
-        rate = dice.choice((0.0, 0.1, 0.25))
-        raining = True
-
-        def unreliable(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-            async def call(*arguments: Any, **named: Any) -> Any:
-                if raining and dice.random() < rate:
-                    if dice.random() < 0.5:
-                        await real(*arguments, **named)
-                        raise StoreUnavailable("the answer was lost")
-                    raise dice.choice((StoreUnavailable("away"), StoreError("refused")))
-                return await real(*arguments, **named)
-
-            return call
-
-        for method in ("delete_topics", "deletions", "unmark_deletions", "commit", "topics", "assignments",
-                       "write_assignment", "partitions_begun", "leaderships", "brokers"):  # fmt: skip
-            setattr(w.controller.store, method, unreliable(getattr(w.controller.store, method)))
-        marked: set[str] = set()
-        for _ in range(dice.randrange(10, 30)):
-            up, topics = list(w.sessions), sorted(w.store.state.topics)
-            match dice.choice(
-                ("create", "create", "delete", "delete", "grow", "stop", "start", "fail", "quiet", "time")
-            ):
-                case "create":
-                    name = f"t{dice.randrange(4)}"
-                    if name not in w.store.state.topics and name not in w.store.state.deletions:
-                        await w.create(name, [dice.sample((1, 2, 3), dice.randint(1, 3)) for _ in range(2)])
-                        marked.discard(name)
-                case "delete" if topics:
-                    name = dice.choice(topics)
-                    if name not in w.store.state.deletions:
-                        await w.delete(name)
-                        marked.add(name)
-                case "grow" if topics:
-                    await w.grow(dice.choice(topics), dice.sample((1, 2, 3), 2))
-                case "stop" if up:
-                    await w.stop(dice.choice(up))
-                case "start":
-                    await w.start(dice.choice((1, 2, 3)))
-                case "fail":
-                    w.brokers.undeletable = {dice.choice((1, 2, 3)): {f"t{dice.randrange(4)}-0": 56}}  # type: ignore[dict-item]
-                case "quiet":
-                    w.brokers.silent = {dice.choice((1, 2, 3))} if dice.random() < 0.5 else set()
-                case "time":
-                    await passes(w, dice.choice((10, 300, 3_000, 12_000)))
-        raining = False
-        w.brokers.silent.clear()
-        w.brokers.undeletable.clear()
-        await passes(w, 15_000)
-        await w.start(1, 2, 3)
-        await passes(w, 50_000)
-
-        assert w.controller.is_active
-        assert w.controller.deletions() == []
-        assert await w.store.deletions() == []
-        assert not marked & set(await w.store.topics())
-        assert sorted(topic.name for topic in w.controller.topics()) == await w.store.topics()
-        await w.check()
-        for row in w.controller.cluster.table.all().tolist():
-            assert w.controller.cluster.table.view(row).leader in w.sessions
-
-
-@pytest.mark.parametrize("first", range(0, 60, 10))
-async def test_marked_topics_are_deleted_after_any_history(first: int) -> None:
-    for seed in range(first, first + 10):
-        try:
-            await _story(seed)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
