@@ -8,6 +8,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import run_order, scenarios, storm_seeds
+from tests.support.clocks import ManualClock
 
 # The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
@@ -35,6 +36,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 def anyio_backend() -> str:
     """kactl runs on asyncio; uvloop is a faster implementation of it."""
     return "asyncio"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 # Fixtures that start Java. A test that uses one of them is marked `java`.

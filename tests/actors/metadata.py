@@ -1,14 +1,14 @@
 """A broker's view of the metadata from its UpdateMetadata requests, and events defined by tests."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import UpdateMetadata
 from kactl.messages.events import ControllerState, Event
-from kactl.model import NO_BROKER
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingBrokers, World
+from tests.support.machine_harness import broker_ids_in
 
 
 class MetadataView(NamedTuple):
@@ -30,9 +30,9 @@ def metadata_at(brokers: RecordingBrokers, broker: int) -> dict[str, MetadataVie
             name = f"{states.topics[states.topic[row]].name}-{states.partition[row]}"
             known[name] = MetadataView(
                 int(states.leader[row]),
-                tuple(sorted(_listed(states.isr, row))),
-                _listed(states.replicas, row),
-                _listed(states.offline_replicas, row),
+                tuple(sorted(broker_ids_in(states.isr, row))),
+                broker_ids_in(states.replicas, row),
+                broker_ids_in(states.offline_replicas, row),
             )
     return known
 
@@ -42,10 +42,6 @@ def alive(brokers: RecordingBrokers, broker: int) -> list[int]:
     last = brokers.of(broker, UpdateMetadata)[-1]
     assert isinstance(last, UpdateMetadata)
     return [each.id for each in last.live_brokers]
-
-
-def _listed(column: Any, row: int) -> tuple[int, ...]:
-    return () if column is None else tuple(int(each) for each in column[:, row] if each != NO_BROKER)
 
 
 class Blocking(Event, frozen=True):

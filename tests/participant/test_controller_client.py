@@ -27,11 +27,6 @@ class Metadata:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def hub() -> MemoryHub:
     return MemoryHub()
 

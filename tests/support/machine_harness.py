@@ -319,7 +319,8 @@ def _write(name: TopicPartition, state: Leadership) -> Write:
 # -- requests, row by row ----------------------------------------------------------------------------------------------
 
 
-def _listed(column: Any, row: int) -> tuple[int, ...]:
+def broker_ids_in(column: Any, row: int) -> tuple[int, ...]:
+    """Returns the broker ids of a row, without the free places of the column."""
     return () if column is None else tuple(int(each) for each in column[:, row] if each != NO_BROKER)
 
 
@@ -335,9 +336,9 @@ def _leaderships_in(states: PartitionStates) -> dict[str, SentLead]:
         name: SentLead(
             int(states.leader[row]),
             int(states.leader_epoch[row]),
-            _listed(states.isr, row),
+            broker_ids_in(states.isr, row),
             int(states.partition_epoch[row]),
-            _listed(states.replicas, row),
+            broker_ids_in(states.replicas, row),
             bool(states.is_new[row]),
             bool(states.recovering[row]),
             int(states.controller_epoch[row]),
@@ -351,9 +352,9 @@ def _known(states: PartitionStates) -> dict[str, SentState]:
         name: SentState(
             int(states.leader[row]),
             int(states.leader_epoch[row]),
-            _listed(states.isr, row),
+            broker_ids_in(states.isr, row),
             int(states.partition_epoch[row]),
-            _listed(states.offline_replicas, row),
+            broker_ids_in(states.offline_replicas, row),
         )
         for row, name in enumerate(_partition_names(states))
     }

@@ -57,11 +57,6 @@ class BlockingParticipant:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def hub() -> MemoryHub:
     return MemoryHub()
 
