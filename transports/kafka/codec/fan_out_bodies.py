@@ -42,15 +42,15 @@ class FanOutBodies:
         self._lock = threading.RLock()  # reentrant, because a Told may die while this very thread holds it
         self._makings: weakref.WeakKeyDictionary[FanOut, _Making] = weakref.WeakKeyDictionary()
 
-    def is_light(self, told: FanOut, place: int, rows_max: int) -> bool:
+    def is_light(self, fan_out: FanOut, place: int, rows_max: int) -> bool:
         """Returns whether `body` takes at most as long as encoding `rows_max` rows."""
         with self._lock:
-            making = self._makings.get(told)
+            making = self._makings.get(fan_out)
             if making is not None and place in making.bodies:
                 return True
             if making is not None and making.records is not None:
-                return told.size_of(place) <= ROWS_AT_ONCE
-        rows = told.size_of(place) if making is not None and making.made[place] else len(told.states)
+                return fan_out.size_of(place) <= ROWS_AT_ONCE
+        rows = fan_out.size_of(place) if making is not None and making.made[place] else len(fan_out.states)
         return rows <= rows_max
 
     def body(self, states: PartitionStatesView, headers: Callable[[], TopicHeaders]) -> memoryview | None:
@@ -59,23 +59,23 @@ class FanOutBodies:
         Args:
             headings: makes those of `states.fan_out.states.topics`.
         """
-        told = states.fan_out
-        assert told is not None
+        fan_out = states.fan_out
+        assert fan_out is not None
         with self._lock:
-            making = self._makings.setdefault(told, _Making(len(told)))
+            making = self._makings.setdefault(fan_out, _Making(len(fan_out)))
             body = making.bodies.pop(states.place, None)
             if body is not None or making.made[states.place]:
                 return body
-            places = _next(told, states.place, making.made)
+            places = _next(fan_out, states.place, making.made)
             for place in places:
                 making.made[place] = 1
             records = making.records
         if records is None:
-            records = Records(self._layout, columns_of(told.states, self._layout), len(told.states))
-        begin = told.bounds[places.start]
-        bounds = [bound - begin for bound in told.bounds[places.start : places.stop + 1]]
-        positions = told.positions[begin : begin + bounds[-1]]
-        topic: Ints = told.states.topic[positions]
+            records = Records(self._layout, columns_of(fan_out.states, self._layout), len(fan_out.states))
+        begin = fan_out.bounds[places.start]
+        bounds = [bound - begin for bound in fan_out.bounds[places.start : places.stop + 1]]
+        positions = fan_out.positions[begin : begin + bounds[-1]]
+        topic: Ints = fan_out.states.topic[positions]
         bodies = records.arrays(positions, bounds, headers(), topic)
         with self._lock:
             making.bodies.update(zip(places, bodies, strict=True))
@@ -87,9 +87,9 @@ def columns_of(states: Any, layout: Layout) -> Columns:
     return {name: getattr(states, name) for name, _ in layout}
 
 
-def _next(told: FanOut, place: int, made: bytearray) -> range:
+def _next(fan_out: FanOut, place: int, made: bytearray) -> range:
     """Returns the places, from `place` on, of the bodies to assemble next."""
     end = place + 1
-    while end < len(told) and not made[end] and told.bounds[end + 1] - told.bounds[place] <= ROWS_AT_ONCE:
+    while end < len(fan_out) and not made[end] and fan_out.bounds[end + 1] - fan_out.bounds[place] <= ROWS_AT_ONCE:
         end += 1
     return range(place, end)

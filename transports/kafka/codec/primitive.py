@@ -56,17 +56,17 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.at = 0
+        self.offset = 0
 
     def fail(self, reason: str) -> MalformedMessage:
-        return MalformedMessage(f"byte {self.at} of {len(self.data)}: {reason}")
+        return MalformedMessage(f"byte {self.offset} of {len(self.data)}: {reason}")
 
     def take(self, size: int) -> int:
         """Skip `size` bytes. Returns the position at which they begin."""
-        begin = self.at
+        begin = self.offset
         if size > len(self.data) - begin:
             raise self.fail(f"{size} bytes are announced, {len(self.data) - begin} are left")
-        self.at = begin + size
+        self.offset = begin + size
         return begin
 
     def int16(self) -> int:
@@ -103,8 +103,8 @@ class Reader:
         count = self.uvarint() - 1
         if count < 0:
             raise self.fail("no array where there must be one")
-        if count * size_min > len(self.data) - self.at:
-            raise self.fail(f"{count} members are announced, {len(self.data) - self.at} bytes are left")
+        if count * size_min > len(self.data) - self.offset:
+            raise self.fail(f"{count} members are announced, {len(self.data) - self.offset} bytes are left")
         return count
 
     def tags(self) -> None:
@@ -115,10 +115,10 @@ class Reader:
 
     def count_of_tags(self) -> int:
         count = self.uvarint()
-        if count * 2 > len(self.data) - self.at:  # a tag and a size take a byte each
-            raise self.fail(f"{count} tagged fields are announced, {len(self.data) - self.at} bytes are left")
+        if count * 2 > len(self.data) - self.offset:  # a tag and a size take a byte each
+            raise self.fail(f"{count} tagged fields are announced, {len(self.data) - self.offset} bytes are left")
         return count
 
     def end(self) -> None:
-        if self.at != len(self.data):
-            raise self.fail(f"{len(self.data) - self.at} bytes are left over")
+        if self.offset != len(self.data):
+            raise self.fail(f"{len(self.data) - self.offset} bytes are left over")

@@ -126,9 +126,9 @@ class Encoder:
         if isinstance(states, PartitionStatesView):
             # One broker's own.
             return encode(states)
-        kept = self._bodies.get(states)
-        if kept is not None and kept[0] is type(request):
-            return kept[1]
+        cached = self._bodies.get(states)
+        if cached is not None and cached[0] is type(request):
+            return cached[1]
         body = encode(states)
         self._bodies.put(states, (type(request), body))
         return body
@@ -144,20 +144,20 @@ class Encoder:
 
     def _live_leaders(self, leaders: tuple[Broker, ...]) -> bytes:
         """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
-        kept = self._live
-        if kept is None or kept[0] != leaders:
+        cached = self._live
+        if cached is None or cached[0] != leaders:
             # Usually the same leaders as in the request to the previous broker.
-            found = array([found for leader in leaders if (found := self._live_leader(leader))])
-            kept = self._live = leaders, found
-        return kept[1]
+            live = array([live for leader in leaders if (live := self._live_leader(leader))])
+            cached = self._live = leaders, live
+        return cached[1]
 
     def _live_leader(self, leader: Broker) -> bytes:
-        kept = self._leaders.get(leader.id)
-        if kept is None or kept[0] is not leader:
+        cached = self._leaders.get(leader.id)
+        if cached is None or cached[0] is not leader:
             endpoint = endpoint_of(leader, self._listener_name)
             where = b"" if endpoint is None else string(endpoint.host) + struct.pack(">i", endpoint.port) + NO_TAGS
-            kept = self._leaders[leader.id] = leader, where and struct.pack(">i", leader.id) + where
-        return kept[1]
+            cached = self._leaders[leader.id] = leader, where and struct.pack(">i", leader.id) + where
+        return cached[1]
 
     def _update_metadata(self, states: PartitionStates) -> memoryview:
         ids = self._versions.update_metadata >= 7
@@ -171,10 +171,10 @@ class Encoder:
         return (self._with_ids if ids else self._without_ids).of(named.topics)
 
     def _live_brokers(self, brokers: tuple[Broker, ...]) -> bytes:
-        kept = self._brokers
-        if kept is None or kept[0] is not brokers:
-            kept = self._brokers = (brokers, array([_broker(broker) for broker in brokers]))
-        return kept[1]
+        cached = self._brokers
+        if cached is None or cached[0] is not brokers:
+            cached = self._brokers = (brokers, array([_broker(broker) for broker in brokers]))
+        return cached[1]
 
 
 _Body = tuple[type[LeaderAndIsr] | type[UpdateMetadata], memoryview]
@@ -190,11 +190,11 @@ class _Bodies:
 
     def get(self, states: PartitionStates) -> _Body | None:
         with self._lock:
-            kept = self._kept.get(id(states))
-            if kept is None or kept[0]() is not states:
+            cached = self._kept.get(id(states))
+            if cached is None or cached[0]() is not states:
                 return None
             self._kept.move_to_end(id(states))
-            return kept[1]
+            return cached[1]
 
     def put(self, states: PartitionStates, body: _Body) -> None:
         key = id(states)

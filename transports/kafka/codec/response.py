@@ -81,14 +81,14 @@ class Decoder:
     def _by_id(self, reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
         """Topics by id, the partitions of each in an array of fixed-size records."""
         topics = request.states.topics
-        found = _under_ids(reader)
-        places = None if found is None else positions_of(found.ids, self._ids.of(topics))
-        if found is None or places is None:
+        by_id = _under_ids(reader)
+        places = None if by_id is None else positions_of(by_id.ids, self._ids.of(topics))
+        if by_id is None or places is None:
             return _under_ids_one_by_one(reader, request)
-        reader.at = found.end
-        named = topics.take(places) if isinstance(topics, Topics) else [topics[at] for at in places]
-        topic = np.repeat(np.arange(len(places), dtype=np.int32), found.counts)
-        return _errors(TopicNames(named), topic, found.records)
+        reader.offset = by_id.end
+        named = topics.take(places) if isinstance(topics, Topics) else [topics[index] for index in places]
+        topic = np.repeat(np.arange(len(places), dtype=np.int32), by_id.counts)
+        return _errors(TopicNames(named), topic, by_id.records)
 
 
 class _UnderIds(NamedTuple):
@@ -102,30 +102,30 @@ class _UnderIds(NamedTuple):
 
 def _under_ids(reader: Reader) -> _UnderIds | None:
     """Read all topics at once without moving the reader. Returns None if they are not in the usual form."""
-    data, before = reader.data, reader.at
+    data, before = reader.data, reader.offset
     count = reader.count(size_min=ID_SIZE + 2)
-    at, reader.at = reader.at, before
+    offset, reader.offset = reader.offset, before
     begins, firsts = [], []
     try:
         for _ in range(count):
-            begins.append(at)
-            at += ID_SIZE
-            announced = data[at]  # one more than there are partitions
-            at += 1
+            begins.append(offset)
+            offset += ID_SIZE
+            announced = data[offset]  # one more than there are partitions
+            offset += 1
             if announced >= 0x80:
-                if data[at] >= 0x80:
+                if data[offset] >= 0x80:
                     # More than sixteen thousand partitions of one topic on one broker: not usual.
                     return None
-                announced = announced & 0x7F | data[at] << 7
-                at += 1
-            firsts.append(at)
-            at += (announced - 1) * _UNDER_ID.itemsize + len(NO_TAGS)
+                announced = announced & 0x7F | data[offset] << 7
+                offset += 1
+            firsts.append(offset)
+            offset += (announced - 1) * _UNDER_ID.itemsize + len(NO_TAGS)
     except IndexError:
         return None
-    if at > len(data):
+    if offset > len(data):
         return None
     first = np.array(firsts, np.intp)
-    ends = np.array([*begins[1:], at], np.intp)[:count] - len(NO_TAGS)
+    ends = np.array([*begins[1:], offset], np.intp)[:count] - len(NO_TAGS)
     counts = (ends - first) // _UNDER_ID.itemsize
     if (counts < 0).any() or _at(data, ends, _TAGS)["tags"].any():
         return None
@@ -136,7 +136,7 @@ def _under_ids(reader: Reader) -> _UnderIds | None:
         # Records with tagged fields differ in size.
         return None
     ids = _at(data, np.array(begins, np.intp), _ID)
-    return _UnderIds(halves(ids.tobytes()), counts, records, at)
+    return _UnderIds(halves(ids.tobytes()), counts, records, offset)
 
 
 def _at(data: bytes, places: RowNumbers, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -158,11 +158,11 @@ def _under_ids_one_by_one(reader: Reader, request: LeaderAndIsr) -> PartitionErr
         key = reader.bytes(ID_SIZE)
         if key not in named:
             raise reader.fail(f"topic id {key.hex()} was not in the request")
-        found = _records(reader)
+        records = _records(reader)
         reader.tags()
         name = named[key]
         if name is not None:
-            parts.append((np.full(len(found), numbers.setdefault(name, len(numbers)), np.int32), found))
+            parts.append((np.full(len(records), numbers.setdefault(name, len(numbers)), np.int32), records))
     if not parts:
         return PartitionErrors.none()
     topic, records = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -171,15 +171,15 @@ def _under_ids_one_by_one(reader: Reader, request: LeaderAndIsr) -> PartitionErr
 
 def _records(reader: Reader) -> npt.NDArray[np.void]:
     count = reader.count(size_min=_UNDER_ID.itemsize)
-    found = np.ndarray((count,), _UNDER_ID, buffer=reader.data, offset=reader.at)
-    if not found["tags"].any():
-        reader.take(found.nbytes)
-        return found
-    found = np.zeros(count, _UNDER_ID)
+    records = np.ndarray((count,), _UNDER_ID, buffer=reader.data, offset=reader.offset)
+    if not records["tags"].any():
+        reader.take(records.nbytes)
+        return records
+    records = np.zeros(count, _UNDER_ID)
     for row in range(count):
-        found[row] = (reader.int32(), reader.int16(), 0)
+        records[row] = (reader.int32(), reader.int16(), 0)
         reader.tags()
-    return found
+    return records
 
 
 def _by_name(reader: Reader) -> PartitionErrors:
@@ -189,7 +189,7 @@ def _by_name(reader: Reader) -> PartitionErrors:
     """
     count = reader.count(size_min=8)  # of the name's length, the two numbers and the tagged fields
     names, places = _names(reader, count)
-    numbers = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    numbers = {name: index for index, name in enumerate(dict.fromkeys(names))}
     topic = np.fromiter(map(numbers.__getitem__, names), np.int32, count)
     try:
         topics = tuple(name.decode() for name in numbers)
@@ -203,13 +203,13 @@ def _names(reader: Reader, count: int) -> tuple[list[bytes], list[int]]:
     data, limit = reader.data, len(reader.data)
     names, places = [], []
     for _ in range(count):
-        at = reader.at
-        size = data[at] if at < limit else 0
-        begin, end = at + 1, at + size
+        offset = reader.offset
+        size = data[offset] if offset < limit else 0
+        begin, end = offset + 1, offset + size
         last = end + _NUMBERS.itemsize
         if 0 < size < 0x80 and last < limit and not data[last]:
             # The usual case: a name of less than 127 bytes, and no tagged fields.
-            reader.at = last + 1
+            reader.offset = last + 1
         else:
             size = reader.uvarint() - 1
             if size < 0:

@@ -88,9 +88,9 @@ class Records:
             shape = np.uint16 if len(groups) <= _RADIX_KEYS else np.uint32
             self._shape = np.empty(count, shape)
             self._within = np.empty(count, np.int32)
-            for at, (rows, _) in enumerate(groups):
-                self._shape[rows] = at
-                self._within[rows] = np.arange(len(self._records[at]))
+            for shape_number, (rows, _) in enumerate(groups):
+                self._shape[rows] = shape_number
+                self._within[rows] = np.arange(len(self._records[shape_number]))
             self._sizes = np.array([records.itemsize for records in self._records])
 
     def arrays(self, positions: RowNumbers, bounds: list[int], headers: TopicHeaders, topic: Ints) -> list[memoryview]:
@@ -110,9 +110,9 @@ class Records:
             shape = self._shape[positions]
             out, places, begins = _laid_out(headers, topic, self._sizes[shape], bounds)
             within = self._within[positions]
-            for at in np.flatnonzero(np.bincount(shape)).tolist():
-                some = np.flatnonzero(shape == at)
-                records = self._records[at]
+            for shape_number in np.flatnonzero(np.bincount(shape)).tolist():
+                some = np.flatnonzero(shape == shape_number)
+                records = self._records[shape_number]
                 _pieces_of(out, records.itemsize)[places[some]] = records[within[some]]
         whole = out.data.toreadonly()
         return [whole[begin:end] for begin, end in itertools.pairwise([*begins.tolist(), len(out)])]
@@ -228,10 +228,10 @@ def _put_uvarints(out: npt.NDArray[np.uint8], places: RowNumbers, values: RowNum
         out[places] = values
         return
     sizes = _uvarint_sizes(values)
-    for at in range(int(sizes.max())):
-        here = sizes > at
-        more = (sizes[here] > at + 1) << 7
-        out[places[here] + at] = values[here] >> 7 * at & 0x7F | more
+    for number in range(int(sizes.max())):
+        here = sizes > number
+        more = (sizes[here] > number + 1) << 7
+        out[places[here] + number] = values[here] >> 7 * number & 0x7F | more
 
 
 def _pieces_of(content: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:

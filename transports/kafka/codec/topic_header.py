@@ -57,17 +57,17 @@ class TopicHeaderCache:
         if not isinstance(topics, Topics):
             return self._made(list(topics))
         with self._lock:
-            kept = self._kept.get(topics.all)
-            if kept is None or kept.replaced != topics.all.replaced:
-                kept = self._kept[topics.all] = _Kept(topics.all.replaced, self._made([]))
-            if len(kept.headers) < len(topics.all):
-                kept.headers = _joined(kept.headers, self._made(topics.all.since(len(kept.headers))))
-            return kept.headers.take(topics.numbers)
+            cached = self._kept.get(topics.all)
+            if cached is None or cached.replaced != topics.all.replaced:
+                cached = self._kept[topics.all] = _Kept(topics.all.replaced, self._made([]))
+            if len(cached.headers) < len(topics.all):
+                cached.headers = _joined(cached.headers, self._made(topics.all.since(len(cached.headers))))
+            return cached.headers.take(topics.numbers)
 
     def _made(self, refs: list[TopicRef]) -> TopicHeaders:
-        made = [string(ref.name) + ref.id if self._ids else string(ref.name) for ref in refs]
-        size = np.fromiter(map(len, made), np.int64, len(made))
-        return TopicHeaders(np.frombuffer(b"".join(made), np.uint8), np.cumsum(size) - size, size)
+        encoded = [string(ref.name) + ref.id if self._ids else string(ref.name) for ref in refs]
+        size = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return TopicHeaders(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum(size) - size, size)
 
 
 def _joined(first: TopicHeaders, second: TopicHeaders) -> TopicHeaders:

@@ -61,8 +61,8 @@ def positions_of(wanted: Ids, among: Ids) -> RowNumbers | None:
     keys = keys[order]
     if (keys[1:] == keys[:-1]).any():
         return None
-    found = order[np.minimum(np.searchsorted(keys, _keys(wanted)), len(among) - 1)]
-    return found if np.array_equal(among[found], wanted) else None
+    positions = order[np.minimum(np.searchsorted(keys, _keys(wanted)), len(among) - 1)]
+    return positions if np.array_equal(among[positions], wanted) else None
 
 
 def _keys(ids: Ids) -> npt.NDArray[np.uint64]:

@@ -346,7 +346,7 @@ def _reading(head: Head, api: Api, content: bytes, elements: Elements) -> Steps[
         STRING.read(reader)  # the client id, always in the classic form
         if api.request.is_flexible(head.version):
             reader.tags()
-    return api.request.reading(content, head.version, elements=elements, begin=reader.at)
+    return api.request.reading(content, head.version, elements=elements, begin=reader.offset)
 
 
 def _error_response(api: Api, version: int, reason: str) -> Values | None:

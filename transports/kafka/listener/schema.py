@@ -135,7 +135,7 @@ class Reader(CompactReader):
         super().__init__(data)
         self.flexible = flexible
         self.elements = elements
-        self.at = begin
+        self.offset = begin
         self._stepped = 0
 
     def is_step(self, count: int) -> bool:
@@ -158,8 +158,8 @@ class Reader(CompactReader):
 
     def tags(self) -> None:
         """Skip tagged fields; nearly always there are none."""
-        if self.data[self.at : self.at + 1] == NO_TAGS:
-            self.at += 1
+        if self.data[self.offset : self.offset + 1] == NO_TAGS:
+            self.offset += 1
             return
         count = self.count_of_tags()
         if count > TAGS_MAX:
@@ -311,11 +311,11 @@ class _Layout:
     def read_many(self, reader: Reader, count: int) -> list[dict[str, Any]]:
         """Read `count` structs. Structs that have only fixed fields, and no tags, are read at once."""
         if len(self._steps) == 1 and isinstance(self._steps[0], _Run) and not self._absent:
-            run, begin = self._steps[0], reader.at
+            run, begin = self._steps[0], reader.offset
             rows = list(run.rows(reader, count, flexible=self._flexible))
             if not (self._flexible and any(row[-1] for row in rows)):
                 return [dict(zip(run.names, row, strict=False)) for row in rows]
-            reader.at = begin
+            reader.offset = begin
         return [self.read(reader) for _ in range(count)]
 
     def write(self, parts: list[bytes], values: Values) -> None:
@@ -359,7 +359,7 @@ class _Run:
         """So many structs that consist of this alone; with how many tags each has, where the version is flexible."""
         packed = self._tagged if flexible else self._struct
         begin = reader.take(packed.size * count)
-        return packed.iter_unpack(memoryview(reader.data)[begin : reader.at])
+        return packed.iter_unpack(memoryview(reader.data)[begin : reader.offset])
 
     def read(self, reader: Reader, values: dict[str, Any]) -> None:
         begin = reader.take(self.size_min)
@@ -411,8 +411,8 @@ class _Many:
             values[self._name] = None
             return
         size_min = self._of.size_min if self._layout is None else self._layout.size_min
-        if count * size_min > len(reader.data) - reader.at:
-            raise reader.fail(f"{count} members are announced, {len(reader.data) - reader.at} bytes are left")
+        if count * size_min > len(reader.data) - reader.offset:
+            raise reader.fail(f"{count} members are announced, {len(reader.data) - reader.offset} bytes are left")
         reader.elements.take(count // INTS_PER_ELEMENT if isinstance(self._of, Fixed) else count)
         members: list[Any] = []
         values[self._name] = members

@@ -23,7 +23,7 @@ async def test_no_input_violates_an_oracle() -> None:
 
 async def test_missing_length_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(self: schema.Reader, size: int) -> int:
-        begin, self.at = self.at, self.at + size
+        begin, self.offset = self.offset, self.offset + size
         return begin
 
     monkeypatch.setattr(schema.Reader, "take", take)
