@@ -16,7 +16,7 @@ C1, B1, B2, B3 = (1, Kind.STATE_CHANGE), (1, Kind.SERVER), (2, Kind.SERVER), (3,
 LOGS: dict[tuple[int, Kind], list[str]] = {C1: [], (1, Kind.CONTROLLER): [], B1: [], B2: [], B3: []}
 S, L = LOGS[C1], LOGS[1, Kind.CONTROLLER]
 
-# made-0: created, its leader died, and the next one shrank and grew the ISR. Everybody tells of it.
+# made-0: created, its leader died, and the next one shrank and grew the ISR. All brokers log it.
 S += [
     said.new(0, "made-0"),
     said.online(0.1, "made-0", 1, 0, (1, 2, 3), 0, before=said.NEW),
@@ -30,19 +30,19 @@ LOGS[B2] += [
 ]
 LOGS[B3].append(said.follows(10.3, 3, "made-0", 1))
 
-# heard-0: only brokers tell, and one of them hears of it again much later.
+# heard-0: only brokers log it, and one of them receives it again much later.
 LOGS[B2].append(said.received(5, 2, "heard-0", said.state(3, 4, (3, 2), 9, (3, 2)), 7))
 LOGS[B3] += [said.leads(4.9, 3, "heard-0", 4, (3, 2)), said.leads(500, 3, "heard-0", 4, (3, 2))]
 
-# late-0: who led is known from its "ISR updated" alone, before and after a leadership of another one.
+# late-0: the leader is known only from its "ISR updated", before and after the leadership of another broker.
 LOGS[B1] += [said.isr_updated(1, 1, "late-0", (1, 2), 7), said.isr_updated(9, 1, "late-0", (1,), 12)]
 S.append(said.online(5, "late-0", 2, 6, (2, 1), 11))
 
-# cut-0: 2.6 prints no version when a controller cuts the ISR; afterwards the leader changes it.
+# cut-0: 2.6 logs no version when a controller shrinks the ISR; afterwards the leader changes it.
 S += [said.online(1, "cut-0", 1, 2, (1, 2, 3), 5), said.cut(4, "cut-0", 1, 3, (1, 2), 3)]
 LOGS[B1].append(said.isr_updated(8, 1, "cut-0", (1,), 7))
 
-# old-0: 1.0 names the leader, and sends the epoch a moment later; the last one was never sent.
+# old-0: 1.0 logs the leader, and sends the epoch a moment later; the last one was never sent.
 S += [
     said.online_unnumbered(1, "old-0", 1, before=said.NEW),
     said.sent(1.002, "old-0", said.state(1, 0, (1, 2), 0), 1),
@@ -61,7 +61,7 @@ L.append(
 )
 S.append(said.sent(3.1, "raised-0", said.state(2, 8, (2, 3), 15, (2, 3)), 2))
 
-# written-0: 2.7 and later, the controller writes the ISR, and the leader hears of it.
+# written-0: from 2.7 on, the controller writes the ISR, and the leader receives it.
 S.append(said.online(1, "written-0", 1, 1, (1, 2), 1))
 L.append(said.written(5, "written-0", 1, 1, (1,), 2))
 LOGS[B1].append(said.isr_updated(5.1, 1, "written-0", (1,), 2))
@@ -80,7 +80,7 @@ LOGS[B2].append(
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> States:
-    logs = LOGS | {(1, Kind.KACTL): S}  # what was copied is there twice
+    logs = LOGS | {(1, Kind.KACTL): S}  # copied lines are duplicates
     return by_topic(rows(states(as_timed(events(spark, logs)))))
 
 
@@ -216,10 +216,10 @@ RECORDS = [
     # A snapshot: as it was by then.
     record(0, "held", **FIRST | {"leader_epoch": 7, "partition_epoch": 20}),
     record(3, "held", type=CHANGED, leader=2),
-    # What was before the dump begins is not known.
+    # The state before the begin of the dump is unknown.
     record(1, "cut", type=CHANGED, isr=[2]),
     record(2, "cut", type=CHANGED, leader=3),
-    # The controller's own log names what changed.
+    # The controller's own log contains the changed fields.
     said_by_log(1, "log", leader=1, isr=[1, 2], leader_epoch=3, partition_epoch=10, prev_partition_epoch=9),
     said_by_log(2, "log", isr=[1], partition_epoch=11, prev_partition_epoch=10),
     said_by_log(3, "log", leader=2, leader_epoch=4, partition_epoch=12, prev_partition_epoch=11),

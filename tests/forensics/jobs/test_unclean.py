@@ -32,7 +32,7 @@ from .tables import controller_line, line, moment, rows
 Found = dict[str, list[dict[str, Any]]]
 LOGS: dict[tuple[int, Kind], list[str]] = collections.defaultdict(list)
 S, L = LOGS[9, Kind.STATE_CHANGE], LOGS[9, Kind.CONTROLLER]
-# A controller in KRaft, of which nothing but controller.log is there; and one from before 1.1.
+# A controller in KRaft, with controller.log only; and one from before 1.1.
 K, OLD = LOGS[3000, Kind.CONTROLLER], LOGS[8, Kind.CONTROLLER]
 B1 = LOGS[1, Kind.SERVER]
 _ID = "AbC-dEf_GhIjKlMnOpQrSt"
@@ -89,7 +89,7 @@ def quorum(seconds: float, message: str) -> str:
     return line(seconds, f"[QuorumController id=3000] {message}", logger="org.apache.kafka.controller.QuorumController")
 
 
-# Broker 3 goes, 2 goes, 1 goes, and 2 comes back; 1 does so when all is over.
+# Brokers 3, 2 and 1 fail in this order, and 2 returns; 1 returns at the end.
 L += [
     changed(10, (1, 2, 9), deleted=(3,), by=9),
     changed(20, (1, 9), deleted=(2,), by=9),
@@ -106,21 +106,21 @@ S += [
     led(40.1, "dead-0", 2, 4, (2,), 4, before=OFFLINE),
     led(50, "dead-0", 2, 5, (2,), 5),
 ]
-# clean-0: whoever is elected was in the ISR.
+# clean-0: the elected leader was in the ISR.
 S += [
     led(0, "clean-0", 1, 0, (1, 2), 0, before=NEW),
     without(30.1, "clean-0", -1, 1, (2,), 1, 1),
     led(40.1, "clean-0", 2, 2, (2,), 2, before=OFFLINE),
 ]
-# numberless-0: 2.6 prints no version when a controller cuts; that nobody led is enough.
+# numberless-0: 2.6 logs no version when a controller shrinks the ISR; the absence of a leader is sufficient.
 S += [
     led(0, "numberless-0", 1, 0, (1,), 0),
     without(30.1, "numberless-0", -1, 1, (1,), 1),
     led(40.1, "numberless-0", 2, 2, (2,), 2, before=OFFLINE),
 ]
-# grown-0: by the versions, the leader wrote an ISR in between that no line tells of.
+# grown-0: according to the versions, the leader wrote an ISR in between that is not logged.
 S += [led(0, "grown-0", 1, 2, (1,), 2), led(40.1, "grown-0", 2, 4, (2,), 5, before=OFFLINE)]
-# whole-0: by the versions, it wrote none, though the cut by the controller is not in the logs.
+# whole-0: according to the versions, it wrote none, although the controller's ISR change is not in the logs.
 S += [led(0, "whole-0", 1, 2, (1,), 2), led(40.1, "whole-0", 2, 4, (2,), 4, before=OFFLINE)]
 # told-0: the leader's own log has the ISR that it wrote.
 S += [led(0, "told-0", 1, 2, (1,), 2), led(40.1, "told-0", 2, 4, (2,), 5, before=OFFLINE)]
@@ -137,7 +137,7 @@ S += [
 S.append(led(0, "first-0", 2, 0, (2,), 0, before=NEW))
 # stays-0: the same leader, once more.
 S += [led(0, "stays-0", 1, 2, (1, 2), 2), led(30, "stays-0", 1, 3, (1,), 3)]
-# recovers-0: from 3.3 on the state says it, and says it as long as it lasts.
+# recovers-0: from 3.3 on the state contains the recovery, for as long as it lasts.
 S += [
     recovering(0, "recovers-0", 1, 0, (1,), 0, NEW, "RECOVERED"),
     cut_recovering(30.1, "recovers-0", 1, (1,), 1, 1, "RECOVERED"),
@@ -145,26 +145,27 @@ S += [
     cut_recovering(45, "recovers-0", 3, (2,), 2, 3, "RECOVERING"),
     recovering(50, "recovers-0", 2, 4, (2,), 4, OFFLINE, "RECOVERING"),
 ]
-# fell-0: by the versions, the ISR changed unseen in between; the leader before was whole. fell-1: so were leaders.
+# fell-0: according to the versions, the ISR changed unlogged in between; the leader before was not recovering. fell-1:
+# the leader changed too.
 for number, (epoch, version) in enumerate(((1, 3), (3, 9))):
     S += [
         recovering(0, f"fell-{number}", 1, 0, (1, 2), 0, NEW, "RECOVERED"),
         recovering(40.1, f"fell-{number}", 2, epoch, (2,), version, OFFLINE, "RECOVERING"),
     ]
-# since-0: when it began to recover is from before the logs.
+# since-0: the recovery began before the logs do.
 S.append(recovering(50, "since-0", 2, 4, (2,), 4, OFFLINE, "RECOVERING"))
-# recovered-0: of a leader with all records the state says so; that it was out of the ISR is less sure than that.
+# recovered-0: the state reports recovery of a leader that has all records; its absence from the ISR is less certain.
 S += [
     recovering(0, "recovered-0", 1, 2, (1,), 2, ONLINE, "RECOVERED"),
     recovering(40.1, "recovered-0", 2, 4, (2,), 5, OFFLINE, "RECOVERED"),
 ]
-# setting-0: it says so of everybody until all brokers may speak of recovery.
+# setting-0: the state reports recovery for every leader until all brokers support it.
 S += [
     recovering(0, "setting-0", 1, 2, (1,), 2, ONLINE, "RECOVERED"),
     recovering(40.1, "setting-0", 2, 3, (2,), 3, OFFLINE, "RECOVERED"),
 ]
-# asked-0, asked-1: an unclean election is asked for; of one of them the ISR is known, and it elected cleanly. asked-2
-# follows too late to be that election.
+# asked-0, asked-1: an unclean election is requested; for one of them the ISR is known, and the election was clean.
+# asked-2 follows too late to be that election.
 L.append(asked(60, "asked-0,asked-1,asked-2"))
 S += [
     led(120.1, "asked-2", 2, 7, (2,), 20, before=OFFLINE),
@@ -173,7 +174,7 @@ S += [
     led(60.1, "asked-1", 2, 7, (2,), 20, before=OFFLINE),
     led(75, "asked-0", 3, 8, (3, 2), 22),
 ]
-# warned-0: 1.0 says it, and names no epoch.
+# warned-0: 1.0 logs a warning without an epoch.
 OLD += [warned(50, "warned-0", 2), warned(50, "lonely-0", 3)]
 S += [
     sent(0, "warned-0", state(1, 3, (1,), 5), 1, by=9),
@@ -181,7 +182,7 @@ S += [
     online_unnumbered(50.1, "warned-0", 2, before=OFFLINE, by=9),
     online_unnumbered(55, "warned-0", 2, by=9),
 ]
-# kraft-0 .. kraft-2: the controller says it of the change, of the topic's id only, or says that it is not.
+# kraft-0 .. kraft-2: the controller logs it with the change, with the topic id only, or logs that it was clean.
 K += [
     quorum(0, f"partition change for kraft-0 with topic ID {_ID}: isr: [1, 2] -> [1], partitionEpoch: 6 -> 7"),
     quorum(
@@ -201,11 +202,11 @@ K += [
         "leaderEpoch: 3 -> 4, partitionEpoch: 7 -> 8",
     ),
 ]
-# brokers-0: no controller's log, only what leaders say of themselves.
+# brokers-0: no controller's log, only the leaders' own lines.
 B1.append(leads(0, 1, "brokers-0", 3, (1,), end=10, high=10, before=2))
 LOGS[2, Kind.SERVER].append(leads(40, 2, "brokers-0", 5, (2,), end=5, high=5))
-# kraft-7, kraft-8: in the metadata log somebody leads who was not in the ISR: as an eligible leader replica, with
-# nothing to recover, or uncleanly.
+# kraft-7, kraft-8: in the metadata log the leader was not in the ISR: as an eligible leader replica, without recovery,
+# or uncleanly.
 DUMP = [
     dumps.topic(0),
     *(dumps.partition(0, number, (1, 2)) for number in (7, 8)),
@@ -271,7 +272,7 @@ def test_possibly_grown_isr_is_uncertain(found: Found) -> None:
 
     assert (doubtful["evidence"], doubtful["certain"]) == (["not-in-isr"], False)
     assert (sure["evidence"], sure["certain"]) == (["not-in-isr"], True)
-    assert sure["out_at"] is None  # it was never in an ISR that is known
+    assert sure["out_at"] is None  # it was in no known ISR
 
 
 def test_recovering_leader_is_unclean_once(found: Found) -> None:
