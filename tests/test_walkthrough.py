@@ -170,7 +170,7 @@ def execute(checkout: Checkout, block: str, terminals: list[Terminal]) -> str:
     if block == "make run":  # the only server that the next command does not use
         terminals.remove(terminal)
         assert terminal.ctrl_c() in (0, -signal.SIGINT), terminal.output  # make terminates by the same signal
-        assert "Stopped. The cluster is kept" in terminal.output
+        assert "Stopped. The cluster is stored" in terminal.output
     return ""
 
 
