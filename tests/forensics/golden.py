@@ -1,4 +1,4 @@
-"""Lines as each version of Kafka writes them, with what they say. Written by hand, after the versions' patterns."""
+"""Lines as each version of Kafka writes them, with their events. Written by hand, after the versions' patterns."""
 
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +39,7 @@ Q: Final = "[QuorumController id=3000] "
 
 
 class Golden(NamedTuple):
-    """A line's message with its prefix, and what it says."""
+    """A line's message with its prefix, and its expected event."""
 
     format: str
     message: str
@@ -50,7 +50,7 @@ class Golden(NamedTuple):
 
 
 GOLDEN: Final = (
-    # -- controllers about partitions ----------------------------------------------------------------------------------
+    # -- controllers: partitions ---------------------------------------------------------------------------------------
     Golden(
         "P1",
         C + "Changed partition a-b-0-3 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3",
@@ -142,7 +142,7 @@ GOLDEN: Final = (
         _C | TP | {"leader": 2, "strategy": "offline"},
         level="TRACE",
     ),
-    # -- and replicas --------------------------------------------------------------------------------------------------
+    # -- controllers: replicas -----------------------------------------------------------------------------------------
     Golden(
         "R1",
         C + "Changed state of replica 3 for partition a-b-0-3 from OnlineReplica to OfflineReplica",
@@ -192,7 +192,7 @@ GOLDEN: Final = (
         "OfflineReplica",
         _C | TP | {"recovery": "RECOVERED", "partition_epoch": 12, "controller_epoch": 6},
     ),
-    # -- and what they send --------------------------------------------------------------------------------------------
+    # -- controllers: requests -----------------------------------------------------------------------------------------
     Golden(
         "S1",
         C + f"Sending become-leader LeaderAndIsr request {_OLD_STATE} to broker 2 for partition a-b-0-3",
@@ -660,7 +660,7 @@ GOLDEN: Final = (
         "kafka.log.UnifiedLog",
     ),
     Golden("I5-1.0", "Truncating log a-b-0-3 to offset 1000.", TP | {"log_end": 1000}, "kafka.log.Log"),
-    # -- sessions, and brokers that stop answering ---------------------------------------------------------------------
+    # -- sessions, and brokers that stop responding --------------------------------------------------------------------
     Golden(
         "N1",
         "Session establishment complete on server zk1/10.0.0.7:2181, session id = 0x10000103cc30003, "

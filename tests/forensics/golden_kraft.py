@@ -1,7 +1,8 @@
-"""Lines of real KRaft nodes of Kafka 4.0 to 4.3, with what they say.
+"""Lines of real KRaft nodes of Kafka 4.0 to 4.3, with their events.
 
-Recorded from clusters of the named version, controllers apart from brokers, while brokers and controllers were killed,
-paused and stopped, partitions were moved, and elections were asked for. The layout and the time are left out.
+Recorded from clusters of the named version, with separate controllers and brokers. Meanwhile brokers and controllers
+were killed, paused and stopped, partitions were reassigned, and elections were requested. The layout and the time are
+omitted.
 """
 
 from typing import Final

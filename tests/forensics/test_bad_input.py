@@ -183,7 +183,7 @@ def test_tables_in_a_folder_of_logs_are_not_logs(tmp_path: Path) -> None:
     assert list(find([str(tmp_path)], but=Location(f"{tmp_path}/forensics"))) == [f"{tmp_path}/server.log"]
 
 
-# -- packed otherwise --------------------------------------------------------------------------------------------------
+# -- other compression and encoding ------------------------------------------------------------------------------------
 
 
 def tarred(content: bytes) -> bytes:
@@ -267,7 +267,7 @@ def test_removed_file_is_reported_once_per_split(tmp_path: Path) -> None:
     assert read(log, log.unlink) == (0, ["can no longer be read: No such file or directory"])
 
 
-# -- invalid contents -------------------------------------------------------------------------------------------
+# -- invalid contents --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_corrupt_bytes_lose_no_line(tmp_path: Path, seed: int) -> None:
     assert (lines, error) == (content.count(b"\n") + (not content.endswith(b"\n")), [])
 
 
-# -- all of it at once -------------------------------------------------------------------------------------------------
+# -- all kinds of damage at once ---------------------------------------------------------------------------------------
 
 
 def spoil(folder: Path) -> Path:

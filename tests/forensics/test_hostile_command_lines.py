@@ -142,7 +142,7 @@ def test_interval_in_a_repeated_hour_covers_both_hours() -> None:
     assert (f"{begin:%H:%M}", f"{end:%H:%M}") == ("00:00", "01:30")
 
 
-# -- where a report goes -----------------------------------------------------------------------------------------------
+# -- output of a report ------------------------------------------------------------------------------------------------
 
 
 def test_invalid_page_path_is_rejected(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables that later jobs need, computed once by the jobs themselves from lines of logs."""
+"""Tables that later jobs need, computed once by the jobs themselves from log lines."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from kactl.forensics.jobs.unclean.unclean import unclean
 from . import dumps
 from .tables import as_timed, events
 
-# Files of copies are numbered from here on.
+# File ids of copies start here.
 _COPIES: Final = 100
 
 
@@ -38,7 +38,7 @@ def chain(
     dumped: Iterable[str] = (),
     copied: bool = False,
 ) -> Chain:
-    """Return the tables of logs whose clocks agree. `dumped` is KRaft's metadata log; `copied` has each file twice."""
+    """Returns the tables of logs with equal clocks. `dumped`: KRaft's metadata log; `copied`: add a copy of all."""
     timed = kept(as_timed(events(spark, logs).unionByName(dumps.events(spark, dumped))))
     if copied:
         timed = timed.union(timed.withColumn("file_id", (f.col("file_id") + _COPIES).cast("int")))
@@ -49,5 +49,5 @@ def chain(
 
 
 def kept(found: DataFrame) -> DataFrame:
-    """Return the same rows as a computed table."""
+    """Returns the same rows as a computed table."""
     return found.sparkSession.createDataFrame(found.toArrow())

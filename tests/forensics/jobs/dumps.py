@@ -12,14 +12,14 @@ from tests.forensics.test_json_logs import events_of
 
 from .tables import moment, table
 
-# Of the one topic that these records are about, and the number of the file they stand in.
+# The topic of all these records, and the id of the file that contains them.
 TOPIC: Final = "kraft"
 TOPIC_ID: Final = "AbC-dEf_GhIjKlMnOpQrSt"
 _FILE: Final = 50
 
 
 def record(at: float, kind: str, **data: Any) -> str:
-    """One of any kind."""
+    """Returns the line of one record of any type."""
     payload = json.dumps({"type": f"{kind}_RECORD", "version": 0, "data": data})
     ms = round(moment(at).timestamp() * 1000)
     around = f"| offset: 7 CreateTime: {ms} keySize: -1 valueSize: {len(payload)} sequence: -1 headerKeys: []"
@@ -31,7 +31,7 @@ def topic(at: float) -> str:
 
 
 def partition(at: float, number: int, replicas: Sequence[int]) -> str:
-    """It is created; the first of its replicas leads."""
+    """Returns the record that creates a partition. The first replica leads."""
     given = {"partitionId": number, "topicId": TOPIC_ID, "leader": replicas[0], "leaderEpoch": 0, "partitionEpoch": 0}
     return record(at, "PARTITION", **given, replicas=replicas, isr=replicas, leaderRecoveryState=0)
 
@@ -41,12 +41,12 @@ def change(at: float, number: int, **data: Any) -> str:
 
 
 def broker(at: float, number: int, **changed: int) -> str:
-    """`fenced` is 1 or -1, `inControlledShutdown` 1."""
+    """Returns a change of a broker's registration. `fenced` is 1 or -1, `inControlledShutdown` is 1."""
     return record(at, "BROKER_REGISTRATION_CHANGE", brokerId=number, brokerEpoch=9, **changed)
 
 
 def events(spark: SparkSession, lines: Iterable[str]) -> DataFrame:
-    """The events of a dump, as they are once ingest has told topics' names by their ids."""
+    """Returns the events of a dump, with the topic names that ingest resolves from topic ids."""
     names = {TOPIC_ID: TOPIC}
     read = [
         row | {"file_id": _FILE, "topic": row["topic"] or names.get(row["topic_id"])}

@@ -1,4 +1,4 @@
-"""Lines that controllers and brokers write, for tests of the jobs that read them."""
+"""Log lines of controllers and brokers, for tests of the jobs that read them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ def ids(of: Ids, between: str = ",") -> str:
 
 
 def state(leader: int, epoch: int, isr: Ids, version: int, replicas: Ids = (1, 2, 3)) -> str:
-    """As requests carried it until 2.3."""
+    """Returns a partition state in the format of requests until 2.3."""
     return (
         f"PartitionState(controllerEpoch=5, leader={leader}, leaderEpoch={epoch}, isr={ids(isr)}, zkVersion={version}, "
         f"replicas={ids(replicas)}, isNew=false)"
@@ -56,7 +56,7 @@ def online(
 def online_unnumbered(
     seconds: float, tp: str, leader: int, *, before: str = ONLINE, by: int = 1, under: int = 5
 ) -> str:
-    """As 1.0 wrote it."""
+    """Returns the line in the format of 1.0."""
     return _controller(seconds, f"Changed partition {tp} from {before} to {ONLINE} with leader {leader}", by, under)
 
 
@@ -154,7 +154,7 @@ def leads(
 def leads_3(
     seconds: float, broker: int, tp: str, epoch: int, version: int, isr: Ids, *, removing: Ids = (), before: str = ""
 ) -> str:
-    """As 3.x writes it; `before` is "Some(1) and previous leader epoch was 3" or the like."""
+    """Returns the line in the format of 3.x. `before` is for example "Some(1) and previous leader epoch was 3"."""
     message = (
         f"Leader {tp} with topic id Some(AbC-dEf_GhIjKlMnOpQrSt) starts at leader epoch {epoch} from offset 7 with "
         f"partition epoch {version}, high watermark 5, ISR [{ids(isr)}], adding replicas [] and removing replicas "

@@ -1,6 +1,6 @@
-"""Tables for jobs, built by hand or from lines of logs, and results of jobs as plain rows.
+"""Input tables of jobs, built by hand or from log lines, and results of jobs as plain rows.
 
-No file is written: the lines are parsed as ingest parses them, and become a DataFrame as they are.
+No file is written: the lines are parsed with ingest's parser, and the events become a DataFrame directly.
 """
 
 import datetime
@@ -22,25 +22,25 @@ _STATE_CHANGE: Final = "state.change.logger"
 
 
 def moment(seconds: float) -> datetime.datetime:
-    """So many seconds after ten o'clock, as rows have it."""
+    """Returns the time this many seconds after ten o'clock, in the type that rows have."""
     return _BASE + datetime.timedelta(seconds=seconds)
 
 
 def line(seconds: float, message: str, *, level: str = "INFO", logger: str = _STATE_CHANGE) -> str:
-    """A line of a log, so many seconds after ten; what follows a newline in it are continuation lines."""
+    """Returns a log line at a time in seconds after ten. Text after a newline becomes continuation lines."""
     first, *more = message.split("\n")
     at = moment(seconds)
     return "\n".join([f"[{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}] {level} {first} ({logger})", *more]) + "\n"
 
 
 def controller_line(seconds: float, controller: int, message: str, *, level: str = "INFO") -> str:
-    """The same, of controller.log."""
+    """Returns a line of controller.log."""
     logger = "kafka.controller.KafkaController"
     return line(seconds, f"[Controller id={controller}] {message}", level=level, logger=logger)
 
 
 def events(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]]) -> DataFrame:
-    """The events of logs, each given by its broker and kind; files are numbered in this order."""
+    """Returns the events of logs, keyed by broker and kind. Files are numbered in this order."""
     rows: list[dict[str, Any]] = []
     for number, ((broker, kind), lines) in enumerate(logs.items()):
         for row in events_of("".join(lines), kind=kind, broker=broker):
@@ -50,21 +50,21 @@ def events(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]]) 
 
 
 def as_timed(found: DataFrame) -> DataFrame:
-    """Events as `timed` gives them where all clocks agree and no topic's name is used twice."""
+    """Returns events as `timed` returns them if all clocks agree and no topic name is reused."""
     life = f.when(f.col("topic").isNotNull(), f.lit(0))
     return found.withColumns({"at": f.col("ts"), "at_error_us": f.lit(0).cast("long"), "life": life.cast("int")})
 
 
 def timed_table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Return a table `timed` of given rows. Columns that a row does not name are null."""
+    """Returns a table `timed` with the given rows. Columns that a row does not name are null."""
     return table(spark, (*COLUMNS, *timed.FOLDERS, *timed.COLUMNS), rows)
 
 
 def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Return a table of given rows. Columns that a row does not name are null.
+    """Returns a table with the given rows. Columns that a row does not name are null.
 
     Raises:
-        ValueError: a row names a column that there is not.
+        ValueError: a row names a column that does not exist.
     """
     wanted = schema(columns)
     given = list(rows)
@@ -75,7 +75,7 @@ def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping
 
 
 def rows(found: DataFrame, *by: str) -> list[dict[str, Any]]:
-    """All rows as dicts, times as moments in UTC, sorted by columns if some are named."""
+    """Returns all rows as dicts, with times in UTC, sorted by the columns in `by` if there are any."""
     arrow = found.toArrow()
     listed: list[dict[str, Any]] = arrow.to_pylist()
     return sorted(listed, key=lambda row: tuple((row[name] is not None, row[name]) for name in by)) if by else listed

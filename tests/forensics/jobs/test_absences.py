@@ -29,7 +29,7 @@ NEXT = [
 BROKER_2 = [
     said.leads(50, 2, "a-0", 1, (2,)),
     said.leads(90, 2, "a-1", 1, (2,)),
-    # Of no meaning to us, and of a process that is starting while the old one has not been missed yet.
+    # Ignored: a line of a process that starts before the old process is found dead.
     line(99, "starting (kafka.server.KafkaServer)", logger="kafka.server.KafkaServer"),
     said.follows(161, 2, "a-0", 2),
     said.follows(399, 2, "a-1", 3),

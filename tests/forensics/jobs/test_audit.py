@@ -49,7 +49,7 @@ HOUR: Final = 3600
 
 
 def went(seconds: float, tp: str, broker: int, *states: str, by: int = 9, under: int = 5) -> list[str]:
-    """The moves of a replica through states, within one millisecond."""
+    """Returns a replica's transitions through the states, all within one millisecond."""
     return [
         line(
             seconds,
@@ -80,7 +80,7 @@ def obeyed(seconds: float, broker: int, *, of: int, under: int) -> str:
 
 
 def active(seconds: float, by: int, under: int) -> str:
-    """A controller of KRaft takes over."""
+    """Returns the line in which a KRaft controller becomes active."""
     message = f"[QuorumController id={by}] Becoming the active controller at epoch {under}, next write offset 12."
     return line(seconds, message, logger="org.apache.kafka.controller.QuorumController")
 
@@ -106,7 +106,7 @@ def told(
     of: int = 9,
     under: int = 5,
 ) -> tuple[list[str], dict[int, list[str]]]:
-    """What the controller and all replicas write at TRACE as they are told of a state."""
+    """Returns the lines that the controller and all replicas write at TRACE when a state is sent."""
     held = state(leader, epoch, isr, version, replicas)
     out = [sent(seconds, tp, held, to, as_leader=to == leader, by=of, under=under) for to in replicas]
     back = {
@@ -120,7 +120,7 @@ def told(
 
 
 def cut_by_59(seconds: float, tp: str, *state: Any) -> str:
-    """Under epoch 55, which the line has twice."""
+    """Returns a line under controller epoch 55, which it contains twice."""
     return (
         cut(seconds, tp, *state, by=59)
         .replace("epoch=5]", "epoch=55]")
@@ -129,9 +129,10 @@ def cut_by_59(seconds: float, tp: str, *state: Any) -> str:
 
 
 def clean_at_trace() -> Logs:
-    """Version 2.2: a topic's whole life and its next one, over the death of a broker and a change of controllers.
+    """Returns logs of version 2.2 that follow one topic from creation to deletion, and again after its re-creation.
 
-    Controllers are 49, with epoch 45, and then 48; brokers 41 to 44.
+    A broker fails and the controller changes in between. Controllers are 49, with epoch 45, and then 48; brokers are 41
+    to 44.
     """
     logs: Logs = collections.defaultdict(list)
     old, young, tp = logs[49, Kind.STATE_CHANGE], logs[48, Kind.STATE_CHANGE], "long-0"
@@ -142,7 +143,7 @@ def clean_at_trace() -> Logs:
         for broker, lines in back.items():
             logs[broker, Kind.STATE_CHANGE] += lines
 
-    # It is made.
+    # Creation.
     old.append(new(0, tp, by=49, under=45))
     for broker in (41, 42, 43):
         old += went(0.001, tp, broker, NOWHERE, NEW_REPLICA, by=49, under=45)
@@ -150,17 +151,17 @@ def clean_at_trace() -> Logs:
     for broker in (41, 42, 43):
         old += went(0.2, tp, broker, NEW_REPLICA, LIVING, by=49, under=45)
     tell(0.3, 41, 0, (41, 42, 43), 0, (41, 42, 43), 1)
-    # Its leader dies and comes back; the cut of the ISR has no line yet.
+    # The leader fails and returns. This version does not log the removal from the ISR.
     old.append(moved(10, tp, ONLINE, OFFLINE, by=49, under=45))
     old.append(online(10.001, tp, 42, 2, (42, 43), 2, before=OFFLINE, by=49, under=45))
     old += went(10.001, tp, 41, LIVING, DEAD, by=49, under=45)
     tell(10.1, 42, 2, (42, 43), 2, (42, 43), 2)
     old += went(20, tp, 41, DEAD, LIVING, by=49, under=45)
     logs[42, Kind.SERVER].append(isr_updated(21, 42, tp, (42, 43, 41), 3))
-    # The preferred leader gets it back.
+    # The preferred leader is elected again.
     old.append(online(30, tp, 41, 3, (42, 43, 41), 4, by=49, under=45))
     tell(30.1, 41, 3, (42, 43, 41), 4, (41, 42, 43), 3)
-    # It is moved from 1 to 4: the ISR has 1 for a while still, which is not assigned any more.
+    # Reassignment from 41 to 44: 41 stays in the ISR for a while, although it is no longer assigned.
     tell(40, 41, 4, (42, 43, 41), 5, (44, 42, 43, 41), 4)
     old += went(40.1, tp, 44, NOWHERE, NEW_REPLICA, by=49, under=45)
     old += went(41, tp, 44, NEW_REPLICA, LIVING, by=49, under=45)
@@ -168,7 +169,7 @@ def clean_at_trace() -> Logs:
     tell(41.1, 42, 5, (42, 43, 41, 44), 7, (44, 42, 43), 5)
     old += went(41.2, tp, 41, LIVING, DEAD, STARTED, SUCCESSFUL, NOWHERE, by=49, under=45)
     tell(41.3, 42, 6, (42, 43, 44), 8, (44, 42, 43), 6)
-    # Another controller takes over; what the old one still sends is refused.
+    # Another controller takes over; a late request of the old one is rejected.
     logs[48, Kind.CONTROLLER].append(elected(50, 48, 46))
     for broker in (44, 42, 43):
         young += went(50.1, tp, broker, LIVING, LIVING, by=48, under=46)
@@ -177,7 +178,7 @@ def clean_at_trace() -> Logs:
         received(50.5, 43, tp, state(42, 5, (42, 43, 41, 44), 7, (44, 42, 43)), 99, of=49, under=45),
         refused(50.5, 43, tp, 5, of=49, under=45),
     ]
-    # It is deleted, with a broker that fails at first.
+    # Deletion. One broker fails to delete its replica at the first attempt.
     young += [moved(60, tp, ONLINE, OFFLINE, by=48, under=46), moved(60, tp, OFFLINE, ABSENT, by=48, under=46)]
     for broker in (42, 43):
         young += went(60.1, tp, broker, LIVING, DEAD, STARTED, SUCCESSFUL, by=48, under=46)
@@ -185,7 +186,7 @@ def clean_at_trace() -> Logs:
     young += went(65, tp, 44, INELIGIBLE, DEAD, STARTED, SUCCESSFUL, by=48, under=46)
     for broker in (42, 43, 44):
         young += went(66, tp, broker, SUCCESSFUL, NOWHERE, by=48, under=46)
-    # And made again.
+    # Re-creation.
     young.append(new(70, tp, by=48, under=46))
     for broker in (41, 42, 43):
         young += went(70.001, tp, broker, NOWHERE, NEW_REPLICA, by=48, under=46)
@@ -199,8 +200,9 @@ def clean_at_trace() -> Logs:
 
 
 def clean_at_info() -> Logs:
-    """Version 2.8 as it comes: moves to OfflinePartition are not there, and no replica's. The controller is 59;
-    58 and 57 come after it, in KRaft and in kactl.
+    """Returns logs of version 2.8 at its default levels, without moves to OfflinePartition or of replicas.
+
+    The controller is 59. Controllers 58, in KRaft, and 57, in kactl, follow it.
     """
     logs: Logs = collections.defaultdict(list)
     log, tp = logs[59, Kind.STATE_CHANGE], "brief-0"
@@ -211,7 +213,7 @@ def clean_at_info() -> Logs:
         online(10.1, tp, 52, 2, (52, 53), 2, before=OFFLINE, by=59, under=55),
         online(20, tp, 51, 3, (52, 53, 51), 4, by=59, under=55),
         cut_by_59(30, tp, 51, 4, (51, 53), 52),
-        # It was not in the ISR any more, and the same state is told again.
+        # The broker was already out of the ISR, and the same state is logged again.
         cut_by_59(40, tp, 51, 4, (51, 53), 52),
     ]
     logs[51, Kind.STATE_CHANGE] += [
@@ -220,7 +222,7 @@ def clean_at_info() -> Logs:
         leads(20.1, 51, tp, 3, (52, 53, 51), end=150, high=150, before=2),
         leads(30.1, 51, tp, 4, (51, 53), end=160, high=150, before=3),
         obeyed(31, 51, of=59, under=55),
-        leads(900, 51, tp, 0, (51, 52, 53)),  # the topic was made again, by a controller without a log
+        leads(900, 51, tp, 0, (51, 52, 53)),  # the topic was re-created by a controller without a log
         leads(910, 51, tp, 1, (51,), end=5, high=5, before=0),
     ]
     logs[52, Kind.STATE_CHANGE] += [
@@ -230,16 +232,18 @@ def clean_at_info() -> Logs:
         follows(900, 52, tp, 0),
         follows(910, 52, tp, 1, end=3, high=3, before=0),
     ]
-    # Then the cluster goes over to KRaft, and then to kactl. Each counts its epochs for itself, and comes by one that
-    # another controller has had.
+    # The cluster migrates to KRaft, and then to kactl. Each numbers its epochs independently, and reaches an epoch that
+    # another controller had.
     logs[58, Kind.CONTROLLER].append(active(1000, 58, 55))
     logs[57, Kind.KACTL].append(elected(2000, 57, 55))
     return logs
 
 
 def clean_from_the_middle() -> Logs:
-    """A controller is set to TRACE in the middle of things, and another one's first lines are missing; both have a line
-    without their epoch, as in 1.0."""
+    """Returns logs that begin late: one controller is set to TRACE late, and the first lines of another are missing.
+
+    Each controller has a line without its epoch, as in 1.0.
+    """
     logs: Logs = collections.defaultdict(list)
     logs[69, Kind.STATE_CHANGE] += [
         online(0, "half-0", 1, 7, (1, 2), 7, by=69, under=65),
@@ -257,7 +261,7 @@ def clean_from_the_middle() -> Logs:
 
 
 def wrong() -> Logs:
-    """Something of each kind."""
+    """Returns logs with one violation of each rule."""
     logs: Logs = collections.defaultdict(list)
     log = logs[9, Kind.STATE_CHANGE]
     log.append(moved(1, "gone-0", ONLINE, ABSENT, by=9))
@@ -269,7 +273,7 @@ def wrong() -> Logs:
         moved(11 + HOUR, "chain-0", ONLINE, OFFLINE, by=9),
     ]
     log += went(10, "links-0", 2, LIVING, DEAD) + went(11, "links-0", 2, LIVING, DEAD)
-    # Epochs of one controller, and of one and the next.
+    # Epochs of one controller, and of two consecutive ones.
     log += [
         online(10, "back-0", 1, 5, (1, 2), 9, by=9),
         online(20, "back-0", 2, 4, (2,), 10, by=9),
@@ -284,17 +288,17 @@ def wrong() -> Logs:
     ]
     logs[8, Kind.CONTROLLER].append(elected(50, 8, 6))
     logs[8, Kind.STATE_CHANGE].append(online(60, "next-0", 2, 3, (2,), 10, by=8, under=6))
-    # Two leaders of one epoch.
+    # Two leaders in one epoch.
     logs[1, Kind.STATE_CHANGE].append(leads(10, 1, "two-0", 5, (1,), end=10))
     logs[2, Kind.STATE_CHANGE].append(leads(12, 2, "two-0", 5, (2,), end=10))
     logs[1, Kind.STATE_CHANGE].append(leads(10, 1, "apart-0", 5, (1,), end=10))
     logs[2, Kind.STATE_CHANGE].append(leads(611, 2, "apart-0", 5, (2,), end=10))
-    # Who is in sync.
+    # ISRs.
     log.append(online(10, "out-0", 1, 5, (2, 3), 9, by=9))
     log += [sent(10.1, "out-0", state(1, 5, (2, 3), 9), to, by=9) for to in (1, 2, 3)]
     log += [sent(at, "stray-0", state(2, 5, (1, 2, 3), 9, (2, 3)), 2, by=9) for at in (10, 10 + 301)]
     log += [sent(at, "leaving-0", state(2, 5, (1, 2, 3), 9, (2, 3)), 2, by=9) for at in (10, 12)]
-    # What brokers obeyed.
+    # Requests that brokers obeyed.
     logs[3, Kind.STATE_CHANGE] += [
         follows(10, 3, "order-0", 5, end=100, high=90),
         refused(11, 3, "order-0", 3),
@@ -307,7 +311,7 @@ def wrong() -> Logs:
         obeyed(70, 3, of=8, under=6),
         obeyed(80, 3, of=9, under=5),
     ]
-    # And who was controller.
+    # Controllers.
     logs[7, Kind.STATE_CHANGE].append(online(90, "twin-0", 1, 5, (1,), 1, by=7, under=6))
     return logs
 
@@ -318,7 +322,7 @@ VERSIONS: Final = {9: "mixed", 8: "2.6+"}
 def files(
     spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]], versions: Mapping[int, str]
 ) -> DataFrame:
-    """The table of files, with a version for each broker."""
+    """Returns the table of files, with a version for each broker."""
     listed = [
         {
             "file_id": number,
@@ -333,13 +337,13 @@ def files(
 
 
 def in_order(*logs: Logs) -> Logs:
-    """All of them, each file's lines in the order of time, as only a clock that is set back would not have them."""
+    """Returns all lines, in the order of time within each file. Other orders occur only if a clock is set back."""
     return {key: sorted(lines, key=lambda line: line[:25]) for each in logs for key, lines in each.items()}
 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    """What is wrong of everything, each file of which is there twice."""
+    """Returns the violations in all logs. Each file occurs twice."""
     logs = in_order(wrong(), clean_in_one_life(), clean_at_info(), clean_from_the_middle())
     once = as_timed(events(spark, logs))
     copies = once.selectExpr("cast(file_id + 100 as int) file_id", *once.columns[1:])
@@ -347,7 +351,7 @@ def found(spark: SparkSession) -> Found:
 
 
 def clean_in_one_life() -> Logs:
-    """The first half of `clean_at_trace`."""
+    """Returns the first half of `clean_at_trace`."""
     return {key: [line for line in lines if line < "[2024-05-01 10:01:00"] for key, lines in clean_at_trace().items()}
 
 
@@ -384,7 +388,7 @@ def test_every_rule_reports_exactly_its_violations(found: Found) -> None:
         ("one-controller", None),
     }
     assert {rule for rule, _ in broken} == set(RULES)
-    assert len(found) == len(broken)  # each once
+    assert len(found) == len(broken)  # each violation once
 
 
 def of(found: Found, topic: str | None, rule: str | None = None) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def run(spark: SparkSession, elections: Iterable[dict[str, Any]], isrs: Iterable
 
 
 def minutes(*counts: int) -> list[dict[str, Any]]:
-    """So many elections in each minute from ten on, one minute after the other."""
+    """Returns elections, with a count for each minute from ten o'clock on."""
     return [led(60 * minute, f"t{n}") for minute, count in enumerate(counts) for n in range(count)]
 
 
@@ -160,7 +160,7 @@ Moved = list[tuple[float, list[int], list[int]]]
 
 @pytest.fixture(scope="module")
 def moved(spark: SparkSession) -> Mapping[str, Moved]:
-    """For each topic: when, who left, who came."""
+    """Returns, for each topic: time, brokers that left the ISR, and brokers that joined."""
     # The second file is a copy.
     logs = {(1, Kind.SERVER): LINES, (7, Kind.SERVER): LINES}
     course = isr_course(table(spark, states.COLUMNS, STATES), as_timed(events(spark, logs)))

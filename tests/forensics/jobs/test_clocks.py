@@ -1,4 +1,4 @@
-"""Offsets of clocks from bounds: they include the true offset, also where bounds contradict each other."""
+"""Clock offsets computed from bounds: the result includes the true offset, also if bounds contradict each other."""
 
 import itertools
 
@@ -15,7 +15,7 @@ def by_id(clocks: list[Clock]) -> dict[int, Clock]:
 
 @st.composite
 def true_clocks(draw: st.DrawFn) -> tuple[dict[int, int], list[Link]]:
-    """Offsets, and links that are as late as messages are."""
+    """Draws offsets, and links with delays like those of messages."""
     offsets = draw(st.dictionaries(st.integers(0, 20), st.integers(-(10**10), 10**10), min_size=1, max_size=8))
     pairs = list(itertools.permutations(offsets, 2))
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
@@ -55,7 +55,7 @@ def test_contradictions_of_one_clock_do_not_move_others(
 
 
 def test_offset_is_the_middle_of_both_directions() -> None:
-    # 2 is 1,000 ahead; messages took 10 to it and 30 back.
+    # Clock 2 is 1,000 ahead; messages to it took 10, and messages from it 30.
     found = by_id(solve([1, 2], [Link(1, 2, 1010, 5), Link(2, 1, -970, 4)]))
 
     assert found[1] == Clock(1, 1, 0, 0, 0, 9, "reference")
@@ -90,7 +90,7 @@ def test_unlinked_clock_has_offset_zero() -> None:
 
 
 def test_bounds_reach_over_a_third_clock() -> None:
-    # 1 is the reference; 3 speaks only with 2.
+    # 1 is the reference; 3 exchanges messages only with 2.
     links = [Link(1, 2, 105, 9), Link(2, 1, -95, 9), Link(2, 3, 55, 2), Link(3, 2, -45, 2)]
 
     found = by_id(solve([1, 2, 3], links))
@@ -102,7 +102,7 @@ def test_bounds_reach_over_a_third_clock() -> None:
 
 
 def test_contradictory_bounds_leave_the_range_between_them() -> None:
-    # Before it was set back it was 500 ahead at least, afterwards 100 at most.
+    # Before it was set back it was at least 500 ahead, afterwards at most 100.
     links = [Link(1, 2, 100, 3), Link(2, 1, -500, 3), Link(1, 3, 20, 9), Link(3, 1, -10, 9)]
 
     found = by_id(solve([1, 2, 3], links))

@@ -1,4 +1,4 @@
-"""Terms of controllers: taking over, gaps, two at once."""
+"""Terms of controllers: failover, gaps, and two controllers at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,8 +44,9 @@ def of(timed: DataFrame) -> Found:
     return {(row["controller"], row["controller_epoch"]): row for row in rows(controllers.controllers(timed))}
 
 
-# Controller 1 takes over with epoch 5, dies at 100, 2 follows at 118; at 200 its session ends, and it goes on until
-# 203 while 3 is the controller since 201; of 8, only a broker tells, and 1 is elected again with epoch 9.
+# Controller 1 takes over with epoch 5 and dies at 100; 2 follows at 118. At 200 the session of 2 expires, but it acts
+# until 203, while 3 is the controller from 201 on. Controller 8 is known only from a broker's line. 1 is elected again
+# with epoch 9.
 NEW = [
     elected(10, 1, 5),
     controller_line(11.2, 1, "Ready to serve as the new controller with epoch 5"),
@@ -79,7 +80,7 @@ LOGS = {
             "UpdateMetadata request sent by controller 4 epoch 8 with correlation id 1",
         ),
     ],
-    # The same lines in a second file.
+    # A copy of these lines in a second file.
     (9, Kind.STATE_CHANGE): [act(12, 1, 5), refusal(203.1, 3, 2, 6)],
 }  # fmt: skip
 
@@ -99,7 +100,7 @@ def test_failover_lasts_from_election_to_last_step(found: Found) -> None:
 
     assert (row["elected_at"], row["ready_at"], row["started_at"]) == (moment(10), moment(11.2), moment(11.5))
     assert row["failover_ms"] == 1500
-    assert found[2, 6]["failover_ms"] == 1000  # until ready, as nothing is said of the last step
+    assert found[2, 6]["failover_ms"] == 1000  # until ready, because no line logs the last step
     assert found[3, 7]["failover_ms"] is None
 
 
@@ -110,7 +111,7 @@ def test_lines_without_epoch_belong_to_the_running_term(found: Found) -> None:
 
 def test_vacancy_lasts_from_last_sign_to_next_election(found: Found) -> None:
     assert found[1, 5]["gap_ms"] is None
-    assert found[2, 6]["gap_ms"] == 18_000  # the broker of the first still wrote at 100, as a broker
+    assert found[2, 6]["gap_ms"] == 18_000  # the first controller's broker still logged at 100, as a broker
     assert found[3, 7]["gap_ms"] == 0
 
 
@@ -121,7 +122,7 @@ def test_vacancy_is_null_after_controller_without_log(found: Found) -> None:
 def test_overlap_is_seen_from_late_actions_of_the_first(found: Found) -> None:
     row = found[2, 6]
 
-    assert row["overlap_ms"] == 2000  # until 203; that it heard of the third at 204 is no act
+    assert row["overlap_ms"] == 2000  # until 203; the line at 204 about the third controller is no act
     assert row["resigned_at"] == moment(204)
     assert found[1, 5]["overlap_ms"] == 0
 
@@ -170,7 +171,8 @@ def test_epoch_has_its_own_line_before_2_1(spark: SparkSession) -> None:
         ],
         (1, Kind.STATE_CHANGE): [act(12, 1, 5), act(31, 1, 7)],
         (2, Kind.STATE_CHANGE): [act(1, 2, 4), act(25, 2, 6)],
-        # The line that has the epoch is missing; what has it was done within a minute, or later, by another election.
+        # The line with the epoch is missing. An act with an epoch follows within a minute, or later and from another
+        # election.
         (3, Kind.CONTROLLER): [controller_line(100, 3, "3 successfully elected as the controller")],
         (3, Kind.STATE_CHANGE): [act(160, 3, 8)],
         (4, Kind.CONTROLLER): [controller_line(200, 4, "4 successfully elected as the controller")],

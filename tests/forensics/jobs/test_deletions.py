@@ -1,4 +1,4 @@
-"""Topics that were deleted, or should have been, with a topic for each scenario."""
+"""Topics with completed and blocked deletions, with a topic for each scenario."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ CONTROLLER = [
     controller_line(40, 1, "Starting topic deletion for topics again"),
     said(40.1, "Deletion of topic again (re)started"),
     controller_line(60, 1, "Starting topic deletion for topics again"),
-    # Only the end is in the logs.
+    # Only the end of the deletion is in the logs.
     said(5, "Deletion of topic middle successfully completed"),
     controller_line(35, 1, "Handling reassignment of partition moving-0 to new replicas 7,8"),
     controller_line(36, 1, "Starting topic deletion for topics moving"),
@@ -62,11 +62,11 @@ STATE_CHANGE = [
     replica(10.3, "blocked", 0, 2, "ReplicaDeletionStarted", "ReplicaDeletionSuccessful"),
     replica(10.3, "blocked", 1, 2, "ReplicaDeletionStarted", "ReplicaDeletionIneligible"),
     replica(10.1, "blocked", 2, 5, "OfflineReplica", "ReplicaDeletionStarted"),
-    # Within a millisecond.
+    # Both within one millisecond.
     replica(10.1, "blocked", 2, 6, "OfflineReplica", "ReplicaDeletionStarted"),
     replica(10.1, "blocked", 2, 6, "ReplicaDeletionStarted", "ReplicaDeletionSuccessful"),
     born(50, "again"),
-    # Not deleted: its replica goes, as it was moved; and partitions are added to it.
+    # Not deletions: a replica is removed by a reassignment, and partitions are added.
     replica(10.1, "moved", 0, 2, "OfflineReplica", "ReplicaDeletionStarted"),
     born(11, "blocked", 7),
 ]
@@ -93,7 +93,7 @@ def test_deletion_lasts_from_request_to_end(found: Mapping[str, list[dict[str, A
 def test_blocking_brokers_are_dead_failed_or_silent(found: Mapping[str, list[dict[str, Any]]]) -> None:
     (row,) = found["blocked"]
 
-    # 3 and 12 are dead, 2 failed on partition 1, 5 was asked and said nothing.
+    # 3 and 12 are dead, 2 failed for partition 1, and 5 received the request and logged no result.
     assert row["blocked_by"] == [2, 3, 5, 12]
     assert (row["finished"], row["restarts"], row["halts"]) == (False, 1, 2)
     assert row["reason"] == "replica deletion failed on 3"
@@ -104,7 +104,7 @@ def test_blocking_brokers_are_dead_failed_or_silent(found: Mapping[str, list[dic
 def test_reused_name_is_another_deletion(found: Mapping[str, list[dict[str, Any]]]) -> None:
     told = [(row["asked_at"], row["done_at"], row["finished"]) for row in found["again"]]
 
-    # The end of the second is not in the logs, but there is a new topic of its name.
+    # The end of the second deletion is not in the logs, but a new topic of the same name exists.
     assert told == [
         (moment(30), moment(31), True),
         (moment(40), None, True),

@@ -15,7 +15,7 @@ SECOND_MS = 1000
 
 
 def led(topic: str, *reigns: tuple[float, int, str]) -> list[dict[str, Any]]:
-    """Leaderships in a row: since when, who, and how; the first leader is 1."""
+    """Returns consecutive leaderships, each with its begin, leader and cause. The first previous leader is 1."""
     prev, made = 1, []
     for number, (seconds, leader, how) in enumerate(reigns):
         planned = {"offline": False, "preferred": True}.get(how)
@@ -39,7 +39,7 @@ def led(topic: str, *reigns: tuple[float, int, str]) -> list[dict[str, Any]]:
 def in_sync(
     topic: str, *isrs: tuple[float, list[int]], replicas: list[int] | None, leader: int = 1, form: str = "P2b"
 ) -> list[dict[str, Any]]:
-    """States in a row: since when, and the ISR."""
+    """Returns consecutive states, each with its begin and ISR."""
     return [
         {
             "topic": topic,
@@ -118,7 +118,7 @@ def says(found: Mapping[str, dict[str, Any]], topic: str, *names: str) -> tuple[
 
 
 def test_quick_return_of_a_leader_is_a_ping_pong(found: Mapping[str, dict[str, Any]]) -> None:
-    # 1, 2, 1 within a minute; 2, 1, 2 within a minute; the last return of 1 took seventeen.
+    # 1, 2, 1 within a minute; 2, 1, 2 within a minute; the last return of 1 took seventeen minutes.
     assert says(found, "ping-pong", "elections", "forced", "ping_pongs") == (4, 2, 2)
     assert says(found, "ping-pong", "first_at", "last_at") == (moment(60), moment(1200))
 
@@ -150,7 +150,7 @@ def test_shrink_and_return_is_a_cycle(found: Mapping[str, dict[str, Any]]) -> No
 
 
 def test_worst_hour_is_any_sixty_minutes(found: Mapping[str, dict[str, Any]]) -> None:
-    # Those that began after 50 and 61 minutes; the first had begun 60 minutes before the last.
+    # The cycles that began at minutes 50 and 61. The first cycle began 60 minutes before the last.
     assert says(found, "hours", "shrinks", "cycles_per_hour") == (3, 2.0)
 
 
@@ -171,7 +171,7 @@ def test_isr_stays_small_while_logs_would_show_a_change(
     found: Mapping[str, dict[str, Any]], topic: str, seconds: int
 ) -> None:
     assert says(found, topic, "lone_ms", "under_replicated_ms") == (seconds * SECOND_MS, seconds * SECOND_MS)
-    # What the same broker does elsewhere at the same time is no part of it.
+    # Lines of the same broker about other partitions at the same time do not count.
     assert says(found, topic, "cycles_per_hour") == (1.0,)
 
 

@@ -1,4 +1,4 @@
-"""Causes of elections from the metadata log, which has every change and no reason."""
+"""Causes of elections from the metadata log, which contains every change but no reason."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from .tables import as_timed, rows
 
 Found = dict[int, list[dict[str, Any]]]
 
-# Of three brokers each is restarted in turn; then the first of each assignment leads again. Last, 3 dies.
+# Each of three brokers is restarted in turn, and preferred leaders are elected again. At the end, 3 dies.
 DUMP = [
     dumps.topic(0),
     dumps.partition(0, 0, [1, 2, 3]),
     dumps.partition(0, 1, [3, 1, 2]),
-    # 2 leads nothing.
+    # Broker 2 leads no partition.
     dumps.broker(10, 2, inControlledShutdown=1),
     dumps.change(10, 0, isr=[1, 3]),
     dumps.change(10, 1, isr=[3, 1]),
@@ -53,7 +53,7 @@ DUMP = [
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> tuple[Found, Found]:
-    """Leaderships and outages, by the number of the partition."""
+    """Returns leaderships and outages by partition number."""
     told = kept(as_timed(dumps.events(spark, DUMP)))
     led = kept(leadership(told, states(told)))
     tables = rows(led, "leader_epoch"), rows(outages(told, led, absences(told)), "leader_epoch")

@@ -1,7 +1,7 @@
-"""Outages without the metadata log: broker lines show the leaders, and few of the ISRs.
+"""Outages without the metadata log: broker lines contain the leaders, and few of the ISRs.
 
-What changes an ISR is a line of its leader only if the answer to its request comes before the metadata with the same
-news, which is as likely as not. The version of the stored state rises all the same.
+A leader logs its ISR change only if the response to its request arrives before the metadata with the same change. Both
+orders are equally likely. The version of the stored state increases in both cases.
 """
 
 from typing import Any, Final
@@ -48,7 +48,7 @@ def _led_by(leader: int, epoch: int = 1) -> str:
 
 
 TOPICS: Final = ("moved", "handed-over", "let-in", "left-out")
-# 1 dies at 8 and is found dead at 12. It is back at 18, and nobody says that it is in sync again; 3 dies, too.
+# 1 dies at 8 and is found dead at 12. It returns at 18, but no line logs that it is in sync again; then 3 dies.
 _OF_CONTROLLER: Final = [
     created(1, "moved-0", (1, 2)),
     created(1, "let-in-0", (1, 3)),
@@ -67,12 +67,12 @@ _OF_1: Final = [
     leads_3(1.5, 1, "moved-0", 0, 0, (1, 2)),
     leads_3(1.5, 1, "let-in-0", 0, 0, (1, 3)),
     leads_3(1.5, 1, "left-out-0", 0, 0, (1, 3)),
-    # Let in again as version 2, and elected as the preferred leader with 3.
+    # Rejoins the ISR with version 2, and is elected as preferred leader with version 3.
     leads_3(30.4, 1, "moved-0", 2, 3, (2, 1), before=_led_by(2)),
     leads_3(35.1, 1, "handed-over-0", 1, 1, (1,), before=_led_by(2, 0)),
-    # Let in again as version 2, and alone with 3.
+    # Rejoins the ISR with version 2, and is alone in it with version 3.
     leads_3(40.1, 1, "let-in-0", 2, 3, (1,), before=_led_by(3)),
-    # Elected at once.
+    # Elected immediately.
     leads_3(40.1, 1, "left-out-0", 2, 2, (1,), before=_led_by(3)),
 ]
 _OF_2: Final = [
@@ -89,7 +89,7 @@ _OF_3: Final = [
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
-    """Outages of each topic, in order."""
+    """Returns the outages of each topic, in order."""
     of = {1: _OF_1, 2: _OF_2, 3: _OF_3}
     logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in of.items()}
     told = chain(spark, {(2, Kind.CONTROLLER): _OF_CONTROLLER} | logs)

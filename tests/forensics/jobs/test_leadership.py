@@ -25,12 +25,12 @@ B1, B2, B3 = (LOGS[number, Kind.SERVER] for number in (1, 2, 3))
 
 
 def begun(tp: str, leader: int = 1, epoch: int = 4, isr: tuple[int, ...] = (1, 2, 3), *, at: float = 1) -> None:
-    """It is there, with these replicas, since five minutes before whatever happens."""
+    """Adds a partition with these replicas, led since before the events of its scenario."""
     S.append(said.new(at - 1, tp))
     S.append(said.online(at, tp, leader, epoch, isr, 10))
 
 
-# died-0: created, the leader died, ISR changes meanwhile; the new leader's own lines.
+# died-0: created, then the leader dies after ISR changes. The new leader logs its own lines.
 S += [
     said.new(0, "died-0"),
     said.online(0.1, "died-0", 1, 0, (1, 2, 3), 0, before=said.NEW),
@@ -44,16 +44,16 @@ B2 += [
     said.leads(700.1, 2, "died-0", 1, (2,), end=99, high=99),  # after a restart
 ]
 
-# asked-0, asked-10: an election of preferred leaders, of the one by name; the other went there at the same time.
-# asked-1 followed within two minutes, asked-2 later.
+# asked-0, asked-10: a preferred election of the first is requested by name; the other changes at the same time.
+# asked-1 follows within two minutes, asked-2 later.
 for tp, seconds in (("asked-0", 400.1), ("asked-10", 400.1), ("asked-1", 520), ("asked-2", 520.1)):
     begun(tp, 2)
     S.append(said.online(seconds, tp, 1, 5, (2, 3, 1), 11))
 L.append(said.preferred_asked(400, "asked-0,asked-1,asked-2,else-1,early-0,early-1"))
 
-# What is asked for may be written down a tenth of a second after what came of it, and no later than that. early-0 and
-# early-1 were asked for above; the leader of early-2 and early-3 is stopping below, that of early-4 and early-5 is left
-# out by a reassignment.
+# The request may be logged up to a tenth of a second after its effect, and no later. early-0 and early-1 are named in
+# the request above. The leader of early-2 and early-3 shuts down below. The leader of early-4 and early-5 is removed by
+# a reassignment.
 for tp, seconds in (("early-0", 399.9), ("early-1", 399.899)):
     begun(tp, 2)
     S.append(said.online(seconds, tp, 1, 5, (2, 3, 1), 11))
@@ -65,20 +65,20 @@ for tp, seconds in (("early-4", 299.9), ("early-5", 299.899)):
     L.append(controller_line(300, 1, f"Handling reassignment of partition {tp} to new replicas List(2, 3)"))
     S.append(said.online(seconds, tp, 2, 5, (2, 3), 11))
 
-# stopped-0: its leader's broker was shut down; stopped-1 moved after five minutes, stopped-2 later.
+# stopped-0: the leader's broker shuts down. stopped-1 moves within five minutes, stopped-2 later.
 for tp, seconds in (("stopped-0", 490.2), ("stopped-1", 790), ("stopped-2", 790.1)):
     begun(tp, 3)
     S.append(said.online(seconds, tp, 1, 5, (1, 2), 11))
 L.append(controller_line(490, 1, "Shutting down broker 3"))
 
-# again-0: its leader's broker was shut down, came back, and died.
+# again-0: the leader's broker shuts down, returns, and dies.
 begun("again-0", 4)
 L.append(controller_line(700, 1, "Shutting down broker 4"))
 L.append(controller_line(710, 1, "Newly added brokers: , deleted brokers: 4, all live brokers: 1,2,3"))
 L.append(controller_line(720, 1, "Newly added brokers: 4, deleted brokers: , all live brokers: 1,2,3,4"))
 S.append(said.online(760, "again-0", 1, 5, (1, 2), 11))
 
-# moved-0: its leader is not among the replicas that it goes to. moved-1: a new leader says whom the assignment loses.
+# moved-0: the leader is not among the target replicas. moved-1: the new leader logs which replicas are being removed.
 begun("moved-0")
 begun("moved-1")
 L.append(controller_line(300, 1, "Handling reassignment of partition moved-0 to new replicas List(2, 3)"))
@@ -87,7 +87,7 @@ B2.append(
     said.leads_3(360.1, 2, "moved-1", 5, 11, (1, 2, 3), removing=(1,), before="Some(1) and previous leader epoch was 4")
 )
 
-# cut-0: a follower was taken out, then the leader, and nobody was left; later somebody came back.
+# cut-0: a follower is removed from the ISR, then the leader fails and none is left; later 1 is elected again.
 begun("cut-0", 1, 4, (1, 3))
 S += [
     said.cut(100, "cut-0", 1, 5, (1,), 3, 11),
@@ -95,10 +95,10 @@ S += [
     said.online(260, "cut-0", 1, 7, (1,), 13, before=said.OFFLINE),
 ]
 
-# heard-0: no controller tells of it, and the new leader knows who led before.
+# heard-0: no controller line; the new leader logs the previous leader.
 B3.append(said.leads_3(50, 3, "heard-0", 8, 20, (3, 2), before="Some(2) and previous leader epoch was 6"))
 
-# traced-0: requests at TRACE, on a version without "Leader ... starts".
+# traced-0: requests at TRACE, of a version without "Leader ... starts".
 S.append(said.online(30, "traced-0", 2, 3, (2,), 6))
 B2 += [
     said.received(30.1, 2, "traced-0", said.state(2, 3, (2,), 6), 900),
@@ -106,8 +106,8 @@ B2 += [
     said.completed(10, 2, "traced-0", 899),
 ]
 
-# counted-0: the broker came back in between, so that both requests have one number; lost-0: the end of the second of
-# them is not told, and a third one has the number as well.
+# counted-0: the broker restarted in between, so both requests have one correlation id. lost-0: the end of the second
+# request is not logged, and a third one has the same id.
 for tp, ended in (("counted-0", 70.4), ("lost-0", 170.4)):
     S += [said.online(30, tp, 2, 3, (2,), 6), said.online(70, tp, 2, 4, (2,), 7)]
     B2 += [
@@ -117,7 +117,7 @@ for tp, ended in (("counted-0", 70.4), ("lost-0", 170.4)):
         said.completed(ended, 2, tp, 4),
     ]
 
-# gone-0: deleted. named-0: 1.0 without what was sent.
+# gone-0: deleted. named-0: lines of 1.0 without the requests.
 begun("gone-0")
 S += [said.moved(90, "gone-0", said.ONLINE, said.OFFLINE), said.moved(91, "gone-0", said.OFFLINE, said.ABSENT)]
 S += [
@@ -125,20 +125,20 @@ S += [
     said.online_unnumbered(9, "named-0", 2, before=said.OFFLINE),
 ]
 
-# many-0: so many elections were asked for that their list was cut.
+# many-0: the list of requested elections is so long that it is truncated.
 begun("many-0", 2)
 begun("many-1", 2)
 MANY = ",".join(f"other-{number}" for number in range(900))
 L.append(said.preferred_asked(800, MANY))
 S += [said.online(801, "many-0", 1, 5, (2, 3, 1), 11), said.online(801, "many-1", 3, 5, (2, 3, 1), 11)]
 
-# other-0: it was named in a list that was cut, too, but of elections of another kind.
+# other-0: named in a truncated list, too, but of another kind of election.
 begun("other-0", 2)
 L.append(said.preferred_asked(1300, MANY).replace("PREFERRED", "UNCLEAN"))
 S.append(said.online(1301, "other-0", 1, 5, (2, 3, 1), 11))
 
-# missed-0, fenced-0: no controller tells of them, but of those who led them. late-0 was led by one long since missed.
-# missed-0 is told of again, with an ISR that has grown; missed-1 took a minute.
+# missed-0, fenced-0: the controller logs only the loss of their leaders. late-0: its leader was lost long before.
+# missed-0 is logged again with a larger ISR; missed-1 follows after a minute.
 L += [
     said.changed(920, (1, 3), deleted=(2,)),
     controller_line(930, 1, "Fencing broker 3 because its session has timed out."),
@@ -151,7 +151,7 @@ B1 += [
     said.leads_3(999, 1, "missed-0", 5, 11, (1, 2), before="Some(2) and previous leader epoch was 4"),
 ]
 
-# back-0: its leader had been fenced, and back for a while. short-0: it was back before the line was written.
+# back-0: its leader was fenced, and unfenced for a while. short-0: its leader was unfenced before the line was written.
 L += [
     controller_line(940, 1, "Fencing broker 5 because its session has timed out."),
     controller_line(940, 1, "Fencing broker 6 because its session has timed out."),
@@ -163,7 +163,7 @@ B1 += [
     said.leads_3(970, 1, "back-0", 5, 9, (1,), before="Some(5) and previous leader epoch was 4"),
 ]
 
-# kraft-0: KRaft's controller says who leads, and not why: 2, and then the first of the replicas.
+# kraft-0: KRaft's controller logs the leaders without a cause: 2, and then the first replica.
 QUORUM, OF_ID = "org.apache.kafka.controller.QuorumController", "kraft-0 with topic ID AbC-dEf_GhIjKlMnOpQrSt"
 L += [
     line(seconds, f"[QuorumController id=1] {message}", logger=QUORUM)
@@ -179,7 +179,7 @@ L += [
     )
 ]
 
-# isr-0: nothing but a change of its ISR is known.
+# isr-0: only an ISR change is known.
 B1.append(said.isr_updated(50, 1, "isr-0", (1,), 12))
 S.append(said.online(70, "isr-0", 2, 6, (2,), 13, before=said.OFFLINE))
 

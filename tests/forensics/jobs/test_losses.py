@@ -42,7 +42,7 @@ def elected(seconds: float, tp: str, leader: int, epoch: int, isr: Ids, version:
     return online(seconds, tp, leader, epoch, isr, version, before=OFFLINE, by=9)
 
 
-# tail-0: the lead goes over by plan while the old leader still has what nobody has copied.
+# tail-0: a planned change of leader while the old leader has records that no follower has fetched.
 C += [
     online(0, "tail-0", 1, 0, (1, 2), 0, before=NEW, by=9),
     online(10, "tail-0", 2, 1, (1, 2), 1, by=9),
@@ -56,7 +56,7 @@ B[2] += [
     leads(10.1, 2, "tail-0", 1, (1, 2), end=1000, high=990, before=0),
 ]
 
-# newer-0: the same, as 3.9 writes it: who follows names the new epoch as the one before.
+# newer-0: the same in 3.9, where followers log the new epoch as the previous one.
 C += [
     online(0, "newer-0", 1, 0, (1, 2), 0, before=NEW, by=9),
     online(10, "newer-0", 2, 1, (1, 2), 1, by=9),
@@ -70,7 +70,7 @@ B[2] += [
     leads(10.1, 2, "newer-0", 1, (1, 2), end=1000, high=990, before=0),
 ]
 
-# restart-0: a follower has fetched in an epoch, and comes back in it.
+# restart-0: a follower fetches in an epoch, and restarts in the same epoch.
 B[1].append(leads(1, 1, "restart-0", 3, (1,), end=100, high=100, before=2))
 B[2] += [
     follows(1, 2, "restart-0", 3, end=100, high=100, before=2),
@@ -79,11 +79,11 @@ B[2] += [
 # blind-0: the same, but the logs begin later.
 B[1].append(leads(1, 1, "blind-0", 3, (1,), end=100, high=100, before=2))
 B[2].append(follows(600, 2, "blind-0", 3, end=500, high=480))
-# there-0: it was restarted in the epoch in which it says it was before.
+# there-0: restarted in the epoch that it logs as its previous one.
 B[1].append(leads(1, 1, "there-0", 3, (1,), end=100, high=100, before=2))
 B[2].append(follows(600, 2, "there-0", 3, end=500, high=480, before=3))
 
-# bump-0: the epoch rises under the same leader; its follower is behind.
+# bump-0: the epoch increases under the same leader; its follower is behind.
 B[1] += [
     leads(1, 1, "bump-0", 0, (1, 2)),
     leads(60, 1, "bump-0", 1, (1, 2), end=200, high=190, before=0),
@@ -93,7 +93,8 @@ B[2] += [
     follows(60, 2, "bump-0", 1, end=195, high=190, before=0),
 ]
 
-# unclean-0: 1 leads alone, dies, and 2 is elected, which has less; the epoch rises once more, and then 1 comes back.
+# unclean-0: 1 is the only ISR member and dies. 2 is elected with fewer records. The epoch increases once more, and 1
+# returns.
 C += [
     online(0, "unclean-0", 1, 4, (1,), 10, by=9),
     cut(60, "unclean-0", -1, 5, (1,), 1, 11, by=9),
@@ -111,7 +112,7 @@ B[2] += [
     leads(120.1, 2, "unclean-0", 7, (2,), end=150, high=150, before=6),
 ]
 
-# gone-0: the same, and 1 never comes back. What it had is in its own last words.
+# gone-0: the same, but 1 never returns. Its log end is in its last own line.
 C += [
     online(0, "gone-0", 1, 4, (1,), 10, by=9),
     cut(60, "gone-0", -1, 5, (1,), 1, 11, by=9),
@@ -123,7 +124,7 @@ B[1] += [
 ]
 B[2].append(leads(90.1, 2, "gone-0", 6, (2,), end=90, high=90, before=4))
 
-# behind-0: a follower was in sync, and restarted after another leader came that had less than it.
+# behind-0: a follower was in sync, and restarts after the election of a leader that had fewer records.
 B[1] += [
     leads(1, 1, "behind-0", 4, (1,), end=100, high=80, before=3),
     isr_updated(9, 1, "behind-0", (1, 2), 30),
@@ -134,14 +135,14 @@ B[2] += [
 ]
 B[3].append(leads(200, 3, "behind-0", 5, (3,), end=105, high=80, before=4))
 
-# unsure-0: whoever was in sync five epochs ago may have been out of the ISR since.
+# unsure-0: a member of the ISR five epochs ago may have left it since.
 B[1] += [
     leads(1, 1, "unsure-0", 4, (1, 2), end=100, high=80, before=3),
     follows(90.1, 1, "unsure-0", 9, end=110, high=85, before=4),
 ]
 B[2].append(leads(90, 2, "unsure-0", 9, (2,), end=90, high=80, before=4))
 
-# twice-0: history is cut twice while 1 is away, which comes back after both.
+# twice-0: the log is truncated twice while 1 is away; 1 returns after both.
 B[1] += [
     leads(1, 1, "twice-0", 4, (1,), end=100, high=80, before=3),
     follows(300, 1, "twice-0", 7, end=110, high=85),
@@ -152,7 +153,7 @@ B[2] += [
 ]
 B[3].append(leads(200, 3, "twice-0", 7, (3,), end=90, high=80, before=4))
 
-# pending-0: the epoch rises once more before the old leader has cut off what it has too much.
+# pending-0: the epoch increases once more before the old leader has truncated its surplus records.
 B[1] += [
     leads(1, 1, "pending-0", 4, (1,), end=100, high=90, before=3),
     follows(90.1, 1, "pending-0", 6, end=110, high=90, before=4),
@@ -164,7 +165,7 @@ B[2] += [
     leads(90.2, 2, "pending-0", 7, (2,), end=95, high=90, before=6),
 ]
 
-# regrown-0: it has cut its log, has more than before by copying, and loses some of that as well.
+# regrown-0: it truncates its log, fetches more records than it had before, and loses some of those, too.
 B[1] += [
     leads(1, 1, "regrown-0", 4, (1,), end=100, high=90, before=3),
     follows(90.1, 1, "regrown-0", 6, end=110, high=90, before=4),
@@ -174,19 +175,19 @@ B[1] += [
 B[2].append(leads(90, 2, "regrown-0", 6, (2,), end=90, high=90, before=4))
 B[3].append(leads(300, 3, "regrown-0", 7, (3, 1), end=110, high=90, before=4))
 
-# other-0: what was known to be committed in a history that ended speaks of no record of the next one.
+# other-0: a high watermark of a truncated branch does not prove that records of the next branch are committed.
 B[1].append(leads(1, 1, "other-0", 3, (1,), end=1000, high=1000, before=2))
 B[2] += [
     leads(60, 2, "other-0", 4, (2,), end=500, high=500, before=3),
     follows(120, 2, "other-0", 5, end=600, high=580, before=4),
 ]
 B[3].append(leads(120, 3, "other-0", 5, (3,), end=590, high=580, before=4))
-# unseen-0: nor if the leader's own words of where it began are missing.
+# unseen-0: nor if the leader's own line with its start offset is missing.
 B[1].append(leads(1, 1, "unseen-0", 3, (1,), end=1000, high=1000, before=2))
 B[2].append(follows(120, 2, "unseen-0", 5, end=600, high=580, before=4))
 B[3].append(leads(120, 3, "unseen-0", 5, (3,), end=590, high=580, before=4))
 
-# reborn-0: deleted and made again, and no controller's log is there to tell.
+# reborn-0: deleted and created again, without any controller log.
 B[1] += [
     leads(1, 1, "reborn-0", 0, (1, 2)),
     leads(60, 1, "reborn-0", 1, (1, 2), end=2000, high=2000, before=0),
@@ -199,13 +200,13 @@ B[2] += [
     follows(500, 2, "reborn-0", 0),
 ]
 
-# alone-0: the only replica comes back from a power failure with less than it had.
+# alone-0: the only replica returns from a power failure with fewer records.
 B[1] += [
     leads(1, 1, "alone-0", 1, (1,), end=1000, high=1000, before=0),
     leads(60, 1, "alone-0", 2, (1,), end=900, high=900),
 ]
 
-# old-0: 2.2, in which followers do not say where their logs end; the old leader's log says that it was cut.
+# old-0: 2.2, where followers do not log their log end; the old leader's log contains the truncation.
 C += [online(0, "old-0", 1, 3, (1,), 5, by=9), elected(60, "old-0", 2, 4, (2,), 6)]
 B[1] += [
     line(
@@ -216,19 +217,19 @@ B[1] += [
     shrunk(30, 1, "old-0", (1, 2), (1,), high=120, end=130),
     truncating(90, "old-0", 120),
 ]
-# cut-0: of a follower's log it is only known that it was cut.
+# cut-0: of a follower's log only the truncation is known.
 C += [online(0, "cut-0", 1, 3, (1,), 5, by=9), elected(60, "cut-0", 2, 4, (2,), 6)]
 B[3].append(truncating(90, "cut-0", 120))
-# high-0: the same by a version that may cut back to the high watermark, and fetch the same again.
+# high-0: the same in a version that may truncate to the high watermark, and fetch the same records again.
 C += [online(0, "high-0", 1, 3, (1,), 5, by=9), elected(60, "high-0", 2, 4, (2,), 6)]
 B[3].append(truncating_of_old(90, "high-0", 120))
-# told-0: a follower says where its log ended and where it was cut; of the leader there is nothing.
+# told-0: a follower logs its log end and its truncation; the leader logs no line.
 B[1] += [
     follows(90, 1, "told-0", 4, end=130, high=125, before=3),
     truncating(90.5, "told-0", 120),
 ]
 
-# branch-0: nothing says where the leader of epoch 4 began, from where on others know more to be committed.
+# branch-0: no line contains the start offset of epoch 4, beyond which another replica knows of committed records.
 C += [online(0, "branch-0", 1, 3, (1, 2, 3), 5, by=9), elected(60, "branch-0", 2, 4, (2, 3), 6)]
 B[1] += [
     leads(0.1, 1, "branch-0", 3, (1, 2, 3), end=100, high=100, before=2),
@@ -240,7 +241,7 @@ B[3] += [
     follows(120, 3, "branch-0", 5, end=400, high=390, before=4),
 ]
 
-# doubt-0: the one who was elected uncleanly has less than the old leader, of which nothing older is there.
+# doubt-0: the unclean leader has fewer records than the old leader, of which no earlier line exists.
 C += [
     online(0, "doubt-0", 1, 4, (1,), 10, by=9),
     cut(60, "doubt-0", -1, 5, (1,), 1, 11, by=9),
@@ -249,7 +250,7 @@ C += [
 B[1].append(follows(200, 1, "doubt-0", 6, end=110, high=100))
 B[2].append(leads(90.1, 2, "doubt-0", 6, (2,), end=90, high=90, before=4))
 
-# missed-0: restarted, and in sync with a leader of which its own log does not tell: some of that log may be missing.
+# missed-0: restarted, and in sync with a leader that its own log does not mention: part of that log may be missing.
 C += [
     online(0, "missed-0", 1, 4, (1, 2), 10, by=9),
     online(60, "missed-0", 2, 5, (2, 1), 11, by=9),
@@ -263,7 +264,7 @@ B[2] += [
     leads(60.1, 2, "missed-0", 5, (2, 1), end=100, high=50, before=4),
     leads(120.1, 2, "missed-0", 6, (2,), end=140, high=140, before=5),
 ]
-# present-0: restarted in an epoch in which it was in sync for long, of which its own log does not tell.
+# present-0: restarted in an epoch in which it was in sync for long, but which its own log does not mention.
 C += [
     online(0, "present-0", 1, 4, (1, 2), 10, by=9),
     online(60, "present-0", 2, 5, (2, 1), 11, by=9),
@@ -273,7 +274,7 @@ B[1] += [
     follows(200, 1, "present-0", 5, end=110, high=100),
 ]
 B[2].append(leads(60.1, 2, "present-0", 5, (2, 1), end=100, high=50, before=4))
-# ahead-0: restarted in an epoch in which it was not, before one in which it was; its clock is a minute ahead.
+# ahead-0: restarted in an epoch in which it was not in sync, before one in which it was. Its clock is a minute ahead.
 C += [
     online(0, "ahead-0", 1, 4, (1, 2), 10, by=9),
     online(60, "ahead-0", 2, 5, (2,), 11, by=9),
@@ -302,7 +303,7 @@ def found(lost: DataFrame) -> Losses:
 
 
 def of(found: Losses, topic: str) -> list[tuple[Any, ...]]:
-    """leader_epoch, replica, its log end, tail and committed records, evidence, certain."""
+    """Returns leader_epoch, replica, its log end, tail and committed records, evidence, certain."""
     names = (
         "leader_epoch",
         "replica",

@@ -1,4 +1,4 @@
-"""Absences that follow from a sequence of lines about brokers."""
+"""Absences computed from a sequence of lines about brokers."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def said(seconds: float, type: EventType, **what: Any) -> BrokerLine:
 
 
 def told(*lines: BrokerLine) -> list[tuple[int, Any, Any, str]]:
-    """Each absence: the broker, the seconds in which it was missed and found back, and how."""
+    """Returns for each absence: broker, seconds of loss and of return, and kind."""
 
     def seconds(at: Any) -> Any:
         return None if at is None else (at - moment(0)).total_seconds()

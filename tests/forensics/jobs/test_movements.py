@@ -1,4 +1,4 @@
-"""Churn, flapping and reassignments from lines: a broker that fails twice, and a partition that is moved."""
+"""Churn, flapping and reassignments from lines: a broker that fails twice, and a partition that is reassigned."""
 
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ LOGS: Final = {
     (2, Kind.SERVER): [said.isr_updated(110, 2, "t-0", (2, 3, 1), 6)],
     (2, Kind.STATE_CHANGE): [said.leads(56.2, 2, "t-0", 1, (2, 3), before=0)],
 }
-# The same files once more, as somebody had copied them.
+# Copies of the same files.
 COPIED: Final = LOGS | {(50 + at, kind): lines for at, ((_, kind), lines) in enumerate(LOGS.items())}
 
 
@@ -69,7 +69,7 @@ def test_counts_of_one_hour(chain: tuple[DataFrame, DataFrame, DataFrame]) -> No
     (hour,) = rows(churn.churn(*chain))
 
     assert (hour["elections"], hour["planned"], hour["forced"], hour["partitions"]) == (3, 1, 2, 1)
-    # The third replica left t-0 twice, the first as it failed, twice; m-0 won one, and lost one.
+    # The third replica left t-0 twice, the first replica twice when it failed; m-0 gained one replica, and lost one.
     assert (hour["shrinks"], hour["expands"]) == (5, 4)
     assert (hour["most_in_a_minute"], hour["storm"]) == (2, False)
 

@@ -1,4 +1,4 @@
-"""Outages from lines of logs, computed by all jobs that they depend on."""
+"""Outages from log lines, computed by all jobs that they depend on."""
 
 import datetime
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def failed(seconds: float, tp: str) -> str:
     )
 
 
-# Three brokers; 1 is the controller. 3 gives its last sign at 2 and dies, which is noticed at 18; it is back at 60.
+# Three brokers; 1 is the controller. 3 gives its last sign at 2, is found dead at 18, and returns at 60.
 _CONTROLLER_LOG: Final = [
     changed(0, [1, 2, 3]),
     changed(18, [1, 2], deleted=[3]),
@@ -64,18 +64,18 @@ _CONTROLLER_LOG: Final = [
     controller_line(300, 1, "Processing automatic preferred replica leader election"),
 ]
 _OF_1: Final = [
-    # As 2.8 writes at INFO.
+    # Format of 2.8 at INFO.
     new(0, "info-0", [3, 2]),
     online(0.01, "info-0", 3, 0, [3, 2], 0, before=NEW),
     online(18.2, "info-0", 2, 1, [2], 1, before=OFFLINE),
     online(90.1, "info-0", 3, 2, [2, 3], 3, before=ONLINE),
-    # Nobody else has what 3 has.
+    # No other broker has a replica.
     new(0, "alone-0", [3]),
     online(0.01, "alone-0", 3, 0, [3], 0, before=NEW),
     failed(18.1, "alone-0"),
     cut(18.3, "alone-0", -1, 1, [3], 3, 1),
     online(60.1, "alone-0", 3, 2, [3], 2, before=OFFLINE),
-    # 3 only followed.
+    # 3 is only a follower.
     new(0, "kept-0", [2, 3]),
     online(0.01, "kept-0", 2, 0, [2, 3], 0, before=NEW),
     cut(18.3, "kept-0", 2, 1, [2], 3, 1),
@@ -84,17 +84,17 @@ _OF_1: Final = [
     online(0.01, "gone-0", 2, 0, [2, 1], 0, before=NEW),
     cut(120.1, "gone-0", 2, 1, [2], 1, 1),
     cut(120.2, "gone-0", -1, 2, [2], 2, 2),
-    # As 2.2 writes at TRACE.
+    # Format of 2.2 at TRACE.
     new(0, "trace-0", [3, 2]),
     online(0.01, "trace-0", 3, 0, [3, 2], 0, before=NEW),
     moved(18.02, "trace-0", ONLINE, OFFLINE),
     online(18.2, "trace-0", 2, 1, [2], 1, before=OFFLINE),
     sent(18.21, "trace-0", state(2, 1, [2], 1, [3, 2]), 2),
-    # As 1.0 writes, without numbers.
+    # Format of 1.0, without epochs.
     moved(18.02, "old-0", ONLINE, OFFLINE),
     online_unnumbered(18.2, "old-0", 2, before=OFFLINE),
     sent(18.21, "old-0", state(2, 8, [2], 9, [3, 2]), 2),
-    # A topic that was deleted and is created again under its name.
+    # A topic that is deleted and created again with the same name.
     new(0, "again-0", [2, 1]),
     online(0.01, "again-0", 2, 0, [2, 1], 0, before=NEW),
     moved(150, "again-0", ONLINE, OFFLINE),
@@ -193,7 +193,7 @@ def test_isr_shrinks_and_deletions_are_no_outages(found: Rows, topic: str) -> No
 
 @pytest.fixture(scope="module")
 def found_in_part(spark: SparkSession) -> Rows:
-    """With nothing but the controller's state-change.log."""
+    """Returns the outages found in the controller's state-change.log alone."""
     made = chain(spark, {(1, Kind.STATE_CHANGE): _OF_1})
     return _by_topic(outages(made.timed, made.leadership, made.absences))
 
@@ -211,7 +211,7 @@ def test_fewer_logs_widen_bounds_and_add_no_outage(found_in_part: Rows, found: R
 # -- KRaft -------------------------------------------------------------------------------------------------------------
 
 
-# Partition 0 is taken over by 2; nobody can take over 1 until 3 is back; of 2 only a follower is lost.
+# 2 takes over partition 0; partition 1 has no leader until 3 returns; partition 2 loses only a follower.
 _DUMP: Final = [
     dumps.topic(0),
     dumps.partition(0, 0, [3, 2]),
@@ -270,7 +270,7 @@ def test_kraft_leader_is_lost_when_its_broker_is_fenced(kraft: tuple[bool, dict[
     has_dump, found_by = kraft
     (row,) = found_by[0]
 
-    # Of KRaft's default session, as no log has another.
+    # From KRaft's default session timeout, because no log contains another.
     assert span(row) == (3, 3.4375, 12, 12.1, 12.1)
     assert (row["cause"], row["broker"], row["new_leader"]) == ("broker-failure", 3, 2)
     assert seconds(row["elected_at"]) == (12 if has_dump else None)
@@ -280,7 +280,7 @@ def test_kraft_partition_has_no_leader_until_broker_returns(kraft: tuple[bool, d
     has_dump, found_by = kraft
     (row,) = found_by[1]
 
-    # Without the dump no line says that nobody led; but the broker was fenced, and it alone was in sync.
+    # Without the dump no line logs that there is no leader; but the broker was fenced, and was the only ISR member.
     assert span(row) == (3, 3.4375, 12, 40.2, 40.2)
     assert (row["broker"], row["new_leader"]) == (3, 3)
     assert row["cause"] == ("no-live-replica" if has_dump else "broker-failure")

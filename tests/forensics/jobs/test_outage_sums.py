@@ -37,7 +37,7 @@ def test_totals_count_partitions_once_and_add_time(made: DataFrame) -> None:
 
     assert (row["outages"], row["partitions"], row["topics"], row["open"], row["unclean"]) == (5, 3, 2, 1, 1)
     assert (row["unavailable_ms"], row["least_ms"], row["attempts_failed"]) == (300_020, 299_970, 3)
-    assert row["most_ms"] is None  # of the open one nobody knows
+    assert row["most_ms"] is None  # the open outage has no upper bound
     assert row["partition_minutes"] == pytest.approx(300_020 / 60_000)
     assert (row["longest_ms"], row["first_at"], row["last_at"]) == (120_000, moment(10), moment(900))
 
@@ -86,7 +86,7 @@ def test_percentiles_use_known_values_of_each_kind(made: DataFrame) -> None:
         ("unexplained", "duration"),
     }
     forced = found["forced", "duration"]
-    # Of 30, 60 and 90 s half take no more than 60, and nine of ten no more than 90.
+    # Of 30, 60 and 90 s, half take no more than 60, and nine of ten no more than 90.
     assert [forced[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")] == [3, 60_000, *[90_000] * 3]
     assert found["forced", "detection"]["known"] == 2
     assert found["planned", "duration"]["p50_ms"] == 20
@@ -107,13 +107,14 @@ def test_percentiles_beside_totals_are_the_same(made: DataFrame) -> None:
 
 
 def test_objective_applies_to_each_and_all_partitions(made: DataFrame) -> None:
-    # 99 % of 100 minutes leave a minute to each of five partitions.
+    # 99 % of 100 minutes leave one minute to each of five partitions.
     (row,) = rows(slo(made, objectives=[0.99], period_ms=100 * 60_000, partitions=5))
 
     assert row["budget_minutes"] == pytest.approx(5)
     assert row["lost_minutes"] == pytest.approx(300_020 / 60_000)
     assert row["used"] == pytest.approx(300_020 / 300_000)
-    # a-0 lost 1.5 minutes, a-1 1.5 and 20 ms, b-0 2: half a minute, half a minute and 20 ms, one minute too much.
+    # a-0 lost 1.5 minutes, a-1 1.5 and 20 ms, b-0 2. The excess is half a minute, half a minute and 20 ms, and one
+    # minute.
     assert row["excess_minutes"] == pytest.approx(2 + 20 / 60_000)
     assert row["partitions_over"] == 3
 

@@ -18,13 +18,13 @@ NOBODY_LIVES: Final = (
     "kafka.common.StateChangeFailedException: Failed to elect leader for partition {name}-0 under strategy "
     "OfflinePartitionLeaderElectionStrategy(false)"
 )
-# The controllers' last line.
+# Time of the controllers' last line.
 LOGS_END: Final = 500
 Rows = Callable[[str], list[dict[str, Any]]]
 
 
 class Story:
-    """The rows and lines of one topic, each named as the controllers and brokers name it."""
+    """Rows and lines of one topic, in the terms of controllers and brokers."""
 
     def __init__(self, name: str, *, controller: int = 1, epoch: int = 5) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Story:
         self._controller = {"controller": controller, "controller_epoch": epoch}
 
     def led(self, at: float, leader: int | None, epoch: int, how: str, *, line: bool = True, **more: Any) -> "Story":
-        """A row of leadership, and the controller's line of it if it has one."""
+        """Adds a row of leadership, and the controller's line of it if it has one."""
         before = self.leaderships[-1] if self.leaderships else {}
         planned = {"offline": False, "preferred": True, "reassign": True, "controlled-shutdown": True}.get(how)
         row = {"leader": leader, "leader_epoch": epoch, "begin": moment(at), "how": how, "planned": planned}
@@ -52,7 +52,7 @@ class Story:
         return self
 
     def says(self, at: float, message: str, level: str = "INFO") -> "Story":
-        """A controller's line in state-change.log."""
+        """Adds a controller's line to state-change.log."""
         self.lines.append(line(at, self._prefix + message, level=level))
         return self
 
@@ -127,7 +127,7 @@ def _stories() -> Iterable[Story]:
         .led(18.2, 2, 5, "offline", **offline, received_at=18.05, led_at=18.1, led_error_us=200_000)
     )
 
-    # Broker 40 said nothing for most of an hour before it is found dead at 100; broker 50 has no log.
+    # Broker 40 logs nothing for most of an hour before it is found dead at 100; broker 50 has no log.
     yield Story("quiet").led(-3500, 40, 4, "unknown", led_at=-3500).led(100.2, 2, 5, "offline", **offline, led_at=100.4)
     yield (
         Story("no-log-of-the-old-one")
@@ -136,7 +136,7 @@ def _stories() -> Iterable[Story]:
         .led(100.2, 2, 5, "offline", **offline, led_at=100.4)
     )
 
-    # No absences: nobody knows when 60 was lost.
+    # No absences: the time of the loss of 60 is unknown.
     yield (
         Story("no-controller-log")
         .led(0, 60, 4, "unknown", led_at=0.1)
@@ -144,7 +144,7 @@ def _stories() -> Iterable[Story]:
     )
     yield Story("begins-in-the-middle").led(5, 2, 5, "offline", **offline, led_at=5.5)
 
-    # Broker 70 gives its last sign at 4, is found dead at 20, and comes back at 60.
+    # Broker 70 gives its last sign at 4, is found dead at 20, and returns at 60.
     yield (
         Story("nobody-lives")
         .led(0, 70, 4, "unknown", led_at=0.1)
@@ -154,7 +154,7 @@ def _stories() -> Iterable[Story]:
         .failed(40.1)
         .led(60, 70, 6, "offline", **offline, prev_isr=[70], received_at=60.1, led_at=60.4)
     )
-    # Brokers 220 to 223 are paused at 5, missed at 20, and awake at 59, or at 20.1.
+    # Brokers 220 to 223 are paused at 5, found dead at 20, and resume at 59, or 223 at 20.1.
     for name, broker in (("paused", 220), ("paused-in-kraft", 221)):
         yield (
             Story(name)
@@ -170,7 +170,7 @@ def _stories() -> Iterable[Story]:
             .offline(20.05)
             .led(20.2, 2, 5, "offline", **offline, prev_isr=[broker, 2], received_at=20.25, led_at=20.3)
         )
-    # The dead leader stays leader as another replica is taken out of the ISR.
+    # The dead leader stays leader when another replica is removed from the ISR.
     yield (
         Story("dead-leader-in-a-new-epoch")
         .led(0, 70, 4, "unknown", led_at=0.1)
@@ -197,7 +197,7 @@ def _stories() -> Iterable[Story]:
         .in_controller_log(300, "Starting topic deletion for topics other,lost-then-deleted")
     )
 
-    # A controller that starts again prints what its log has of an older topic of the name.
+    # A restarting controller replays the records of an older topic with the same name.
     yield (
         Story("removed-before")
         .led(0, 70, 4, "unknown", led_at=0.1)
@@ -206,7 +206,7 @@ def _stories() -> Iterable[Story]:
         .in_controller_log(300, "Replayed RemoveTopicRecord for topic removed-before with ID AbC-dEf_GhIjKlMnOpQrSt.")
     )
 
-    # Topics that are deleted while everybody lives.
+    # Topics that are deleted while all brokers are alive.
     yield (
         Story("deleted-at-info")
         .led(0, 10, 4, "unknown", led_at=0.1)
@@ -252,7 +252,7 @@ def _stories() -> Iterable[Story]:
         Story("back-as-follower").led(0, 10, 4, "unknown").led(90, 11, 5, "unknown", led_at=90.02).follows(190, 10, 5)
     )
 
-    # Nothing of an outage.
+    # No outage.
     yield (
         Story("isr-only")
         .led(0, 10, 4, "unknown", led_at=0.1)
@@ -269,7 +269,7 @@ def _stories() -> Iterable[Story]:
         .led(40, 10, 0, "initial", from_state="NewPartition", received_at=40.1, led_at=40.2)
     )
 
-    # A directory of broker 130 fails at 50.
+    # A log directory of broker 130 fails at 50.
     yield (
         Story("directory")
         .led(0, 130, 4, "unknown", led_at=0.1)
@@ -283,7 +283,7 @@ def _stories() -> Iterable[Story]:
         .led(50.1, 2, 5, "offline", **offline, led_at=50.2)
     )
 
-    # The controller 150 is lost with what it leads; broker 160 is lost while there is no controller.
+    # The controller 150 is lost with the partitions it leads; broker 160 is lost while there is no controller.
     yield (
         Story("with-the-controller", controller=2, epoch=6)
         .led(0, 150, 4, "unknown", led_at=0.1)
@@ -306,7 +306,7 @@ def _stories() -> Iterable[Story]:
         .led(170.5, 2, 5, "offline", **offline, led_at=170.7)
     )
 
-    # KRaft tells only of brokers: 170 is fenced at 80.
+    # KRaft logs only broker states: 170 is fenced at 80.
     yield Story("fenced").led(0, 170, 4, "unknown", led_at=0.1).led(80.3, 171, 5, "unknown", led_at=80.3)
     yield (
         Story("fenced-after-it-handed-over")
@@ -329,7 +329,7 @@ def _stories() -> Iterable[Story]:
         .led(100.1, 181, 5, "offline", **offline)
     )
 
-    # Broker 60 follows somebody of whom there is no line: at once, or after it was started; or both.
+    # Broker 60 follows an unlogged leader: immediately, after a restart, or both.
     yield Story("steps-down").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5)
     yield (
         Story("is-started").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5, before=-1)
@@ -342,7 +342,7 @@ def _stories() -> Iterable[Story]:
         .follows(150, 60, 5, before=-1)
     )
 
-    # Of broker 50 there is no line: it may have led, and been lost at 100, or have been dead when it was elected.
+    # No line of broker 50 exists: it led and was lost at 100, or was dead when it was elected.
     yield (
         Story("may-never-have-led")
         .led(0, 60, 4, "unknown", led_at=0.1)
@@ -356,7 +356,7 @@ def _stories() -> Iterable[Story]:
         .led(100.2, 2, 6, "offline", **offline, led_at=100.4)
     )
 
-    # Leaders of whom no line tells led between the two.
+    # Leaders without any line led between the two.
     yield (
         Story("epochs-are-missing")
         .led(0, 30, 4, "unknown", led_at=0.1)
@@ -376,7 +376,7 @@ def _stories() -> Iterable[Story]:
         .led(18.2, 2, 7, "offline", **offline, led_at=18.3)
     )
 
-    # Broker 190 dies at 20, is back, gets its partition back, and dies again at 200.
+    # Broker 190 dies at 20, returns, leads its partition again, and dies again at 200.
     yield (
         Story("twice")
         .led(0, 190, 4, "unknown", led_at=0.1)
@@ -385,12 +385,12 @@ def _stories() -> Iterable[Story]:
         .led(200.2, 191, 7, "offline", **offline, led_at=200.3)
     )
 
-    # Broker 200 is shut down in order, though nobody can follow it.
+    # Broker 200 has a controlled shutdown, although no replica can take over.
     yield (
         Story("shut-down").led(0, 200, 4, "unknown", led_at=0.1).led(120, 200, 5, "offline", **offline, led_at=120.1)
     )
 
-    # What is said of elections, and what follows from states.
+    # Causes logged with elections, and causes inferred from states.
     yield (
         Story("recovering")
         .led(0, 60, 4, "unknown", led_at=0.1)
@@ -406,7 +406,7 @@ def _stories() -> Iterable[Story]:
 
 
 def _away(broker: int, detected: float, **more: Any) -> dict[str, Any]:
-    """A row of `absences` whose session timeout is assumed, so that only the last sign and the detection bound."""
+    """Returns a row of `absences`, bounded only by last sign and detection because its session timeout is assumed."""
     sign = more.get("last_sign_at")
     silent: dict[str, float] = {} if sign is None else {"silent_low": sign, "silent_at": max(sign, detected - 18)}
     silent["silent_high"] = detected
@@ -417,7 +417,7 @@ def _away(broker: int, detected: float, **more: Any) -> dict[str, Any]:
 
 
 def _paused(silent: float, awake: float) -> dict[str, Any]:
-    """Columns of a broker that fell silent within two seconds, by its session, and went on later."""
+    """Returns columns of a broker that becomes silent within two seconds, by its session, and resumes later."""
     times = {"silent_at": silent, "silent_low": silent - 1, "silent_high": silent + 1, "awake_at": awake}
     return {name: moment(at) for name, at in times.items()}
 
@@ -438,9 +438,9 @@ ABSENCES: Final = (
     _away(221, 20, last_sign_at=2, how="fenced") | _paused(5, 59),
     _away(222, 20, last_sign_at=2) | _paused(5, 59),
     _away(223, 20, last_sign_at=2) | _paused(5, 20.1),
-    _away(30, 450, last_sign_at=440),  # long after all that is told of it
+    _away(30, 450, last_sign_at=440),  # long after all its other lines
 )
-# Of a controller that was replaced by then, by a clock that is ahead.
+# Of a controller that has been replaced, with a clock that is ahead.
 OLD_CONTROLLER: Final = line(
     55,
     "[Controller id=3 epoch=4] Changed partition old-controller-0 state from OnlinePartition to OfflinePartition",
@@ -456,13 +456,13 @@ OLD_CONTROLLER_FAILED: Final = line(
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Rows:
-    """The outages of a topic, in order of time. All logs are given twice, as after a copy beside the original."""
+    """Returns the outages of a topic, in order of time. All logs occur twice, as with a copy beside the original."""
     stories = list(_stories())
     assert len({each.name for each in stories}) == len(stories)
     lines = [text for each in stories for text in each.lines] + [OLD_CONTROLLER, OLD_CONTROLLER_FAILED]
     of_controllers = [text for each in stories for text in each.of_controllers]
     of_controllers.append(controller_line(LOGS_END, 1, "Processing automatic preferred replica leader election"))
-    # Brokers go on to write for longer than controllers do.
+    # Brokers log for longer than controllers do.
     later = line(
         LOGS_END + 100, "[Broker id=5] Handling LeaderAndIsr request correlationId 7 from controller 1 for 1 partitions"
     )
@@ -480,12 +480,12 @@ def found(spark: SparkSession) -> Rows:
 
 
 def at(time: datetime.datetime | None) -> float | None:
-    """Seconds after ten o'clock."""
+    """Returns the seconds after ten o'clock."""
     return None if time is None else (time - moment(0)).total_seconds()
 
 
 def times(row: dict[str, Any], name: str) -> tuple[Any, ...]:
-    """Of `begin` or `end`: low, guess, high, kind."""
+    """Returns low, guess, high and kind of `begin` or `end`."""
     return (*(at(row[column]) for column in (f"{name}_low", name, f"{name}_high")), row[f"{name}_kind"])
 
 
@@ -493,7 +493,7 @@ def parts(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in PARTS)
 
 
-# -- leaders that were lost --------------------------------------------------------------------------------------------
+# -- lost leaders ------------------------------------------------------------------------------------------------------
 
 
 def test_outage_at_info_lasts_from_last_sign_to_new_leader(found: Rows) -> None:
@@ -534,7 +534,7 @@ def test_long_silence_before_a_loss_is_not_all_outage(found: Rows) -> None:
 def test_leader_without_log_is_lost_at_detection(found: Rows) -> None:
     (row,) = found("no-log-of-the-old-one")
 
-    # Its change of the ISR shows that it led until then.
+    # The ISR change shows that it led until then.
     assert times(row, "begin") == (50, 100, 100, "inferred")
 
 
@@ -734,7 +734,7 @@ def test_last_known_leader_is_not_lost_if_epochs_are_missing(found: Rows) -> Non
 def test_epochs_that_rose_under_one_leader_are_not_missing(found: Rows) -> None:
     (row,) = found("epochs-under-one-leader")
 
-    # At 6.1 it took the role again, after its last sign in the table of absences.
+    # It led again at 6.1, after its last sign in the table of absences.
     assert times(row, "begin") == (6.1, 6.1, 18, "inferred")
     assert row["broker"] == 30
 
@@ -759,7 +759,7 @@ def test_begin_is_unbounded_if_leader_was_maybe_elected_dead(found: Rows) -> Non
     assert times(first, "end") == (95, 95, None, "inferred")
     assert times(second, "begin") == (None, 100, 100, "inferred")
     assert second["duration_max_ms"] is None
-    # Whoever is dead is found to be within a session.
+    # A dead broker is detected within one session timeout.
     _, later = found("cannot-have-been-dead")
     assert times(later, "begin") == (75, 100, 100, "inferred")
 
@@ -778,7 +778,7 @@ def test_shutdown_without_successor_is_not_planned(found: Rows) -> None:
     assert (row["planned"], row["cause"], row["duration_ms"]) == (False, "controlled-shutdown", 21_100)
 
 
-# -- leaders that were moved -------------------------------------------------------------------------------------------
+# -- moved leaders -----------------------------------------------------------------------------------------------------
 
 
 def test_planned_move_lasts_from_step_down_to_new_leader(found: Rows) -> None:
@@ -828,7 +828,7 @@ def test_restarted_old_leader_did_not_step_down(found: Rows) -> None:
     assert found("is-started") == []
 
 
-# -- whether it was clean ----------------------------------------------------------------------------------------------
+# -- clean or unclean --------------------------------------------------------------------------------------------------
 
 
 def test_unclean_follows_from_isr_or_from_lines(found: Rows) -> None:
@@ -837,7 +837,7 @@ def test_unclean_follows_from_isr_or_from_lines(found: Rows) -> None:
     assert found("quiet")[0]["unclean"] is None
 
 
-# -- nothing at all ----------------------------------------------------------------------------------------------------
+# -- no outage ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -858,7 +858,7 @@ def test_replaced_controller_makes_no_later_outage(found: Rows) -> None:
     assert row["planned"]
 
 
-# -- in all of them ----------------------------------------------------------------------------------------------------
+# -- all outages -------------------------------------------------------------------------------------------------------
 
 
 def test_bounds_include_estimate_and_parts_are_positive(found: Rows) -> None:

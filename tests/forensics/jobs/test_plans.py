@@ -23,7 +23,7 @@ _GIVEN: Final = {
     "files": FILE_COLUMNS,
     "levels": LEVEL_COLUMNS,
 }
-# Tables with a row for each broker, controller, file, or name that was used for several topics, and not more.
+# Tables with one row for each broker, controller, file, or reused topic name, and no more.
 SMALL: Final = frozenset({"skew", "absences", "controllers", "files", "lives"})
 _AS_ON_A_CLUSTER: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -35,7 +35,7 @@ _AGGREGATES: Final = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DataFrame]]:
-    """Every table that a job may need, of a size that the optimizer does not know."""
+    """Returns every table that a job may need, with a size that is unknown to the optimizer."""
     before = {name: str(spark.conf.get(name)) for name in _AS_ON_A_CLUSTER}
     for name, value in _AS_ON_A_CLUSTER.items():
         spark.conf.set(name, value)
@@ -52,7 +52,7 @@ def _table(spark: SparkSession, folder: Path, columns: tuple[Column, ...]) -> Da
 
 
 def faults(found: DataFrame) -> list[str]:
-    """Return the faults of a plan."""
+    """Returns the faults of a plan."""
     return [fault for node in _nodes(found._jdf.queryExecution().executedPlan()) for fault in _faults(node)]
 
 
@@ -77,13 +77,13 @@ def _faults(node: Any) -> Iterator[str]:
 
 
 def _computed(node: Any) -> Any:
-    """What is below, without what only makes code of it."""
+    """Returns the operator below nodes that only generate code."""
     (child,) = _children(node)
     return _computed(child) if str(child.nodeName()).startswith(("WholeStageCodegen", "InputAdapter")) else child
 
 
 def _is_reduced(node: Any) -> bool:
-    """Whether what comes of it is counted in brokers, and not in partitions."""
+    """Returns whether the output has a row for each broker, and not for each partition."""
     return any(
         str(below.nodeName()) in _AGGREGATES and not _BY_PARTITION & set(_names(below.groupingExpressions()))
         for below in _nodes(node)
@@ -95,7 +95,7 @@ def _names(expressions: Any) -> list[str]:
 
 
 def _read(node: Any) -> set[str]:
-    """The tables that are read below a node."""
+    """Returns the tables that are read below a node."""
     found = set()
     for below in _nodes(node):
         if str(below.nodeName()).startswith("Scan"):

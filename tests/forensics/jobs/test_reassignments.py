@@ -1,4 +1,4 @@
-"""Partitions that were moved to other replicas, with a topic for each scenario."""
+"""Partitions that were reassigned to other replicas, with a topic for each scenario."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def leads(seconds: float, topic: str, epoch: int, isr: str, adding: str, removin
 
 
 def was(topic: str, *told: tuple[float, list[int] | None, list[int] | None]) -> list[dict[str, Any]]:
-    """States: since when, replicas, ISR."""
+    """Returns states, each with its begin, replicas and ISR."""
     return [
         {
             "topic": topic,
@@ -109,7 +109,7 @@ DUMP = [
     | {
         "at": moment(21), "replicas": [3, 2], "isr": [2, 3], "leader": 2, "adding": [], "removing": [], "offset": 4,
     },
-    # A broker that says it later.
+    # A broker that logs it later.
     {
         "kind": "server", "role": "broker", "type": "leads", "topic": "kraft", "partition": 0, "life": 0,
         "at": moment(22), "leader_epoch": 0, "isr": [1, 2], "adding": [3], "removing": [1],
@@ -122,7 +122,7 @@ Found = Mapping[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    # The controller's lines stand in two files.
+    # The controller's lines are in two files.
     logs = {(1, Kind.CONTROLLER): CONTROLLER, (1, Kind.STATE_CHANGE): STATE_CHANGE, (7, Kind.CONTROLLER): CONTROLLER}
     timed = as_timed(events(spark, logs)).unionByName(timed_table(spark, DUMP))
     by_topic: dict[str, list[dict[str, Any]]] = {}

@@ -67,9 +67,9 @@ def changed(seconds: float, broker: int, id: int, topic: str, *, done: bool) -> 
     return line(seconds, f"[Broker id={broker}] {message} for partition {topic}-0", level="TRACE")
 
 
-# 11: a queue that grows, and ids that begin anew.
+# 11: a growing queue, and correlation ids that restart.
 GROWING = [0.002, 0.004, 0.006, 0.004, 0.1, 0.2, 0.5, 0.7]
-# 12: broke off in a request, and came back. 13: in a request where its log ends. 14: not done after half a minute.
+# 12: aborted during a request, and returned. 13: its log ends during a request. 14: not completed within half a minute.
 BROKERS = {
     11: [
         text
@@ -85,7 +85,7 @@ BROKERS = {
         begun(1, 14, 0, 5), ended(1.1, 14, 0, 5), begun(2, 14, 1, 5),
         line(32, "[Partition a-0 broker=14] Shrinking ISR from 1,2 to 1", logger="kafka.cluster.Partition"),
     ],
-    # Refused, as another controller is there; and a follower whose leader is not.
+    # Rejected because another controller is active; and a follower with an unavailable leader.
     15: [
         line(1, "[Broker id=15] Ignoring LeaderAndIsr request from controller 1 with correlation id 3 epoch 5 since "
              "its controller epoch 5 is old. Latest known controller epoch is 6", level="WARN"),
@@ -95,12 +95,12 @@ BROKERS = {
              "partition a-0 (last update controller epoch 5) but cannot become follower since the new leader -1 is "
              "unavailable.", level="ERROR"),
     ],
-    # At TRACE, before 2.6: partitions one by one.
+    # At TRACE before 2.6: one line for each partition.
     16: [
         received(10.5, 16, 8, "a", 1), received(10.502, 16, 8, "b", 4), changed(10.51, 16, 8, "a", done=False),
         changed(10.52, 16, 8, "a", done=True), changed(10.6, 16, 8, "b", done=True),
         received(20, 16, 9, "a", 2), changed(20.1, 16, 9, "a", done=True),
-        # Sent again to a new connection: which of the two was begun with cannot be told.
+        # Sent again on a new connection: the line does not show which of the two requests began.
         received(25, 16, 0, "a", 2), changed(25.1, 16, 0, "a", done=True),
     ],
     17: [
@@ -108,30 +108,30 @@ BROKERS = {
              "UpdateMetadata request sent by controller 1 epoch 5 with correlation id 77"),
         line(2, "[Broker id=17] Handling StopReplica request correlationId 78 from controller 1 for 4 partitions"),
     ],
-    # Its clock is 0.4 s behind, and may be.
+    # Its clock is 0.4 s behind, which is within the clock error.
     18: [begun(0.6, 18, 0, 3), ended(0.7, 18, 0, 3)],
-    # Connections that got no further than their first request.
+    # Connections that did not get beyond their first request.
     20: [
         begun(1, 20, 0, 5), ended(1.1, 20, 0, 5), begun(4, 20, 0, 5), begun(6, 20, 0, 5), ended(6.1, 20, 0, 5),
     ],
-    # The same at TRACE: one request of one partition on each connection.
+    # The same at TRACE: one request with one partition on each connection.
     21: [
         received(1, 21, 0, "a", 1), changed(1.1, 21, 0, "a", done=True),
         received(5, 21, 0, "a", 2), changed(5.1, 21, 0, "a", done=True),
     ],
-    # As long as a controller waits for an answer, and longer.
+    # Exactly as long as a controller waits for a response, and longer.
     22: [begun(31, 22, 0, 3)],
     23: [begun(31.001, 23, 0, 3)],
-    # By clocks that nothing bounds, a second before it was sent, and more.
+    # With unbounded clocks: begun one second before it was sent, and more.
     24: [begun(1, 24, 0, 3)],
     25: [begun(0.999, 25, 0, 3)],
-    # A replica to be stopped, at TRACE, from 2.6 on.
+    # A StopReplica request at TRACE, from 2.6 on.
     26: [
         line(1.2, "[Broker id=26] Received StopReplica request StopReplicaPartitionState(partitionIndex=0, "
              "leaderEpoch=3, deletePartition=false) correlation id 5 from controller 1 epoch 5 for partition a-0",
              level="TRACE"),
     ],
-    # The second one was lost: none can be joined but those of another size.
+    # The second one was lost: only requests of distinct sizes can be joined.
     19: [begun(1.1, 19, 0, 3), begun(3.1, 19, 1, 4)],
 }  # fmt: skip
 CONTROLLER = [
@@ -150,10 +150,10 @@ CONTROLLER = [
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
     logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in BROKERS.items()}
-    # Everything of broker 12 and of the controller stands in two files.
+    # All lines of broker 12 and of the controller are in two files.
     logs |= {(1, Kind.STATE_CHANGE): CONTROLLER, (90, Kind.SERVER): CONTROLLER, (91, Kind.SERVER): BROKERS[12]}
     timed = as_timed(events(spark, logs))
-    # In broker 18's clock one can trust to half a second, in those of 24 and 25 not at all.
+    # Broker 18's clock is known to half a second, those of 24 and 25 are unknown.
     bounded = f.when(f.col("speaker") == 18, 500_000).otherwise(0).cast("long")
     error = f.when(~f.col("speaker").isin(24, 25), bounded)
     made = requests.requests(timed.withColumn("at_error_us", error))
@@ -213,9 +213,9 @@ def test_stale_requests_are_counted(found: Found) -> None:
 def test_requests_follow_from_partition_lines(found: Found) -> None:
     assert says(found, 16, "received", "applied", "answered", "partitions") == (3, 3, 1, 4)
     assert says(found, 16, "apply_max_ms") == (100,)
-    # The first was sent by 10.004 and begun with at 10.5; the others cannot be told from each other.
+    # The first was sent by 10.004 and begun at 10.5; the others cannot be distinguished.
     assert says(found, 16, "wait_p50_ms", "wait_growth") == (496.0, None)
-    # The controller counts requests that it sent only from 2.6 on: to this one it says of none.
+    # The controller logs the number of sent requests only from 2.6 on, so none is counted here.
     assert says(found, 16, "sent") == (0,)
 
 
@@ -239,7 +239,7 @@ def test_metadata_and_stop_requests_are_counted(found: Found) -> None:
     names = ("sent", "received", "applied", "unanswered", "partitions")
 
     assert says(found, 17, *names, request=METADATA) == (1, 1, 1, 0, 15)
-    # Nothing ever tells that replicas were stopped.
+    # No line ever logs that replicas were stopped.
     assert says(found, 17, *names, request=STOP) == (1, 1, None, None, 4)
     assert says(found, 17, "wait_p50_ms", request=STOP) == (0.0,)
 

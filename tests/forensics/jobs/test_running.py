@@ -75,7 +75,7 @@ def test_failed_job_stops_others_and_keeps_old_results(
     tracker = spark.sparkContext.statusTracker()
 
     def endless(events: DataFrame) -> DataFrame:
-        # One task, so that the others have where to run.
+        # One task, so that the other jobs have a free slot.
         made = spark.range(0, 10**15, 1, 1).selectExpr("sum(id % 7) as number")
         if asks_again:
             with pytest.raises(Py4JJavaError, match="cancelled"):

@@ -1,4 +1,4 @@
-"""Session timeouts of lost brokers, from their logs and those of others."""
+"""Session timeouts of lost brokers, from their own logs and those of others."""
 
 from kactl.forensics.jobs.around import SessionLine, Sessions
 from kactl.forensics.jobs.membership import FAILED, FENCED, Absence
@@ -58,5 +58,5 @@ def test_kraft_uses_other_nodes_without_controller_log() -> None:
 def test_default_of_the_version_is_assumed_without_logs() -> None:
     assert of(how=FENCED) == Session(9 * S, DEFAULT, 2 * S)
     assert of(versions={1: {"1.0-2.3"}}) == Session(6 * S, DEFAULT)
-    assert of(versions={3: {"1.0-2.3"}}) == Session(6 * S, DEFAULT)  # the controller's, if it has none of its own
+    assert of(versions={3: {"1.0-2.3"}}) == Session(6 * S, DEFAULT)  # the controller's, if it logs none itself
     assert of() == Session(18 * S, DEFAULT)

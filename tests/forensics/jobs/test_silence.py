@@ -1,4 +1,4 @@
-"""Time at which a lost broker fell silent, from its session timeout, its followers and its own lines."""
+"""Time at which a lost broker became silent, from its session timeout, its followers and its own lines."""
 
 import dataclasses
 import random
@@ -52,7 +52,7 @@ def test_kraft_session_bounds_the_silence() -> None:
 
 @dataclasses.dataclass
 class Simulated:
-    """A session as ZooKeeper or KRaft has it: pings until a death at a random time, and when that is detected."""
+    """A session of ZooKeeper or KRaft: pings until a failure at a random time, and the time of its detection."""
 
     died_us: int
     detected_us: int
@@ -118,7 +118,7 @@ def test_assumed_timeout_bounds_nothing() -> None:
     assert given.likely_us < LOST.detected_us - 12 * S
 
 
-# -- controllers that went along ---------------------------------------------------------------------------------------
+# -- controllers that failed too ---------------------------------------------------------------------------------------
 
 
 def test_controller_loss_is_dated_by_next_election() -> None:
@@ -174,7 +174,7 @@ def test_fetch_before_the_last_line_is_ignored() -> None:
     assert one.at_us == 87 * S
 
 
-# -- its own lines -----------------------------------------------------------------------------------------------------
+# -- lines of the lost broker itself -----------------------------------------------------------------------------------
 
 
 def test_last_line_is_a_lower_bound_only() -> None:

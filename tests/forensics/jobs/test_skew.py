@@ -1,4 +1,4 @@
-"""Clock offsets from lines: a controller with a correct clock, and a broker for each case."""
+"""Clock offsets from lines: a controller with a correct clock, and a broker for each scenario."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from .tables import events, line, moment, rows, timed_table
 
 CONTROLLER, TRACED, AT_INFO, OLD, WRITER, TWICE = 1, 2, 3, 4, 5, 6
 SET_BACK, ALONE, RESENT, RECONNECTED, FOLLOWER = 7, 8, 9, 10, 11
-# By how many seconds each broker's clock is ahead; the controller's is right.
+# Seconds by which each broker's clock is ahead. The controller's clock is correct.
 AHEAD = {TRACED: 2.0, AT_INFO: -60.0, OLD: 0.5, WRITER: 30.0, TWICE: 0.0, RESENT: 1.0, RECONNECTED: -5.0, FOLLOWER: 3.0}
 
 controller: list[str] = []
@@ -22,11 +22,11 @@ brokers: dict[int, list[str]] = {number: [] for number in range(2, 12)}
 
 
 def at(broker: int, seconds: float) -> float:
-    """What the broker's clock shows then."""
+    """Returns the time on the broker's clock."""
     return seconds + AHEAD[broker]
 
 
-# At TRACE, both directions: the leadership is decided, 12 ms later received, answered 4 ms after it was completed.
+# At TRACE, both directions: received 12 ms after the decision, and answered 4 ms after completion.
 for second in (10, 20):
     tp, held = f"traced-{second}", said.state(TRACED, 3, (2, 3), 8)
     controller.append(said.online(second, tp, TRACED, 3, (2, 3), 8))
@@ -36,28 +36,28 @@ for second in (10, 20):
     brokers[TRACED].append(said.completed(at(TRACED, second + 0.021), TRACED, tp, second))
     controller.append(said.answered(second + 0.025, TRACED, second))
 
-# At INFO: only that a broker leads or follows after it was decided; the shortest way took 8 ms.
+# At INFO: only the decision and the begin of leading or following are logged; the shortest delay is 8 ms.
 for number, way in enumerate((0.040, 0.008, 0.100)):
     controller.append(said.online(30 + number, f"info-{number}", AT_INFO, 1, (3, 4), 2))
     brokers[AT_INFO].append(said.leads(at(AT_INFO, 30 + number + way), AT_INFO, f"info-{number}", 1, (3, 4)))
-    # Back again after a restart, in the same epoch: an hour says nothing of clocks.
+    # The same epoch again after a restart: this hour is no evidence about clocks.
     brokers[AT_INFO].append(said.leads(at(AT_INFO, 3600 + number), AT_INFO, f"info-{number}", 1, (3, 4)))
 
-# 1.0: the controller names no epoch, but sends it.
+# 1.0: the controller's decision has no epoch, but its request does.
 controller.append(said.online_unnumbered(40, "old-0", OLD))
 controller.append(said.sent(40.001, "old-0", said.state(OLD, 6, (4,), 9), OLD))
 brokers[OLD].append(said.received(at(OLD, 40.004), OLD, "old-0", said.state(OLD, 6, (4,), 9), 77))
 
-# 2.7 and later: a leader asks for another ISR, 3 ms later it is written, and 2 ms later known.
+# 2.7 and later: a leader requests an ISR change, which is written 3 ms later, and confirmed 2 ms after that.
 brokers[WRITER].append(said.shrinking(at(WRITER, 50), WRITER, "isr-0", (5, 6), (5,)))
 log.append(said.written(50.003, "isr-0", WRITER, 4, (5,), 21))
 brokers[WRITER].append(said.isr_updated(at(WRITER, 50.005), WRITER, "isr-0", (5,), 21))
 
-# A topic of which there were two: the broker's line in epoch 0 is of the second, or of the first?
+# A topic name that was used twice: the broker's line in epoch 0 may be of either topic.
 for second in (100, 900):
     controller.append(said.online(second, "again-0", TWICE, 0, (6,), 0, before=said.NEW))
 brokers[TWICE].append(said.leads(at(TWICE, 100.010), TWICE, "again-0", 0, (6,)))
-# And of which was the ISR of version 1 that it heard of?
+# So may the ISR change with version 1.
 for second in (110, 910):
     log.append(said.written(second, "again-0", TWICE, 0, (6,), 1))
 brokers[TWICE] += [
@@ -65,7 +65,7 @@ brokers[TWICE] += [
     said.isr_updated(at(TWICE, 110.010), TWICE, "again-0", (6,), 1),
 ]
 
-# One whose clock was set back by four minutes between two leaderships.
+# A broker whose clock was set back by four minutes between two leaderships.
 controller.append(said.online(200, "back-0", SET_BACK, 1, (7,), 1))
 controller.append(said.online(300, "back-1", SET_BACK, 1, (7,), 1))
 brokers[SET_BACK] += [
@@ -84,12 +84,12 @@ brokers[RESENT] += [
     said.received(at(RESENT, 700.003), RESENT, "sent-0", held, 2),
 ]
 
-# A correlation id that was used twice under one controller, as the broker was away meanwhile.
+# A correlation id that one controller used twice, because the broker restarted in between.
 controller += [said.answered(400, RECONNECTED, 3), said.answered(800, RECONNECTED, 3)]
 brokers[RECONNECTED].append(said.completed(at(RECONNECTED, 399), RECONNECTED, "re-0", 3))
 brokers[RECONNECTED].append(said.completed(at(RECONNECTED, 799), RECONNECTED, "re-0", 3))
 
-# A follower hears of it as well. In two cases of twelve it seems to have done so an hour before.
+# A follower's lines count as well. Two lines of twelve appear to be an hour early.
 for number in range(12):
     early = 3600 if number in (3, 8) else 0
     controller.append(said.online(500 + number, f"follow-{number}", CONTROLLER, 2, (1, 11), 4))
@@ -102,8 +102,8 @@ for number in range(12):
 def found(spark: SparkSession) -> dict[int, dict[str, Any]]:
     logs = {(CONTROLLER, Kind.STATE_CHANGE): controller, (CONTROLLER, Kind.CONTROLLER): log}
     logs |= {(number, Kind.STATE_CHANGE): sorted(said) for number, said in brokers.items() if number != SET_BACK}
-    logs[SET_BACK, Kind.STATE_CHANGE] = brokers[SET_BACK]  # in the order in which it was written
-    # The same file is there a second time, copied.
+    logs[SET_BACK, Kind.STATE_CHANGE] = brokers[SET_BACK]  # in the order of writing
+    # A copy of the same file.
     logs[CONTROLLER, Kind.SERVER] = controller
     return {row["broker"]: row for row in rows(skew(events(spark, logs)))}
 
@@ -123,7 +123,7 @@ def test_every_broker_has_a_row(found: dict[int, dict[str, Any]]) -> None:
 
 
 def test_at_trace_both_sides_are_bounded(found: dict[int, dict[str, Any]]) -> None:
-    # Ahead by 2 s; 7 ms from sent to received, 4 ms from completed to answered.
+    # Ahead by 2 s; 7 ms from sending to receiving, 4 ms from completion to response.
     assert bounds(found[TRACED]) == ("bounds", 1_996_000, 2_007_000, 2_001_500)
 
 
@@ -184,7 +184,7 @@ def test_metadata_log_is_linked_to_requesting_brokers(spark: SparkSession) -> No
             dumps.partition(0, 0, [2, 3]),
             dumps.change(50.003, 0, isr=[2]),
             dumps.broker(60, 3, fenced=-1),
-            # Fenced and back twice; the controller's log begins between the two.
+            # Fenced and unfenced twice; the controller's log begins between the two.
             dumps.broker(70, 4, fenced=-1),
             dumps.broker(170, 4, fenced=-1),
         ],
@@ -204,7 +204,7 @@ def test_metadata_log_is_linked_to_requesting_brokers(spark: SparkSession) -> No
 
     found = rows(skew(logs.unionByName(dumped)), "broker")
 
-    # The leader is ahead by 30 s: 3 ms from asking to writing, 2 ms to hearing. The controller wrote 4 ms before.
+    # The leader is ahead by 30 s: 3 ms from request to write, 2 ms to the response. The controller logged 4 ms before.
     assert [(row["broker"], bounds(row)) for row in found] == [
         (None, ("reference", 0, 0, 0)),
         (2, ("bounds", 29_997_000, 30_002_000, 29_999_500)),

@@ -66,7 +66,7 @@ S.append(said.online(1, "written-0", 1, 1, (1, 2), 1))
 L.append(said.written(5, "written-0", 1, 1, (1,), 2))
 LOGS[B1].append(said.isr_updated(5.1, 1, "written-0", (1,), 2))
 
-# gone-0: it is deleted.
+# gone-0: deleted.
 S.append(said.online(1, "gone-0", 1, 0, (1,), 0, before=said.NEW))
 LOGS[B2].append(
     line(
@@ -85,7 +85,7 @@ def found(spark: SparkSession) -> States:
 
 
 def by_topic(listed: list[dict[str, Any]]) -> States:
-    """In the order of versions, or of time where there are none."""
+    """Groups states by topic, in the order of versions, or of time if there are none."""
     found: States = {}
     for row in sorted(listed, key=lambda row: (row["partition_epoch"] or 0, row["at"])):
         found.setdefault(row["topic"], []).append(row)
@@ -185,14 +185,14 @@ FIRST: dict[str, Any] = {
 
 
 def record(seconds: float, topic: str, *, offset: int = 0, **what: Any) -> dict[str, Any]:
-    """A record of the metadata log, as ingest reads it."""
+    """Returns a record of the metadata log, as ingest reads it."""
     form = "PARTITION_RECORD" if what["type"] == CREATED else "PARTITION_CHANGE_RECORD"
     place = {"file_id": 1, "offset": offset, "kind": "dump", "role": "controller", "format": form}
     return place | {"topic": topic, "partition": 0, "life": 0, "at": moment(seconds), **what}
 
 
 def said_by_log(seconds: float, topic: str, **what: Any) -> dict[str, Any]:
-    """A line of a KRaft controller's log."""
+    """Returns a line of a KRaft controller's log."""
     place = {"file_id": 2, "offset": 0, "kind": "controller", "role": "controller", "speaker": 9, "controller": 9}
     return place | {
         "type": CHANGED,
@@ -213,17 +213,17 @@ RECORDS = [
     record(9, "whole", type=CHANGED, leader=2, isr=[2], recovery="RECOVERING", offset=1),
     record(9, "whole", type=CHANGED, recovery="RECOVERED", offset=2),
     record(12, "whole", type=CHANGED, leader=2),
-    # A snapshot: as it was by then.
+    # A snapshot, with the state at its time.
     record(0, "held", **FIRST | {"leader_epoch": 7, "partition_epoch": 20}),
     record(3, "held", type=CHANGED, leader=2),
-    # The state before the begin of the dump is unknown.
+    # The state before the dump begins is unknown.
     record(1, "cut", type=CHANGED, isr=[2]),
     record(2, "cut", type=CHANGED, leader=3),
     # The controller's own log contains the changed fields.
     said_by_log(1, "log", leader=1, isr=[1, 2], leader_epoch=3, partition_epoch=10, prev_partition_epoch=9),
     said_by_log(2, "log", isr=[1], partition_epoch=11, prev_partition_epoch=10),
     said_by_log(3, "log", leader=2, leader_epoch=4, partition_epoch=12, prev_partition_epoch=11),
-    # 13 is missing.
+    # Version 13 is missing.
     said_by_log(4, "log", leader=3, leader_epoch=6, partition_epoch=14, prev_partition_epoch=13),
 ]
 

@@ -1,4 +1,4 @@
-"""Events on one clock, with topics of the same name told apart."""
+"""Events on one clock. Topics with the same name are distinguished."""
 
 from typing import Any
 
@@ -22,15 +22,15 @@ CLOCKS = [
     {"broker": 6, "reference": 1, "offset_us": 0, "low_us": -30_000_000, "high_us": 30_000_000, "how": "bounds"},
 ]
 B3 = [
-    # before-0 was there long before it was born.
+    # before-0 is logged long before its creation.
     said.leads(20 - 0.5, 3, "before-0", 4, (3,)),
-    # again-0 was born at 100 and at 200: these seem to be from just before, for what is known of 3's clock.
-    # A clock that nothing bounds is taken to be wrong by no more than a second.
+    # again-0 is created at 100 and at 200. These lines seem to be from just before, given the bounds of 3's clock. The
+    # error of an unbounded clock is assumed to be at most one second.
     said.follows(198.999 - 0.5, 3, "again-3", 0),
     said.follows(199 - 0.5, 3, "again-3", 0),
     said.leads(199.3 - 0.5, 3, "again-0", 0, (3,)),
     said.follows(199.3 - 0.5, 3, "again-1", 7),
-    # A partition that came later, in the second topic's time.
+    # A partition added later, to the second topic.
     said.leads(305 - 0.5, 3, "again-2", 0, (3,)),
     said.leads(400.1 - 0.5, 3, "before-0", 0, (3,)),
 ]
@@ -46,8 +46,8 @@ C1 = [
     said.online(501, "once-0", 2, 0, (2,), 0, before=said.NEW),
 ]
 B2 = [said.leads(503, 2, "once-0", 0, (2,)), line(504, "what is this?")]
-# A second controller, by whose clock something of a topic is there ten seconds before it is born, or a little longer;
-# and which tells of births a millisecond after each other, and two.
+# A second controller. By its clock, lines about a topic precede its creation by ten seconds, or slightly more. It logs
+# creations one millisecond apart, and two.
 C5 = [
     said.online(589.999, "far-0", 2, 3, (2,), 7, by=5),
     said.online(590, "near-0", 2, 3, (2,), 7, by=5),
@@ -58,9 +58,9 @@ C5 = [
     said.new(700.001, "told-0", by=5),
     said.new(700.002, "born-0", by=5),
 ]
-# A clock that may be wrong by half a minute is not taken to be wrong by more than ten seconds.
+# A clock error bounded by half a minute is assumed to be at most ten seconds.
 B6 = [said.follows(189.999, 6, "again-0", 0), said.follows(190, 6, "again-0", 0)]
-B4 = [said.leads(50, 4, "once-0", 3, (4,))]  # nobody knows when that was
+B4 = [said.leads(50, 4, "once-0", 3, (4,))]  # at an unknown time
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def clocks(spark: SparkSession) -> DataFrame:
 def read(spark: SparkSession) -> DataFrame:
     of = {1: C1, 2: B2, 3: B3, 4: B4, 5: C5, 6: B6}
     logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in of.items()}
-    return events(spark, logs | {(1, Kind.EMPTY): C1}).cache()  # and a copy
+    return events(spark, logs | {(1, Kind.EMPTY): C1}).cache()  # with a copy
 
 
 @pytest.fixture(scope="module")
@@ -201,5 +201,5 @@ def test_topic_id_is_resolved_to_its_name(spark: SparkSession, clocks: DataFrame
     assert [(row["format"], row["topic"], row["life"]) for row in found] == [
         ("K18a", "u1", 0),
         ("K7", "u1", 0),
-        ("K7", None, None),  # no line names it
+        ("K7", None, None),  # no line contains its name
     ]

@@ -120,9 +120,9 @@ S += [
 ]
 # grown-0: according to the versions, the leader wrote an ISR in between that is not logged.
 S += [led(0, "grown-0", 1, 2, (1,), 2), led(40.1, "grown-0", 2, 4, (2,), 5, before=OFFLINE)]
-# whole-0: according to the versions, it wrote none, although the controller's ISR change is not in the logs.
+# whole-0: according to the versions, it wrote no ISR, although the controller's ISR change is not in the logs.
 S += [led(0, "whole-0", 1, 2, (1,), 2), led(40.1, "whole-0", 2, 4, (2,), 4, before=OFFLINE)]
-# told-0: the leader's own log has the ISR that it wrote.
+# told-0: the leader's own log contains the ISR that it wrote.
 S += [led(0, "told-0", 1, 2, (1,), 2), led(40.1, "told-0", 2, 4, (2,), 5, before=OFFLINE)]
 B1.append(isr_updated(20, 1, "told-0", (1, 2), 3))
 # many-0: an unclean leader is alone in the ISR.

@@ -125,7 +125,7 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "led_at": moment(32),
             "detection_ms": 8_000,
         },
-        # A minute, only bounded by the lines around it.
+        # A minute, bounded only by the lines around it.
         _HOSTILE_7
         | _FORCED
         | {
@@ -146,7 +146,7 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "new_leader": 2,
             "led_at": moment(70),
         },
-        # On request.
+        # Requested.
         {
             "topic": "orders",
             "partition": 2,

@@ -83,7 +83,7 @@ def test_each_kind_has_its_own_budget_use(facts: Facts) -> None:
 
 
 def test_incident_budget_uses_its_own_outages(first: Incident) -> None:
-    # The hostile one lost a minute of one partition; orders lost more, but of three.
+    # The hostile topic lost one minute of one partition; orders lost more, but of three partitions.
     assert [each.topic for each in first.spent] == [None, HOSTILE, "orders"]
     assert [each.lost_minutes for each in first.spent] == [pytest.approx(each / 60) for each in (130, 60, 70)]
 

@@ -105,7 +105,7 @@ def test_budget_by_incident_needs_several_incidents() -> None:
         (60, Scope(), 60),
         (60, Scope(begin=moment(-40 * DAY)), 40),
         (60, Scope(begin=moment(-40 * DAY), end=moment(-30 * DAY)), 30),
-        (60, Scope(begin=moment(-90 * DAY), end=moment(90 * DAY)), 60),  # beyond the logs nothing is known
+        (60, Scope(begin=moment(-90 * DAY), end=moment(90 * DAY)), 60),  # no data after the logs end
     ],
 )
 def test_period_is_extended_to_logs_over_a_month(days: int, asked: Scope, period: int) -> None:

@@ -33,7 +33,7 @@ def drawn(
 
 
 def tipped(picture: ElementTree.Element, begin: str) -> list[ElementTree.Element]:
-    """Returns the shapes whose tip begins with a text."""
+    """Returns the shapes with a tip that begins with a text."""
     return [
         each
         for each in picture.iter()

@@ -44,7 +44,7 @@ class Analysis:
 
     @property
     def silent(self) -> set[int]:
-        """Brokers whose version does not log the end of a follower's log."""
+        """Brokers of a version that does not log the end of a follower's log."""
         return {broker for broker, version in self.truth.versions.items() if version < "2.6"}
 
 

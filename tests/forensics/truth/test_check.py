@@ -1,4 +1,7 @@
-"""The comparison with the history detects every kind of wrong result; otherwise its success means nothing."""
+"""The comparison with the known history detects every kind of wrong result.
+
+Without this, its success would prove nothing.
+"""
 
 import datetime
 from typing import Any

@@ -1,8 +1,8 @@
 """Recorded incidents of real brokers: results from their logs, compared with measurements of clients.
 
-Kafka 3.9.1 with ZooKeeper and Kafka 4.3.1 with KRaft, state-change.log at INFO and at TRACE; each lost a broker to a
-pause, a leader together with the controller, and all replicas of a partition. `tests/interop/test_hard_day.py` has real
-brokers live through the same.
+Kafka 3.9.1 with ZooKeeper and Kafka 4.3.1 with KRaft, state-change.log at INFO and at TRACE. Each cluster lost a broker
+to a pause, a leader together with the controller, and all replicas of a partition. `tests/interop/test_hard_day.py`
+repeats the same incidents with real brokers.
 """
 
 import dataclasses

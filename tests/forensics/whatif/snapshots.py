@@ -16,7 +16,7 @@ POOL: Final = (1, 2, 3, 5, 8, 40_000)
 
 @dataclasses.dataclass(frozen=True)
 class P:
-    """A partition; its leader is by default the first in-sync replica."""
+    """A partition. Its leader is by default the first in-sync replica."""
 
     name: str
     replicas: tuple[int, ...]

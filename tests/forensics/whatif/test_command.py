@@ -1,4 +1,4 @@
-"""`kactl forensics whatif`: what it prints, what it refuses, and when it needs no Spark."""
+"""Command `kactl forensics whatif`: output, rejected arguments, and cases that need no Spark."""
 
 import contextlib
 import io
@@ -138,7 +138,7 @@ def test_failure_of_a_broker_that_is_away_has_no_effect(snapshot: Path) -> None:
 
 
 def mostly_unknown(path: Path, known: int, partitions: int) -> Path:
-    """A snapshot in which the ISR of most partitions is missing."""
+    """Writes a snapshot in which the ISR of most partitions is missing, and returns its path."""
     import pyarrow.parquet as pq
 
     rows = [P(f"orders-{at}", (1, 2, 3), (1, 2, 3) if at < known else None, leader=1) for at in range(partitions)]
@@ -324,7 +324,7 @@ def test_partitions_known_only_by_name_count_as_unknown(spark: SparkSession, tmp
     (logs / "state-change.log").write_text(
         line(0, born("a-0", "2,3"))
         + line(0.1, online("a-0", "New", state))
-        + line(0.2, online("a-1", "New", state))  # its assignment is in no line
+        + line(0.2, online("a-1", "New", state))  # no line contains its assignment
     )
     shrinking = "[Partition {} broker=2] Shrinking ISR from 2,3 to 2. (kafka.cluster.Partition)\n"
     (logs / "server.log").write_text(

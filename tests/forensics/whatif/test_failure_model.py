@@ -1,4 +1,4 @@
-"""What deaths make of classes agrees with the controller itself, and sums agree with looking at each scenario."""
+"""Failure model of partition classes: outcomes equal those of kactl's controller, and sums equal those by scenario."""
 
 import dataclasses
 from collections.abc import Collection
@@ -24,7 +24,7 @@ SOME = st.sets(st.sampled_from(POOL), max_size=3)
 
 
 def classes_of(partitions: Collection[P], away: Collection[int] = (), brokers: tuple[int, ...] = POOL) -> Classes:
-    """One class for each partition, in their order."""
+    """Returns one class for each partition, in their order."""
     return of_table(filled(table(partitions), Assumptions()), brokers, away)[0]
 
 
@@ -33,7 +33,7 @@ def model_of(drawn: Drawn) -> FailureModel:
 
 
 def at(brokers: Collection[int]) -> tuple[int, ...]:
-    """Positions of brokers."""
+    """Returns the positions of brokers."""
     return tuple(POOL.index(broker) for broker in sorted(brokers))
 
 
@@ -44,7 +44,7 @@ def leaders(moment: FailureState) -> list[int]:
 
 
 def controller_after(drawn: Drawn, dead: Collection[int]) -> dict[str, PartitionView]:
-    """What kactl's own controller makes of it, once it has handled that brokers are gone."""
+    """Returns the partitions after kactl's own controller has handled the failure of the brokers."""
     seeds = {}
     for each in drawn.partitions:
         assert each.isr is not None
@@ -167,13 +167,13 @@ def test_rolling_restart_agrees_with_its_steps(drawn: Drawn, steps: list[set[int
 
 
 def _first(partition: P, gone: Collection[int]) -> int:
-    """The first of the assignment that is in sync and not gone."""
+    """Returns the first assigned replica that is in sync and alive."""
     isr = set(partition.isr or ())
     return next((broker for broker in partition.replicas if broker in isr and broker not in gone), NO_LEADER)
 
 
 def test_eligible_leader_replica_leads_without_loss() -> None:
-    # KRaft: 3 fell out of the ISR with everything that was committed.
+    # KRaft: 3 left the ISR with all committed records.
     classes = classes_of([P("a-0", (1, 2, 3), (2,), elr=(3,))])
     model = FailureModel(classes, (), len(POOL))
 

@@ -1,4 +1,4 @@
-"""Snapshots in files: every form that is understood, and what is said of those that are not."""
+"""Snapshots in files: every supported format, and the errors for others."""
 
 import gzip
 import io
@@ -52,7 +52,7 @@ def refused(tmp_path: Path, content: str | bytes) -> str:
     return str(caught.value).replace(str(tmp_path), "")
 
 
-# -- what Kafka's tool prints ------------------------------------------------------------------------------------------
+# -- output of Kafka's tool --------------------------------------------------------------------------------------------
 
 
 def test_the_lines_of_3_9(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_truncated_gzip_is_reported(tmp_path: Path) -> None:
     assert "it cannot be read" in refused(tmp_path, gzip.compress(V39.encode())[:60])
 
 
-# -- what kactl prints -------------------------------------------------------------------------------------------------
+# -- output of kactl ---------------------------------------------------------------------------------------------------
 
 ITEM = {"topic": "t", "partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1], "state": "online", "new": {"x": 1}}
 ROW = P("t-0", (1, 2), (1,), 1).row()

@@ -1,4 +1,4 @@
-"""Snapshots that Spark holds: the same sums as here, few classes or many; and what the tables of logs make of them."""
+"""Snapshots held by Spark: the same sums as in-process, with few classes or many, and snapshots from tables of logs."""
 
 import datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ ASSUMED = Assumptions(
 
 
 def a_cluster(count: int = 400, brokers: int = 5) -> list[P]:
-    """Partitions of every kind: behind, stuck, without a leader, of three replicas and of one."""
+    """Returns partitions of every kind: not in sync, stuck, leaderless, with three replicas and with one."""
     random = np.random.default_rng(11)
     made = []
     for number in range(count):
@@ -44,7 +44,7 @@ def a_cluster(count: int = 400, brokers: int = 5) -> list[P]:
 
 @pytest.fixture(scope="module")
 def snapshots(spark: SparkSession) -> dict[str, PreparedSnapshot]:
-    """The same cluster three times: here, in Spark with classes here, and with all sums made by Spark."""
+    """Returns one cluster as three snapshots: in-process, in Spark with classes in-process, and entirely in Spark."""
     made = a_cluster()
     frame = spark.createDataFrame(table(made)).repartition(3).persist()
     return {
@@ -125,11 +125,11 @@ def test_invalid_large_parquet_is_rejected(spark: SparkSession, tmp_path: Path) 
             file.frame(spark, str(tmp_path / f"{name}.parquet"))
 
 
-# -- out of logs -------------------------------------------------------------------------------------------------------
+# -- from logs ---------------------------------------------------------------------------------------------------------
 
 
 def state(name: str, seconds: float, leader: int, isr: list[int] | None, **more: Any) -> dict[str, Any]:
-    """A row of the states. `e`, `v`: leader epoch and partition epoch."""
+    """Returns a row of the states. `e`, `v`: leader epoch and partition epoch."""
     topic, _, number = name.rpartition("-")
     said = {"topic": topic, "partition": int(number), "life": 0, "leader": leader, "isr": isr, "at": moment(seconds)}
     named = {"e": "leader_epoch", "v": "partition_epoch"}
@@ -141,19 +141,19 @@ STATES = [
     state("plain-0", 0, 1, [1, 2, 3]),
     state("plain-0", 10, 2, [2, 3], e=1, v=1),
     state("plain-0", 20, 2, [2], e=1, v=2),
-    # The clock of who told the last change is behind; the number of the version is not.
+    # The clock of the last change's writer is behind; its version is not.
     state("skewed-0", 10, 1, [1, 2], v=5),
     state("skewed-0", 9.9, 1, [1, 2, 3], v=6, told_by="broker"),
     # 1.0 has no partition epochs.
     state("old-0", 0, 1, [1, 2], v=None),
     state("old-0", 10, 2, [2], e=1, v=None),
-    # A later leader epoch without a version goes before an earlier one that has it.
+    # A later leader epoch without a version takes precedence over an earlier one with a version.
     state("mixed-0", 0, 1, [1, 2], e=3, v=9),
     state("mixed-0", 10, 2, None, e=4, v=None),
-    # An ISR change of which no line says the leader epoch.
+    # An ISR change without a leader epoch in any line.
     state("change-0", 0, 1, [1, 2], e=3, v=9),
     state("change-0", 10, 1, [1], e=None, v=10),
-    # Who is assigned was said at its birth only.
+    # The assignment was logged only at creation.
     state("born-0", 0, 3, [3, 1], replicas=[3, 1]),
     state("born-0", 10, 1, [1], e=1, v=1, replicas=None),
     state("nobody-0", 0, 1, [1], replicas=None),
@@ -164,7 +164,7 @@ STATES = [
     state("dropped-0", 0, 1, [1]),
     state("dropped-1", 5, -2, [1]),
     state("going-0", 0, -2, [1]),
-    # Deleted, and created anew, of which no birth is in the logs.
+    # Deleted and created again; the creation is not in the logs.
     state("reborn-0", 8, 1, [1]),
 ]
 DELETIONS: list[dict[str, Any]] = [
@@ -179,7 +179,7 @@ def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
     gone: list[dict[str, Any]] = [
         {"broker": 3, "detected_at": moment(5), "back_at": None},
         {"broker": 1, "detected_at": moment(6), "back_at": moment(7)},
-        {"broker": 2, "detected_at": moment(1), "back_at": None},  # and made a leader since, at 10
+        {"broker": 2, "detected_at": moment(1), "back_at": None},  # elected leader since, at 10
         {"broker": 9, "detected_at": None, "back_at": None},
     ]
     return (
@@ -231,8 +231,8 @@ def test_later_states_are_ignored(frames: tuple[DataFrame, DataFrame, DataFrame]
     found = by_name(logs.partitions(frames[0], frames[2], moment(6.5)))
 
     assert found["plain-0"]["leader"] == 1
-    assert found["again-1"]["leader"] == 1  # the new topic is not there yet
-    assert found["dropped-0"]["leader"] == 1  # nor is the old one gone
+    assert found["again-1"]["leader"] == 1  # the new topic does not exist yet
+    assert found["dropped-0"]["leader"] == 1  # and the old one still exists
     assert "reborn-0" not in found
 
 
@@ -265,14 +265,14 @@ def test_no_plan_has_a_cross_join_or_one_task_for_all(
 def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
     told = advise(*frames, source="logs", end_us=7, min_isr=2, racks={1: "a", 2: "a"}, top=2)
 
-    # Of mixed-0 the ISR is not known, of nobody-0 the replicas.
+    # mixed-0 has an unknown ISR, nobody-0 unknown replicas.
     assert (told.now.partitions, told.now.unknown, told.now.at_us) == (7, 2, 7)
-    # 9 holds nothing that is known; 3 went at 5 and did not come back.
+    # 9 has no known replica; 3 left at 5 and did not return.
     assert (told.now.brokers, told.now.away) == ((1, 2), (3,))
     assert [each.kind for each in told.sweeps] == [Kind.BROKERS, Kind.PAIRS, Kind.RACKS]
     singles, pairs, racks = told.sweeps
     assert [each.scenario.name for each in singles.worst] == ["1", "2"]
-    # skewed-0 has 1, 2 and 3 in sync; all others have one of the two alone.
+    # skewed-0 has 1, 2 and 3 in sync; every other partition has either 1 or 2 alone.
     assert (pairs.scenarios, pairs.worst[0].offline) == (1, 7)
     assert racks.worst[0].scenario.name == "rack a"
 

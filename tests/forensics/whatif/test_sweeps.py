@@ -1,4 +1,4 @@
-"""What is asked of a small cluster, worked out by hand: outcomes, ranks, racks, rolling restarts, and words.
+"""Queries of a small cluster, compared with results by hand: outcomes, ranks, racks, rolling restarts, and texts.
 
 orders-0   1 2 3   in sync 1 2 3      min.insync.replicas 2
 orders-1   2 3 4   in sync 2 3        4 is behind
@@ -46,7 +46,7 @@ def test_state_before_any_failure() -> None:
 
     assert (now.partitions, now.topics, now.brokers, now.away) == (4, 3, (1, 2, 3, 4), ())
     assert now.racks == {"a": (1, 2), "b": (3,), "c": (4,)}
-    # Nobody but its leader holds lone-0.
+    # Only its leader has a replica of lone-0.
     assert (now.outcome.offline, now.outcome.under_min, now.outcome.lone) == (0, 0, 1)
     assert now.outcome.explained == (
         "Every partition has a leader and as many in-sync replicas as min.insync.replicas requires."
@@ -56,7 +56,7 @@ def test_state_before_any_failure() -> None:
 def test_failure_of_one_broker() -> None:
     outcome = killed("3")
 
-    # orders-0 keeps 1 and 2, orders-1 only 2, and audit-0 keeps 4, which becomes its leader.
+    # orders-0 keeps 1 and 2, orders-1 keeps 2, and audit-0 keeps 4, which becomes its leader.
     assert (outcome.offline, outcome.moved, outcome.under_min, outcome.lone) == (0, 1, 1, 3)
     assert (outcome.busiest, outcome.busiest_leads, outcome.busiest_led) == (4, 2, 1)
     assert outcome.explained == (
@@ -100,7 +100,8 @@ def test_sweep_lists_the_worst_brokers_first() -> None:
     sweep = swept(Kind.BROKERS)
 
     assert (sweep.scenarios, sweep.harmless, sweep.writable) == (4, 3, 1)
-    # 4 takes lone-0 down; 2 and 3 leave orders-1 with one in sync; 3 leaves one more lone than 2. 1 has no effect.
+    # 4 takes lone-0 offline; 2 and 3 leave orders-1 with one in-sync replica; 3 leaves one more lone than 2; 1 has no
+    # effect.
     assert list(by_name(sweep)) == ["4", "3", "2", "1"]
 
 
@@ -172,8 +173,8 @@ def test_rolling_restarts() -> None:
     ]
     assert (by_id.steps, by_id.bad_steps, whole.steps) == (4, 1, 3)
     assert by_id.worst.scenario.name == "4"
-    # 1 goes: orders-0 to 2. 2 goes: orders-0 to 1, orders-1 to 3. 3 goes: orders-1 to 2, audit-0 to 4. 4 goes: audit-0
-    # to 3; lone-0 waits for 4, and is led by it again.
+    # Moves when 1 stops: orders-0 to 2. 2: orders-0 to 1, orders-1 to 3. 3: orders-1 to 2, audit-0 to 4. 4: audit-0 to
+    # 3; lone-0 waits for 4, which leads it again.
     assert by_id.moves == 6
     assert (by_id.busiest, by_id.busiest_leads) == (1, 1)
     assert by_id.explained == (
@@ -216,7 +217,7 @@ def test_broker_in_no_isr_is_assumed_away() -> None:
     assert answered.now.away == (3,)
     assert "Assumed to be down, because they are in no ISR: 3. If they are alive: --alive 3." in answered.notes
     assert corrected.now.away == ()
-    # b-0 has a live in-sync replica and no leader: there is a cause that the snapshot does not contain.
+    # b-0 has a live in-sync replica and no leader: the cause is not in the snapshot.
     assert corrected.now.stuck == 1
     assert corrected.now.outcome.offline == 1
 
