@@ -181,7 +181,7 @@ async def _break(error: BaseException) -> None:
 
 
 async def _tasks(*failures: BaseException, until: BaseException | None = None) -> None:
-    """Block whose background tasks fail; it raises `until` after them, or waits to be cancelled."""
+    """Runs a block with failing background tasks. Raises `until` after them, or waits to be cancelled."""
     async with Background("test task") as tasks:
         for failure in failures:
             tasks.start_soon(_break, failure)
@@ -194,7 +194,7 @@ async def _tasks(*failures: BaseException, until: BaseException | None = None) -
 
 
 async def _closing(failure: BaseException, *, block: BaseException | None) -> None:
-    """Block that raises `block`, and whose closing fails."""
+    """Runs a block with a failing close. The block itself raises `block`."""
     async with BlockStack("the store") as stack:
         stack.push_async_callback(_break, failure)
         if block is not None:

@@ -1,4 +1,4 @@
-"""Log records occupy one line, whatever their values contain, in every module of kactl."""
+"""Log records occupy one line for all values, in every module of kactl."""
 
 import ast
 import io

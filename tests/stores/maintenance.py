@@ -7,7 +7,7 @@ from tests.support.clocks import ManualClock
 
 
 async def poll_for(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
-    """Advance the clock in steps of one poll. All work begun by the stores' threads is done after each step."""
+    """Advances the clock in steps of one poll interval. After each step, waits until the stores' threads are idle."""
     for _ in range(int(total_ms / POLL_MS)):
         await clock.advance(POLL_MS)
         for store in stores:
@@ -15,12 +15,12 @@ async def poll_for(clock: ManualClock, total_ms: float, *stores: SqliteStore) ->
 
 
 async def run_maintenance_step(store: SqliteStore) -> bool:
-    """Run one step. Returns whether another step is due."""
+    """Runs one step. Returns whether another step is due."""
     return await store._thread.run(_step, store._thread.database)
 
 
 async def run_maintenance(store: SqliteStore) -> None:
-    """Run all steps that are due."""
+    """Runs all steps that are due."""
     while await run_maintenance_step(store):
         pass
 

@@ -24,7 +24,7 @@ NAMES: Final = Names.of([TopicPartition(f"t{topic}", at) for topic in range(TOPI
 
 
 def changed_rows(change: int) -> Ints:
-    """The partitions that a change writes: all of them in the first change, and some in all others."""
+    """Returns the partitions that a change writes: all of them in the first change, and some in all others."""
     if change == 1:
         return np.arange(len(NAMES), dtype=np.int32)
     chance = np.random.default_rng(change)
@@ -32,7 +32,7 @@ def changed_rows(change: int) -> Ints:
 
 
 def write_of(rows: Ints, change: int, expected: Ints) -> Write:
-    """Every row of a change carries the change's number, as leader epoch and, in part, as leader and ISR."""
+    """Returns a write in which each row has the change's number as leader epoch and, in part, as leader and ISR."""
     count = len(rows)
     leader = np.full(count, change % 100, np.int32)
     return Write(
@@ -46,11 +46,11 @@ def write_of(rows: Ints, change: int, expected: Ints) -> Write:
 
 
 def say(text: str) -> None:
-    os.write(1, f"{text}\n".encode())  # one write of a short line: a reader sees all of it or nothing
+    os.write(1, f"{text}\n".encode())  # one write of a short line: a reader receives the whole line or nothing
 
 
 async def begin(path: str) -> None:
-    """Create the topics."""
+    """Creates the topics."""
     async with SqliteStore(path) as store:
         for topic in range(TOPICS):
             assignment = {at: Assignment((1, 2, 3)) for at in range(PARTITIONS)}
@@ -82,7 +82,7 @@ def halves(rows: Ints) -> Iterator[Ints]:
 
 
 def main(path: str, mode: str) -> None:
-    # Everything that happens now and then is to happen often, so that kills find it.
+    # Low limits: rare maintenance becomes frequent, so that kills interrupt it.
     journal.CHANGES_MAX = 7  # type: ignore[misc]
     snapshot.PART_ROWS = 3  # type: ignore[misc]
     database.LOG_BYTES_MAX = 256 << 10  # type: ignore[misc]

@@ -51,7 +51,7 @@ def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]] | in
 def keep_both(
     table: EntryTable, objects: dict[Key, Leadership], change: dict[Key, dict[str, Any]], controller_epoch: int
 ) -> None:
-    """Write a change to both, and compare the results."""
+    """Writes a change to both, and compares the results."""
     names = [TopicPartition(f"t{topic}", partition) for topic, partition in change]
     standing = [objects[key].partition_epoch if key in objects else NO_VERSION for key in change]
     expected = [

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.anyio
 TIMEOUT_MS: Final = 6_000
 HOUR_MS: Final = 3_600_000
 STEPS: Final = [HOUR_MS, -HOUR_MS]
-# Longer than a busy machine keeps a process waiting.
+# Longer than a busy machine delays a process.
 CHILD_TIMEOUT_MS: Final = 2_000
 
 
 @asynccontextmanager
 async def killed_store(path: Path, clock: ManualClock, holder: Holder | None = None) -> AsyncIterator[SqliteStore]:
-    """A process that is killed: nothing renews its sessions, and nothing closes them."""
+    """Returns the store of a killed process: no session is renewed or closed."""
     store = SqliteStore(
         path, clock=clock, session_timeout_ms=TIMEOUT_MS, **({} if holder is None else {"holder": holder})
     )
@@ -183,14 +183,14 @@ anyio.run(main)
 
 
 class Child:
-    """A process whose clock differs from the test's; it is the controller and has broker 7."""
+    """A process with another clock than the test's. It is the controller and has broker 7."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.session_at_first = self._read()
 
     def session(self) -> int:
-        """Its current session, while it is still the controller."""
+        """Returns the current session, while it is still the controller."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()

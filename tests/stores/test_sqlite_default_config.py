@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def config_file(tmp_path: Path) -> Path:
-    """A cleanly closed store with a configuration of all brokers."""
+    """Returns the file of a cleanly closed store with a configuration of all brokers."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         for value in ("1", "2"):

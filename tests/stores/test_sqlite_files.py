@@ -25,7 +25,7 @@ NOBODY = 65_534
 
 @pytest.fixture
 async def valid_file(tmp_path: Path) -> Path:
-    """A cleanly closed store with some changes."""
+    """Returns the file of a cleanly closed store with some changes."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         fence = await create_and_lead(store)
@@ -38,7 +38,7 @@ async def valid_file(tmp_path: Path) -> Path:
 
 
 async def assert_rejected(path: Path) -> StoreDamaged:
-    """Expect the rejection of a file, with everything in its folder left byte for byte."""
+    """Expects that a file is rejected, and that its folder is unchanged byte for byte. Returns the error."""
     before = folder_content(path.parent)
     with pytest.raises(StoreDamaged) as caught:
         async with SqliteStore(path):
@@ -285,7 +285,7 @@ def patch(path: Path, at: int, data: bytes) -> None:
 
 
 def execute_sql(path: Path, query: str) -> None:
-    """Change the content of tables, and leave one file."""
+    """Changes the content of tables, and leaves one file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(query)
         connection.commit()
@@ -293,7 +293,7 @@ def execute_sql(path: Path, query: str) -> None:
 
 @contextmanager
 def readable_by_all(file: Path) -> Iterator[Path]:
-    """A copy that an unprivileged user can access."""
+    """Returns a copy that an unprivileged user can access."""
     folder = Path(tempfile.mkdtemp(prefix="kactl-test-"))
     try:
         copy = folder / file.name
@@ -309,7 +309,7 @@ def readable_by_all(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Run as a user to whom file permissions apply."""
+    """Runs a block as a user without root's access to files."""
     seteuid: Callable[[int], None] = os.seteuid
     user = os.geteuid()
     if not user:

@@ -28,14 +28,14 @@ NAMES = [TopicPartition("wide", at) for at in range(40)]
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    # The clock stands still: maintenance runs only when a test runs it.
+    # The clock does not advance: maintenance runs only when a test runs it.
     async with SqliteStore(tmp_path / "kactl.db", clock=ManualClock()) as store:
         await store.create_topic(TopicRef("wide"), {at: Assignment((1, 2)) for at in range(40)}, {})
         yield store
 
 
 async def commit_rounds(store: SqliteStore, fence: Fence, rounds: range) -> None:
-    """Each round writes some partitions, with the number of the round as leader epoch."""
+    """Writes some partitions in each round, with the number of the round as leader epoch."""
     for round_ in rounds:
         names = random.Random(round_).sample(NAMES, 7)
         version = (await store.leaderships(Names.of(names))).partition_epoch
@@ -118,7 +118,7 @@ async def test_another_process_follows_changes_and_snapshots(
         for begin in range(0, 60, 4):
             await commit_rounds(store, fence, range(begin, begin + 4))
             if begin % 3:
-                await run_maintenance(store)  # the other one did not see what this drops
+                await run_maintenance(store)  # the other process did not see the changes that this drops
 
             ours, theirs = [await client.leaderships(Names.of(NAMES)) for client in (store, other)]
             assert same_leaderships(ours, theirs)

@@ -24,11 +24,11 @@ from .sqlite_child import NAMES, begin, changed_rows, write_of
 
 pytestmark = pytest.mark.anyio
 
-# Another seed kills at other moments, which also depend on the machine.
+# Another seed kills at other moments. The moments also depend on the machine.
 SEED: Final = os.environ.get("KACTL_TEST_SEED", "2026")
 ROUNDS: Final = 200
-# How many changes a child makes at the most before its time begins to run out. One in four waits for none of them, and
-# dies while it opens the file or is elected.
+# Maximum number of changes before a child's remaining time begins. One child in four waits for no change, and is killed
+# while it opens the file or is elected.
 CHANGES_MAX: Final = 20
 LIFE_S_MAX: Final = 0.03
 # A busy machine may take this long to start an interpreter or to reap a child. A limit, not a measurement.
@@ -46,7 +46,7 @@ class Victims:
         self._rest = b""
 
     def live(self, changes: int, life_s: float) -> int:
-        """Let one process make some changes, and a little more, and kill it.
+        """Runs one process for some changes and a short time longer, then kills it.
 
         Returns:
             the last change that it reported as committed; 0 if there is none.
@@ -65,7 +65,7 @@ class Victims:
         raise AssertionError("a child that was killed is still there")
 
     def _read_kept(self, patience_s: float, count: int | None = None) -> int:
-        """Returns the last of so many changes, or of all that are made in time; 0 if there is none."""
+        """Returns the last of `count` changes, or of all that are reported in time; 0 if there is none."""
         kept = seen = 0
         for word, number in self._lines(patience_s):
             assert word == "kept", f"the child ended by itself: {word}"
@@ -75,7 +75,7 @@ class Victims:
         return kept
 
     def _lines(self, patience_s: float) -> Iterator[tuple[str, str]]:
-        """Yields the output until the time is up."""
+        """Yields lines of output until the time limit."""
         deadline = time.monotonic() + patience_s
         while True:
             while b"\n" in self._rest:
@@ -124,7 +124,7 @@ class Expected:
         if there > self.change + 1:
             return f"change {there} is there, and no more than {self.change + 1} was begun"
         if there == self.change + 1:
-            self.go_on()  # it was committed, and the child died before the report
+            self.go_on()  # committed, and killed before the report
         if not (found.leader_epoch == self.leader_epoch).all() or not (found.partition_epoch == self.version).all():
             return f"of change {there} there is a part, and a part is missing"
         rows = np.flatnonzero(found.found).astype(np.int32)
@@ -139,7 +139,7 @@ class Expected:
 
 
 async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int, str | None]]:
-    """Returns for each round the last stored change, and its fault."""
+    """Yields for each round the last stored change, and its fault."""
     chance = random.Random(f"kill {SEED}")
     await begin(str(path))
     expected, epoch = Expected(), 0
@@ -164,7 +164,7 @@ async def test_acknowledged_changes_survive_sigkill_completely(tmp_path: Path) -
 
     print(f"seed {SEED}: {deaths} kills, {last} changes")
     assert deaths == ROUNDS
-    assert last > ROUNDS  # otherwise they were killed before they did anything
+    assert last > ROUNDS  # otherwise they were killed before any change
 
 
 @pytest.mark.parametrize("mode", ["early", "halves"])

@@ -1,4 +1,4 @@
-"""Sessions end by the clock, whichever process looks first; a process that was delayed for too long detects it."""
+"""Sessions expire by the clock, in the process that checks first. A process that is delayed too long detects it."""
 
 import sqlite3
 from collections.abc import AsyncIterator

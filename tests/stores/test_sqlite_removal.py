@@ -1,6 +1,4 @@
-"""Topics that are deleted from a file: seen by the deleting process, by others, and by one that opens the file
-later.
-"""
+"""Topics deleted from a file: visible to the deleting process, to other processes, and after a later open."""
 
 import sqlite3
 from contextlib import closing
@@ -33,7 +31,7 @@ OTHER_0 = TopicPartition("other", 0)
 
 
 def sqlite_store_at(path: Path) -> SqliteStore:
-    """A store whose clock stands still: maintenance and polling happen only when a test runs them."""
+    """Returns a store with a stopped clock: maintenance and polling run only when a test runs them."""
     return SqliteStore(path, clock=ManualClock())
 
 

@@ -31,7 +31,7 @@ TO_FIRST = TO_THIRD + "DROP TABLE deletions; DROP TABLE records; PRAGMA user_ver
 
 @pytest.fixture
 async def old(tmp_path: Path) -> Path:
-    """A file of the first schema with a cluster in it."""
+    """Returns a file of the first schema with a cluster in it."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         fence = await create_and_lead(store)
@@ -49,7 +49,7 @@ def schema_version(path: Path) -> int:
 
 
 async def check_content(path: Path) -> None:
-    """Verify that the old content is there, and that the new tables can be used."""
+    """Verifies that the old content is present, and that the new tables can be used."""
     async with SqliteStore(path) as store:
         assert await store.topics() == ["orders"]
         assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
@@ -117,7 +117,7 @@ def open_files(path: Path) -> list[str]:
     """Returns the files of a store that this process has open."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the descriptor of this very listing is gone by now
+        with contextlib.suppress(OSError):  # the descriptor of this listing is closed by now
             found.append(os.readlink(descriptor))
     return [name for name in found if name.startswith(str(path))]
 
@@ -130,7 +130,7 @@ async def test_failed_migration_leaves_no_open_connection(old: Path, monkeypatch
         await SqliteStore(old).__aenter__()
 
     assert open_files(old) == []
-    del caught  # kept until here: its traceback has the connection
+    del caught  # referenced until here, because its traceback references the connection
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed by Linux")
@@ -169,7 +169,7 @@ async def test_damaged_record_is_named(old: Path) -> None:
 
 
 async def third_schema(path: Path, *, lease_of: int) -> None:
-    """A file of the third schema, with broker 1 in a session that ends by the wall clock."""
+    """Returns a file of the third schema, with broker 1 in a session that ends by the wall clock."""
     async with SqliteStore(path) as store:
         await create_and_lead(store)
         session = await store.new_session(TIMEOUT_MS)

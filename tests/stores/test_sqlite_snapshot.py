@@ -1,4 +1,4 @@
-"""A snapshot that is written part by part yields the same entries, whichever process changes them meanwhile."""
+"""A snapshot written in parts contains the same entries, whichever process changes them meanwhile."""
 
 import random
 import sqlite3
@@ -26,14 +26,14 @@ NAMES = [TopicPartition(topic, at) for topic in TOPICS for at in PARTITIONS]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use ten parts of four entries each, at every other change."""
+    """Sets ten parts of four entries each, one due at every second change."""
     monkeypatch.setattr(journal, "CHANGES_MAX", 2)
     monkeypatch.setattr(database, "FAR_TOO_LONG", 10_000)
     monkeypatch.setattr(snapshot, "PART_ROWS", 4)
 
 
 def sqlite_store(path: Path) -> SqliteStore:
-    """A store whose clock stands still: maintenance happens only when a test runs it."""
+    """Returns a store with a stopped clock: maintenance runs only when a test runs it."""
     return SqliteStore(path, clock=ManualClock())
 
 
@@ -45,7 +45,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 async def fence(store: SqliteStore) -> Fence:
-    """The fence of the store's controller, after some changes."""
+    """Returns the fence of the store's controller, after some changes."""
     fence = await store.contest(1)
     for topic in TOPICS:
         await create_topic(store, topic)
@@ -59,7 +59,7 @@ async def create_topic(store: SqliteStore, topic: str) -> None:
 
 
 async def commit_next(store: SqliteStore, fence: Fence, names: list[TopicPartition]) -> None:
-    """Raise the leader epoch of each partition."""
+    """Raises the leader epoch of each partition."""
     found = await store.leaderships(Names.of(names))
     epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
     assert (await store.commit(new_write(names, leader_epoch=epochs, expected=versions), fence)).committed.all()

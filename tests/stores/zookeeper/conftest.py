@@ -19,14 +19,14 @@ __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """For tests that run over both clients."""
+    """The client implementation, for tests that run over both."""
     kind: Kind = request.param
     return kind
 
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeperServer, chroot: str) -> str:
-    """The connect string of a new chroot."""
+    """Returns the connect string of a new chroot."""
     return zookeeper.connect(chroot)
 
 
@@ -38,14 +38,14 @@ async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
 
 @pytest.fixture
 async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
-    """A proxy to the server whose connections a test can cut."""
+    """Returns a proxy to the server. A test can cut its connections."""
     async with Proxy(zookeeper.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def tree(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Any]:
-    """kazoo's blocking client, with paths relative to the chroot of `connect`."""
+    """Returns kazoo's blocking client, with paths relative to the chroot of `connect`."""
     client = KazooClient(zookeeper.connect())
     client.start()
     client.chroot = chroot

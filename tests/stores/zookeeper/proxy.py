@@ -1,4 +1,4 @@
-"""A proxy to ZooKeeper whose connections can be cut, and which can drop responses after the server has acted."""
+"""A proxy to ZooKeeper that can cut its connections, and drop responses after the server has acted."""
 
 import asyncio
 import contextlib
@@ -32,11 +32,11 @@ class Proxy:
         return int(self._server.sockets[0].getsockname()[1])
 
     def lose(self, kind: int, *, nth: int = 1) -> None:
-        """From the nth request of a kind on, drop the server's data, until the connections are cut."""
+        """Drops the server's data from the nth request of a kind on, until the connections are cut."""
         self._losing = (kind, nth)
 
     async def cut(self) -> None:
-        """Close all connections; later ones lose nothing."""
+        """Closes all connections. Later ones lose no data."""
         self._losing = None
         lines = list(self._lines)
         for line in lines:
@@ -51,7 +51,7 @@ class Proxy:
             if self.reachable:
                 await self._forward(reader, writer)
         except asyncio.CancelledError:
-            pass  # cut; the streams' own machinery would log it as a failure
+            pass  # cut; asyncio's streams would log it as a failure
         finally:
             self._lines.discard(line)
             writer.close()
@@ -61,7 +61,7 @@ class Proxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
         try:
-            silenced = asyncio.Event()  # for good: what is still to be said when the line is cut is lost as well
+            silenced = asyncio.Event()  # permanent: data that is pending when the connection is cut is lost, too
             ends = [
                 asyncio.ensure_future(self._ask(reader, to_server, silenced)),
                 asyncio.ensure_future(self._answer(from_server, writer, silenced)),

@@ -23,7 +23,7 @@ HUNDRED = [TopicPartition("orders", number) for number in range(100)]
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore) -> Fence:
-    """A hundred partitions with leaders, and the fence of their writes."""
+    """Returns the fence of a controller, after it has written leaders of a hundred partitions."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in HUNDRED}, {})
     fence = await store.contest(100)
     assert (await store.commit(new_write(HUNDRED), fence)).committed.all()
@@ -32,7 +32,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Records the number of requests of each round trip."""
+    """Returns a list that records the number of requests of each round trip."""
     taken: list[int] = []
     ask_all = Client.ask_all
 
@@ -75,7 +75,7 @@ async def test_states_that_exist_are_not_created_again(
     committed = await store.commit(new_write(names, leader=2), fence)
 
     assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.COMMITTED for at in range(100)]
-    # The topic's container and its rejection; then the rows, which take twice as many operations as fit one request.
+    # The topic's container and its rejection; then the rows, with twice as many operations as fit into one request.
     assert len(trips) <= 5
 
 

@@ -1,4 +1,4 @@
-"""The configuration of all brokers: its node, the notices of tools, and malformed content."""
+"""The configuration of all brokers: its node, the notifications of tools, and malformed content."""
 
 import logging
 from typing import Any
@@ -39,7 +39,7 @@ async def test_default_config_of_another_tool_is_read(store: ZooKeeperStore, tre
 
     await recorder.wait_for(Changed.DEFAULT_CONFIG)
     assert await store.default_config() == {"a": "b"}
-    assert recorder.events == []  # neither of what was told before, nor of one broker's own
+    assert recorder.events == []  # neither for earlier notifications, nor for the configuration of one broker
 
 
 @pytest.mark.parametrize("data", [b"[]", b'{"config":{"a":1}}', b"\xff"])
@@ -61,7 +61,7 @@ async def test_unreadable_default_config_is_logged_and_ignored(
 ) -> None:
     await store.set_default_config({"a": "b"})
     (acl,), _ = tree.get_acls(NODE)
-    tree.set_acls(NODE, [acl._replace(perms=acl.perms & ~1)])  # 1: to read
+    tree.set_acls(NODE, [acl._replace(perms=acl.perms & ~1)])  # permission 1: to read
 
     with caplog.at_level(logging.WARNING, "kactl"):
         assert await store.default_config() == {}

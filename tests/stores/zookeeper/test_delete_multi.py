@@ -39,7 +39,7 @@ def test_request_bytes_equal_kazoos() -> None:
 
 
 def delete_response(*errors: int) -> bytes:
-    """Response of a server to a failed multi: an error for each operation, 0 if it was rolled back."""
+    """Returns a server's response to a failed multi: an error for each operation, 0 if it was rolled back."""
     return b"".join(HEADER.pack(-1, False, error) + struct.pack("!i", error) for error in errors) + END
 
 

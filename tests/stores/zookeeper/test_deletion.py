@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 PARTITIONS = range(60)
 ROWS = [TopicPartition("orders", number) for number in PARTITIONS]
 TOPIC, MARK, CONFIG = "/brokers/topics/orders", "/admin/delete_topics/orders", "/config/topics/orders"
-# Operations per multi: few, so that there are many points to crash at.
+# Operations per multi: few, so that there are many points at which to crash.
 BATCH = 10
 
 
@@ -32,7 +32,7 @@ async def store(proxy: Proxy, chroot: str) -> AsyncIterator[ZooKeeperStore]:
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore) -> Fence:
-    """A topic with leaders, marked for deletion."""
+    """Returns the controller's fence. A topic with leaders is marked for deletion."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {"a": "b"})
     fence = await store.contest(100)
     assert (await store.commit(new_write(ROWS), fence)).committed.all()
@@ -52,9 +52,9 @@ async def test_mark_equals_kafkas(store: ZooKeeperStore, tree: Any, fence: Fence
     assert stat.ephemeralOwner == 0
 
 
-# With one request under way at a time and ten steps in each, the partitions take twelve multis; then comes the topic
-# with its container and its configuration, and then the mark. Who has to look for the partitions fails at the topic
-# first; then come the partitions, topic and container, the configuration, and the mark.
+# With one request in flight at a time and ten operations in each, the partitions take twelve multis. The topic with its
+# container and configuration is the 13th, the mark the 14th. Without known partitions, the topic's multi fails first.
+# Then come the partitions, the topic with its container, the configuration, and the mark.
 TOLD, UNTOLD = 14, 16
 
 
@@ -76,7 +76,7 @@ async def test_crash_leaves_the_mark_to_the_next_controller(
     left = remaining_nodes(tree)
     if left[0]:
         assert left == [True, True, True]
-    # The last multi deletes the mark and was executed: only its response was lost.
+    # The last multi deleted the mark; only its response was lost.
     assert left[2] == (nth < (TOLD if told else UNTOLD))
 
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
@@ -137,7 +137,7 @@ async def test_foreign_nodes_below_a_topic_are_deleted(store: ZooKeeperStore, tr
 
 async def test_undeletable_node_keeps_the_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     (acl,), _ = tree.get_acls(f"{TOPIC}/partitions/7")
-    tree.set_acls(f"{TOPIC}/partitions/7", [acl._replace(perms=acl.perms & ~8)])  # 8: to delete children
+    tree.set_acls(f"{TOPIC}/partitions/7", [acl._replace(perms=acl.perms & ~8)])  # permission 8: to delete children
 
     with pytest.raises(StoreError, match="partitions/7/state"):
         await delete_topic(store, "orders", fence)
@@ -153,7 +153,7 @@ async def test_topic_can_be_recreated_while_its_mark_is_deleted(store: ZooKeeper
     await delete_topic(store, "orders", fence)
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"c": "d"})
 
-    await store.unmark_deletions(["orders"], fence)  # nothing is marked
+    await store.unmark_deletions(["orders"], fence)  # no topic is marked
 
     assert remaining_nodes(tree) == [True, True, False]
     assert (await store.commit(new_write(ROWS[:3]), fence)).version.tolist() == [0, 0, 0]

@@ -26,7 +26,7 @@ TOLD: Mapping[str, Ints] = {topic: np.arange(EACH, dtype=np.int32) for topic in 
 # 84 partitions in multis of five, then twelve times three nodes of their own in multis of three, then the marks.
 BATCH = 10
 PARTITIONS, OWN, MARKS = 17, 4, 2
-TO_DELETE = 8  # the permission to delete what is below a node, as ZooKeeper numbers it
+TO_DELETE = 8  # ZooKeeper's number of the permission to delete the children of a node
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeepe
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore) -> Fence:
-    """Topics with leaders, marked for deletion, and one that is not."""
+    """Returns the controller's fence. All topics but one are marked for deletion."""
     for topic in (*TOPICS, "stays"):
         await store.create_topic(TopicRef(topic), {at: Assignment((1, 2, 3)) for at in range(EACH)}, {"a": "b"})
     fence = await store.contest(100)

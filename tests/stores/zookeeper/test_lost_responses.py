@@ -1,4 +1,4 @@
-"""Writes whose response was lost with the connection: sent again, and recognized as the client's own."""
+"""Writes with a response that is lost with the connection: repeated, and recognized as the client's own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -53,9 +53,10 @@ async def losing_the_answer(
     kind: int = MULTI,
     nth: int = 1,
 ) -> Any:
-    """Returns the result of `call` if it is executed, its responses from the nth request of a kind on are lost, `then`
-    runs,
-    and the connection is cut and restored.
+    """Returns the result of `call` although its response is lost.
+
+    Responses from the nth request of a kind on are dropped. Once `call` has been executed, `then` runs, and the
+    connection is cut and restored.
     """
     given = []
 
@@ -163,7 +164,7 @@ async def test_an_election_that_was_undone_by_a_take_over(
     def depose() -> None:
         tree.delete("/controller")
         tree.set("/controller_epoch", epoch)
-        tree.create("/controller", b'{"brokerid":1}', ephemeral=True)  # of the same id, and not ours
+        tree.create("/controller", b'{"brokerid":1}', ephemeral=True)  # the same id, but another session
 
     lost = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")), depose)
 
@@ -303,7 +304,7 @@ async def test_a_block_of_producer_ids(store: ZooKeeperStore, proxy: Proxy, tree
         kind=SET_DATA,
     )
 
-    # Whoever cannot tell takes the next block: one is never given away twice.
+    # If the outcome is unknown, the next block is taken: no block is assigned twice.
     assert kept is not raced
     assert await store.producer_ids() == ((ProducerIdBlock(2, 1_000, 1_000), 2) if raced else (ours, 1))
 
@@ -322,7 +323,7 @@ async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) ->
 async def test_a_node_of_an_earlier_session_of_the_same_process_is_no_obstacle(
     store: ZooKeeperStore, proxy: Proxy, connect: str
 ) -> None:
-    """The participant fell silent and was cut off: its session ends for us before the server hears of it."""
+    """The participant was silent and was cut off: its session ends for the store before the server expires it."""
     first = await store.new_session(SESSION_MS)
     epoch = await first.register(broker_info(1))
     store._ended_sessions.add(first._id)  # type: ignore[attr-defined]

@@ -305,7 +305,7 @@ async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
-    """A cluster of two topics and a broker, with notices, after a controller has started and stopped."""
+    """Returns the fence of a stopped controller. The cluster has two topics, a broker, and notifications."""
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
     await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
     fence = await store.contest(100)

@@ -31,7 +31,7 @@ from .proxy import Proxy
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 ROWS = [TopicPartition("orders", number) for number in range(5_000)]
-# Longer than a busy machine needs to make and lead a topic of this size.
+# Longer than a busy machine needs to create a topic of this size and to elect its leaders.
 SHORT_MS = 6_000
 
 
@@ -43,7 +43,7 @@ async def create_with_leaders(store: ZooKeeperStore) -> Fence:
 
 
 def threads() -> set[threading.Thread]:
-    """The running threads, without those of the loop's own pools, which wait for more work."""
+    """Returns the running threads, without those of the loop's own pools, which wait for more work."""
     return {thread for thread in threading.enumerate() if not thread.name.startswith(("AnyIO", "asyncio"))}
 
 
@@ -101,15 +101,14 @@ async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper:
 async def test_long_server_pause_ends_in_the_same_or_a_new_session(
     fresh_zookeeper: ZooKeeperServer,
 ) -> None:
-    """The server was paused, not the client: on resumption it either expires the session or first reads the client's
-    messages."""
+    """Pauses the server, not the client. On resumption it either expires the session or reads the client's messages."""
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
         recorder = EventRecorder(store)
         fence = await create_with_leaders(store)
 
         fresh_zookeeper.pause()
         with pytest.raises((StoreUnavailable, SessionExpired)):
-            await store.leaderships(Names.of(ROWS))  # gives up after two sessions
+            await store.leaderships(Names.of(ROWS))  # fails after two session timeouts
         assert store.trouble.startswith("there is no connection to ZooKeeper at ")
         fresh_zookeeper.resume()
         with anyio.fail_after(WAIT_S):
@@ -261,7 +260,7 @@ async def test_store_works_after_a_cancelled_zookeeper_call(fresh_zookeeper: Zoo
 
         found = await store.leaderships(Names.of(ROWS))
 
-        # The request in flight was executed, the queued one was not, and nothing follows.
+        # The request in flight was executed, the queued one was not, and no request follows.
         versions = found.partition_epoch
         assert set(versions.tolist()) == {0, 1}
         assert np.array_equal(versions, np.sort(versions)[::-1])

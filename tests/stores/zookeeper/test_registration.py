@@ -91,5 +91,5 @@ def test_what_is_no_registration_is_malformed(data: bytes | None) -> None:
     [("0", True), ("2147483647", True), ("2147483648", False), ("9999999999", False), ("-1", False), ("x", False)],
 )
 def test_only_what_fits_a_request_is_the_id_of_a_broker(name: str, is_id: bool) -> None:
-    # One that does not fit could not be told to any other broker, nor anything that is told along with it.
+    # An id that does not fit would make the whole request to other brokers impossible to encode.
     assert registration._is_id(name) == is_id

@@ -41,7 +41,7 @@ def topics(store: ZooKeeperStore, tree: Any) -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[None]]) -> None:
-    """Run something after the watches of topics were armed, and before the topics are read for the first time."""
+    """Runs `happens` between arming the watches of topics and the first read of the topics."""
     read_all = Client.read_all
     happened: list[bool] = []
 
@@ -61,7 +61,7 @@ async def first_replicas(store: ZooKeeperStore) -> dict[str, int]:
 
 
 async def hears_each(recorder: EventRecorder, tree: Any, names: list[str]) -> None:
-    """Write some topics, one after the other, and expect one event for each."""
+    """Writes some topics, one after the other, and expects one event for each."""
     for name in names:
         tree.set(f"/brokers/topics/{name}", NODE % 7)
         await recorder.wait_for(Changed.TOPIC, name)

@@ -66,7 +66,7 @@ def stat(version: int, size: int) -> bytes:
 
 
 def multi_response(nodes: list[bytes | int | None]) -> bytes:
-    """Response of a server: the data of each node, None for null, or an error."""
+    """Returns a server's response: the data of each node, None for null, or an error."""
     parts = [b"what stands before it"]
     for at, node in enumerate(nodes):
         if isinstance(node, int):
@@ -83,7 +83,7 @@ def taken_apart(answer: bytes) -> state_reads.Block:
 
 
 def one_by_one(nodes: list[bytes | int | None]) -> tuple[Leaderships, list[int]]:
-    """Result of the strict decoder for each node by itself, and the indexes of malformed nodes."""
+    """Returns the result of the strict decoder for each node by itself, and the indexes of malformed nodes."""
     read, refused, status = [], [], []
     for at, node in enumerate(nodes):
         found, held = Found.FOUND, layout.StateNode(-1, -1, -1, [])

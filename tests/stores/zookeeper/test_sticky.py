@@ -21,7 +21,7 @@ def sticky_store(connect: str) -> ZooKeeperStore:
 
 
 def plain_store(connect: str) -> ZooKeeperStore:
-    """A client that, like a broker, only considers /controller."""
+    """Returns a client that, like a broker, only considers /controller."""
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 

@@ -12,7 +12,7 @@ from kactl.stores.base import Assignments
 from kactl.stores.zookeeper import layout, topic_columns
 
 BROKERS = st.lists(st.integers(0, 6), max_size=5)
-# As Kafka writes them: a larger topic's partitions in the order of a hash.
+# Kafka's format: a larger topic's partitions are in the order of a hash.
 TOPICS = st.dictionaries(
     st.text("abc", min_size=1, max_size=3),
     st.tuples(

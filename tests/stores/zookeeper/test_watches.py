@@ -43,9 +43,9 @@ def proxy_address(proxy: Proxy, chroot: str) -> str:
 
 
 async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
-    """Wait until the store has noticed its connection, or its loss, which takes each client a different time."""
+    """Waits until the store has detected its connection, or its loss. The delay differs between clients."""
     with anyio.fail_after(WAIT_S):
-        while store._client.connected != connected:  # noqa: ASYNC110 - nobody is told but by events
+        while store._client.connected != connected:  # noqa: ASYNC110 - only events signal it
             await anyio.sleep(0.01)
 
 
@@ -146,7 +146,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
         await other.set_topic_config("other", {"a": "b"})
         proxy.reachable = True
 
-        await recorder.wait_for(Changed.TOPIC_CONFIG, "other")  # the last: it takes a second read
+        await recorder.wait_for(Changed.TOPIC_CONFIG, "other")  # the last event: it requires a second read
         assert set(seen) == {
             StoreEvent(Changed.TOPIC, "orders"),
             StoreEvent(Changed.CONTROLLER),
@@ -177,7 +177,7 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(
 
         await recorder.wait_for(Changed.TOPIC, "orders")
         assert recorder.events == []
-        await store.resign(fence)  # the session, and the office with it, is the same
+        await store.resign(fence)  # the session, and therefore the controllership, is unchanged
         await recorder.wait_for(Changed.CONTROLLER_GONE)
 
 
@@ -195,10 +195,10 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
         assert await other.controller() is not None
         proxy.reachable = False
         await proxy.cut()
-        await watching.wait_for(Changed.CONTROLLER_GONE)  # the server has ended the session
+        await watching.wait_for(Changed.CONTROLLER_GONE)  # the server has expired the session
         await other.create_topic(ORDERS, THREE_PARTITIONS, {})
         await recorder.wait_for(Changed.SUSPENDED)
-        assert recorder.events == []  # nobody can know more before there is a line again
+        assert recorder.events == []  # without a connection the store cannot detect the change
 
         proxy.reachable = True
 
@@ -244,7 +244,7 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
                 StoreEvent(Changed.LEADERSHIP, "orders-1"),
                 StoreEvent(Changed.DELETIONS),
             )
-            assert recorder.events == []  # not of the election that waited before, nor of the other partition
+            assert recorder.events == []  # neither of the election that was pending before, nor of the other partition
             assert await store.reassignment_request() == {ORDERS_0: (1, round_)}
             await store.deletions()
             await other.write_isr(ORDERS_1, state, expected=2 * round_ + 1)
@@ -311,7 +311,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
 async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen_as_well(
     store: ZooKeeperStore, connect: str
 ) -> None:
-    """Its watch has fired and is not armed again: nothing tells of the deletion but the list and the next read."""
+    """The topic's watch has fired and is not armed again. Only the list and the next read show the deletion."""
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
         fence = await create_and_lead(other)
         recorder = EventRecorder(store)
@@ -329,7 +329,7 @@ async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen
 
 
 async def ear_of_none(recorder: EventRecorder, store: ZooKeeperStore) -> None:
-    """Receive the events of the cluster's creation."""
+    """Receives the events of the cluster's creation."""
     await store.topics()
     recorder.events.clear()
 
@@ -345,5 +345,5 @@ async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect:
     for version in range(2):
         await store.commit(new_write(names, isr=(1,), leader_epoch=version, expected=version), fence)
         await recorder.wait_for_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
-        await store.topics()  # and whatever the server had to say before is told
+        await store.topics()  # all earlier events are received before this response
         assert recorder.events == []

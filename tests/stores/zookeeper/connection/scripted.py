@@ -1,9 +1,9 @@
-"""A server on loopback that sends what a script sends, frame by frame or byte by byte, valid or not.
+"""A server on loopback that sends the data of a script, frame by frame or byte by byte, valid or not.
 
-    async def script(line: Line) -> None:
+    async def script(line: ServerConnection) -> None:
         await line.greet()
         xid, _, _ = await line.asked()
-        await line.answer(xid, ...)
+        await line.say(response_body(xid, ...))
 
     async with ScriptedServer(script, ...) as server: ...
 
@@ -69,7 +69,7 @@ class ServerConnection:
         password: bytes = PASSWORD,
         read_only: bool = False,
     ) -> Greeting:
-        """Receive the client's handshake and grant a session."""
+        """Receives the client's handshake and grants a session."""
         greeting = await self.hear_greeting()
         head = struct.pack("!iiqi", 0, timeout_ms, session, len(password))
         await self.say(with_length(head + password + bytes([read_only])))
@@ -94,21 +94,21 @@ class ServerConnection:
                 await self.say(response_body(PING_XID))
 
     async def say(self, text: bytes, *, piece: int = 0) -> None:
-        """Send data, optionally in pieces."""
+        """Sends data, optionally in pieces."""
         size = piece or len(text) or 1
         for at in range(0, len(text), size):
             self._writer.write(text[at : at + size])
             await self._writer.drain()
             if piece:
-                await asyncio.sleep(0)  # so that each leaves by itself
+                await asyncio.sleep(0)  # so that each piece is sent by itself
 
     async def gone(self) -> None:
-        """Wait until the client disconnects, with or without closing its session; other data is ignored."""
+        """Waits until the client disconnects, with or without closing its session; other data is ignored."""
         while (await self.asked(answer_pings=False)).kind != CLOSE:
             pass
 
     async def ignore(self) -> None:
-        """Wait until the client closes the connection, and ignore its data."""
+        """Waits until the client closes the connection, and ignores its data."""
         while await self._reader.read(65_536):
             pass
 
@@ -139,7 +139,7 @@ Script = Callable[[ServerConnection], Awaitable[None]]
 
 
 async def serve_reads(line: ServerConnection) -> None:
-    """Grant a session, and respond to every read with the path that it requests."""
+    """Grants a session, and responds to every read with the path that it requests."""
     await line.greet()
     while True:
         xid, kind, body = await line.asked()
@@ -149,7 +149,7 @@ async def serve_reads(line: ServerConnection) -> None:
 
 
 class ScriptedServer:
-    """A server whose connections follow scripts.
+    """A server with a script for each connection.
 
     Attributes:
         lines: all connections so far.

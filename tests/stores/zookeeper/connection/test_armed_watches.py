@@ -15,9 +15,9 @@ DATA_KINDS = (EventType.CREATED, EventType.CHANGED, EventType.DELETED)
     ("request_", "found", "fired_by"),
     [
         (GetData("/a", True), True, DATA_KINDS),
-        (GetData("/a", True), False, ()),  # nothing is armed at a node that is not there,
+        (GetData("/a", True), False, ()),  # no watch is armed at a node that does not exist,
         (Exists("/a", True), True, DATA_KINDS),
-        (Exists("/a", True), False, DATA_KINDS),  # unless it is its coming that is waited for
+        (Exists("/a", True), False, DATA_KINDS),  # except by Exists, which waits for the node's creation
         (GetChildren("/a", True), True, (EventType.CHILD, EventType.DELETED)),
         (GetChildren2("/a", True), True, (EventType.CHILD, EventType.DELETED)),
         (GetChildren2("/a", True), False, ()),
@@ -55,7 +55,7 @@ def test_trees_stay_and_may_stand_within_each_other() -> None:
         assert armed.fired(EventType.DELETED, "/a") == (False, ["/a"])
         assert armed.fired(EventType.CREATED, "/abc") == (False, [])
         assert armed.fired(EventType.CREATED, "/c") == (False, [])
-        # That its children changed is told of them, not of it.
+        # Events about children are reported for the children, not for their parent.
         assert armed.fired(EventType.CHILD, "/a") == (False, [])
 
 
@@ -67,7 +67,7 @@ def test_what_is_unwatched_is_just_that_path() -> None:
         armed.answered(GetData(path, True), found=True)
         armed.answered(GetChildren2(path, True), found=True)
 
-    armed.answered(Unwatch("/a"), found=False)  # refused
+    armed.answered(Unwatch("/a"), found=False)  # rejected
     armed.answered(Unwatch("/a/b"), found=True)
 
     assert armed.fired(EventType.DELETED, "/a/b") == (False, ["/a"])

@@ -60,7 +60,7 @@ def test_large_frame_is_joined_once() -> None:
     found: list[bytes] = []
     for at in range(0, len(text), 65_536):
         found += frames.feed(text[at : at + 65_536])
-        # Received chunks are kept as they are: nothing is joined before the frame is complete.
+        # Received chunks are not joined before the frame is complete.
         assert all(len(piece) <= 65_536 for piece in frames._pieces)
 
     assert found == [body, b"next"]

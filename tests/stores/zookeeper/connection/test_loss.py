@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_it(
     proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str, kind: Kind
 ) -> None:
-    """One request after the other, each of which can be done once only, however often it is sent."""
+    """Sends requests one after the other. Each can succeed only once, however often it is sent."""
 
     def writes(rng: random.Random, client: Client) -> list[Any]:
         return [
@@ -66,7 +66,7 @@ async def cut_when_silent(proxy: Proxy) -> None:
 async def test_a_wire_that_is_cut_without_a_word_is_noticed(
     zookeeper: ZooKeeperServer, chroot: str, kind: Kind
 ) -> None:
-    """Neither side is told; the client finds out by its pings, and goes on in the same session."""
+    """Neither side receives an error. The client detects the loss by its pings, and continues in the same session."""
     with Link(zookeeper.port) as wire:
         states: list[str] = []
         client = Client(
@@ -83,7 +83,7 @@ async def test_a_wire_that_is_cut_without_a_word_is_noticed(
 
         wire.cut()
         with anyio.fail_after(WAIT_S):
-            while client.connected:  # noqa: ASYNC110 - the client finds it out in its own time
+            while client.connected:  # noqa: ASYNC110 - no event signals it
                 await anyio.sleep(0.05)
         wire.mend()
         data, stat = await client.ask(client.get(""))

@@ -72,9 +72,9 @@ class RecordedClient:
 
 
 async def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that depends on data over loopback."""
+    """Waits for a condition that depends on data over loopback."""
     with anyio.fail_after(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells
+        while not condition():  # noqa: ASYNC110 - no event signals it
             await anyio.sleep(0.01)
 
 
@@ -249,10 +249,10 @@ async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None
             await story.read("/a")
 
         with anyio.fail_after(WAIT_S), pytest.raises(StoreUnavailable):
-            await read()  # gives up after a session, or two
+            await read()  # fails after one session timeout, or two
         await story.client.close()
 
-        # Each pause is longer than the one before, up to a second.
+        # Each backoff is longer than the previous one, up to a second.
         assert 2 < len(server.lines) < 20
 
 
@@ -303,7 +303,7 @@ async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when
         await wait_for(lambda: len(server.lines) >= 2)
         assert "sent nothing for 0." in story.connection.trouble
         assert pings in ([1], [2])
-        await wait_for(lambda: server.lines[1].pings >= 4)  # longer than it may be silent, so it was heard
+        await wait_for(lambda: server.lines[1].pings >= 4)  # beyond the timeout, so the responses were received
 
         assert len(server.lines) == 2
         assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED]
@@ -383,7 +383,7 @@ async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
     async with ScriptedServer(forbid) as server, open_story(server.connect) as story:
         with pytest.raises(StoreUnavailable, match=said):
             await story.read("/a")
-        await wait_for(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
+        await wait_for(lambda: len(server.lines) >= 2)  # it is retried, for later requests
         assert said in story.connection.trouble
 
 
@@ -477,7 +477,7 @@ async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
         story = RecordedClient(server.connect, timeout_ms=300)
         await story.client.open()
         with anyio.fail_after(WAIT_S):
-            await story.client.close()  # without an answer
+            await story.client.close()  # without a response
 
     async with ScriptedServer(never_respond) as server:
         story = RecordedClient(server.connect)

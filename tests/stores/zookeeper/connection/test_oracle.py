@@ -36,7 +36,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 class Diary:
-    """A client below a node of its own, and all results and events in the order in which it received them."""
+    """A client below its own node. Records all results and events in the order of receipt."""
 
     def __init__(self, connect: str, kind: Kind) -> None:
         self.listener: list[Any] = []
@@ -49,11 +49,11 @@ class Diary:
         )
 
     async def watch(self, root: str) -> None:
-        """Watch a tree, now or when it is requested again."""
+        """Watches a tree, now or when it is requested again."""
         await self.client.watch_tree(root, lambda kind, path: self.listener.append(("event", kind, path, root)))
 
     async def ask(self, requests: list[Any]) -> None:
-        """Send some requests at once; each response is recorded when it is received."""
+        """Sends some requests at once; each response is recorded when it is received."""
         left = len(requests)
         done = anyio.Event()
 
@@ -80,7 +80,7 @@ class Diary:
 
 
 def plain_result(result: Any, chroot: str) -> Any:
-    """A response without the parts that differ between servers, sessions or roots."""
+    """Returns a response without the parts that differ between servers, sessions or roots."""
     if isinstance(result, ZnodeStat):
         return ("stat", result.version, result.cversion, bool(result.ephemeralOwner), result.dataLength,
                 result.numChildren)  # fmt: skip
@@ -94,7 +94,7 @@ def plain_result(result: Any, chroot: str) -> Any:
 
 
 def random_requests(rng: random.Random, client: Client) -> list[Any]:
-    """Some requests of all kinds; or one that arms many watches, whose timing differs between the clients."""
+    """Returns requests of all kinds, or a single one that arms many watches; its timing differs between the clients."""
     if rng.random() < 0.1:
         return [SetWatches(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
     return [random_request(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
@@ -139,7 +139,7 @@ def random_write(rng: random.Random, client: Client) -> Any:
 
 
 async def read_tree(client: Client, path: str = "") -> dict[str, Any]:
-    """All nodes below a client's root."""
+    """Returns all nodes below a client's root."""
     found: dict[str, Any] = {}
     names, _ = await client.ask(client.children(path))
     for name in sorted(names):
@@ -171,7 +171,7 @@ async def test_both_clients_have_equal_results_and_events(zookeeper: ZooKeeperSe
 
 
 def together(listener: list[Any]) -> list[Any]:
-    """Group the receivers of one event as a set: kazoo calls them in another order, and some of them twice."""
+    """Groups the receivers of one event as a set: kazoo calls them in another order, and some of them twice."""
     found: list[Any] = []
     for each in listener:
         if not isinstance(each, tuple) or each[0] != "event":
