@@ -33,8 +33,9 @@ def _waits(task: "asyncio.Task[object]") -> bool:
 
 
 class ManualClock:
-    """A `Clock` whose time passes in `advance` only. Sleepers wake one deadline after the other, the earliest first;
-    those of one deadline in the order in which they went to sleep. Between two deadlines all tasks come to rest.
+    """A `Clock` that only advances in `advance`. Sleepers wake in the order of their deadlines.
+
+    Sleepers with one deadline wake in the order in which they began to sleep. Between two deadlines all tasks settle.
 
     Args:
         start_ms: the wall clock at the beginning; the monotonic clock begins at 0, boot time an hour later.

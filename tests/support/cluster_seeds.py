@@ -31,7 +31,7 @@ from tests.oracle import batch as oracle_batch
 from tests.oracle.model import Leading, ObjectCluster, Partition
 
 CONTROLLER = 5
-EPOCH = 50  # of our controller, unless a seed sets another
+EPOCH = 50  # of the controller under test, unless a seed sets another
 
 
 def tp(text: str) -> TopicPartition:
@@ -39,14 +39,14 @@ def tp(text: str) -> TopicPartition:
 
 
 def seed_broker(id: int, *, epoch: int | None = None) -> Broker:
-    """A registration whose epoch is derived from its id."""
+    """Returns a registration. By default its epoch is derived from its id."""
     return Broker(id, 1000 + id if epoch is None else epoch, (Endpoint("PLAINTEXT", f"host-{id}", 9092),))
 
 
 def led(
     leader: int, epoch: int, isr: Iterable[int], version: int = 0, *, recovering: bool = False, by: int = EPOCH
 ) -> Leadership:
-    """`(L, e, [isr], v)`, written by the controller with epoch `by`."""
+    """Returns `(L, e, [isr], v)`, written by the controller with epoch `by`."""
     return Leadership(leader, epoch, tuple(isr), version, by, recovering)
 
 
@@ -147,7 +147,7 @@ def rows_of(cluster: Cluster, *names: str) -> Rows:
 
 
 def slots_of(rows: Rows, *brokers: int) -> Any:
-    """bool[W, n]: the replicas on some brokers."""
+    """Returns bool[W, n]: the replicas on some brokers."""
     return np.isin(rows.replicas, brokers)
 
 
@@ -200,7 +200,7 @@ def plain_objects(cluster: ObjectCluster) -> dict[TopicPartition, Any]:
 
 
 def plain_request(addressed: Addressed) -> tuple[Any, ...]:
-    """(kind, broker, controller id, controller epoch, broker epoch, entries by partition, nodes)."""
+    """Returns (kind, broker, controller id, controller epoch, broker epoch, entries by partition, nodes)."""
     request = addressed.request
     entries: dict[TopicPartition, Any]
     match request:
@@ -270,7 +270,7 @@ def _listed(column: Ints | None, at: int) -> list[int]:
 
 
 def plain_object_request(request: oracle_batch.Request) -> tuple[Any, ...]:
-    """`plain_request` for a request of objects."""
+    """Returns the same as `plain_request` for a request of objects."""
     entries = {}
     for entry in request.entries:
         fields = dataclasses.asdict(entry)

@@ -249,7 +249,7 @@ class World:
             ours = view.leadership
             assert (state is None) == (ours is None), view.name
             if state is not None and ours is not None:
-                # The controller epoch can be ours for a row that was read and needed no write.
+                # In the cluster state, a row that needed no write can already have the current controller epoch.
                 assert msgspec.structs.replace(state, controller_epoch=0, isr=tuple(sorted(state.isr))) == (
                     msgspec.structs.replace(ours, controller_epoch=0, isr=tuple(sorted(ours.isr)))
                 ), view.name
@@ -284,7 +284,7 @@ async def world(
 
 
 def open_standby(made: World, node_id: int, **options: bool) -> tuple[Controller, RecordingBrokers]:
-    """Another instance over the same store."""
+    """Opens another instance over the same store."""
     transport = RecordingBrokers()
     return (
         Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),  # type: ignore[arg-type]
@@ -304,7 +304,7 @@ def script(controller: Controller, method: str, *steps: Step) -> list[Step]:
 
 
 async def resign_for_good(w: World) -> None:
-    """The controller resigns and does not contest again."""
+    """Makes the controller resign without contesting again."""
     w.controller.loop.controllership.stopping = True
     await w.controller.resign()
     await settle()

@@ -87,7 +87,7 @@ def _missing(pom: Path, folder: Path, java_min: int) -> str | None:
 
 @cache
 def class_path() -> str:
-    """All jars, joined for `java -cp`; the first call on a machine runs Maven.
+    """Returns all jars, joined for `java -cp`. The first call on a machine runs Maven.
 
     Raises:
         JarsUnavailable: Maven failed, or took too long. The result is cached.
@@ -97,7 +97,7 @@ def class_path() -> str:
 
 @cache
 def class_path_4() -> str:
-    """All jars of Kafka 4, as `class_path` returns those of 3.9.
+    """Returns all jars of Kafka 4, as `class_path` returns those of 3.9.
 
     Raises:
         JarsUnavailable: as `class_path` does.
@@ -137,10 +137,10 @@ def java_program() -> str | None:
 
 
 def fetch(pom: Path, folder: Path) -> list[Path]:
-    """The jars of `pom`, copied into `folder` unless its stamp says that they are there.
+    """Returns the jars of `pom`. Copies them into `folder` unless its stamp lists them.
 
     Raises:
-        JarsUnavailable: Maven failed or took too long, or somebody else held the lock for too long. There is
+        JarsUnavailable: Maven failed or took too long, or another process held the lock for too long. There is
             no stamp then, and the next call starts over.
     """
     digest = _digest(pom)

@@ -1,7 +1,7 @@
-"""Proxy to a server on loopback that can be cut: data is held back then, and neither side is notified.
+"""Proxy to a server on loopback that can be cut: it then holds data back, and notifies neither side.
 
-When a whole server is paused, it depends on chance what it processes first after it resumes: the messages that have
-arrived, or its expired timers. Behind a cut proxy it keeps running, and detects the silence of its clients in time.
+When a whole server is paused and resumed, it first processes either received messages or expired timers, at random.
+Behind a cut proxy it keeps running, and detects the silence of its clients in time.
 """
 
 import contextlib

@@ -128,24 +128,24 @@ class Machines:
         self.cluster = Cluster(CONTROLLER, recovery=recovery)
         self.cluster.fence = fence
         self.outbox = RecordingOutbox()
-        clock = ManualClock()  # it stands still: no change takes so long that a part of it would be sent early
+        clock = ManualClock()  # does not advance, so that no part of a long change is sent early
         self.history = EventLog(clock)
         promised = self.store.promised
         self.partitions = Partitions(
             self.cluster, promised, self.outbox, self.history, unclean_default=unclean_default, clock=clock
         )
         self.replicas = Replicas(self.cluster, promised, self.outbox, self.history, clock=clock)
-        self.whole_script = True  # whether each move must play the script to its end
+        self.whole_script = True  # whether each move must use all steps of the script
         self._assigned: dict[str, dict[int, Assignment]] = {}
 
     # -- arranging -----------------------------------------------------------------------------------------------------
 
     def live(self, *brokers: int) -> None:
-        """Brokers are registered, each under epoch 0."""
+        """Registers brokers, each with epoch 0."""
         self.cluster.add_brokers(Broker(each, 0, (Endpoint("PLAINTEXT", f"host{each}", 9092),)) for each in brokers)
 
     def shutting_down(self, *brokers: int) -> None:
-        """Brokers are registered and shutting down."""
+        """Registers brokers in controlled shutdown."""
         self.live(*brokers)
         for broker in brokers:
             self.cluster.mark_shutting_down(broker)
@@ -162,11 +162,11 @@ class Machines:
         adding: Sequence[int] = (),
         removing: Sequence[int] = (),
     ) -> int:
-        """A partition, in the store and in memory; its row.
+        """Adds a partition to the store and to the cluster state. Returns its row.
 
         Args:
-            stored: what the store holds of its leadership.
-            known: what the controller knows of it, if that is something else.
+            stored: the stored leadership.
+            known: the leadership in the cluster state, if it differs.
         """
         partition = TopicPartition.parse(name)
         assignment = Assignment(tuple(replicas), tuple(adding), tuple(removing))
@@ -195,7 +195,7 @@ class Machines:
             await self.store.real.write_assignment(TopicRef(partition.topic), topic, None)
 
     async def seed(self, name: str, wanted: Leadership) -> None:
-        """Let the store hold a leadership, under just that version and controller epoch."""
+        """Stores a leadership with exactly this version and controller epoch."""
         store, partition = self.store.real, TopicPartition.parse(name)
         held = (await store.leaderships(Names.of([partition]))).one(0)
         if held is None:
@@ -212,12 +212,12 @@ class Machines:
         assert held == wanted, f"{name} holds {held}, and was to hold {wanted}"
 
     async def leader_writes(self, name: str, state: Leadership, *, expected: int) -> None:
-        """Somebody else writes a leadership, behind the controller's back."""
+        """Writes a leadership to the store, as another process does. The cluster state is unchanged."""
         kept = await self.store.real.write_isr(TopicPartition.parse(name), state, expected=expected)
         assert kept == expected + 1, f"the store answered {kept}"
 
     async def follow_us(self) -> Fence:
-        """Another controller takes over; we have not heard of it yet."""
+        """Elects another controller. This one has not received the event yet."""
         return await self.store.real.contest(6, take_over=True)
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Machines:
     async def move(
         self, names: str | Sequence[str] | RowNumbers, target: PartitionState, election: Election | None = None
     ) -> MoveResult:
-        """Ask the machine of partitions for a move."""
+        """Requests a move of partitions. Returns its result."""
         rows = self._rows(names)
         try:
             moved: MoveResult = await self.partitions.receive(Move(rows, target, election))
@@ -237,7 +237,7 @@ class Machines:
         return moved
 
     async def move_replicas(self, names: str | Sequence[str] | RowNumbers, target: ReplicaState, *brokers: int) -> None:
-        """Ask the machine of replicas for a move; of all assigned ones if no broker is named."""
+        """Requests a move of replicas: those on `brokers`, or all assigned ones if there are none."""
         try:
             await self.replicas.receive(MoveReplicas(self._rows(names), target, frozenset(brokers) or None))
         finally:
@@ -292,7 +292,7 @@ class Machines:
 
 @asynccontextmanager
 async def open_machines(*, recovery: bool = True, unclean_default: bool = False) -> AsyncIterator[Machines]:
-    """Open the harness with a controller elected for the fiftieth time."""
+    """Opens the harness with a controller elected for the fiftieth time."""
     async with MemoryStore(clock=ManualClock()) as store:
         for _ in range(EPOCH):
             fence = await store.contest(CONTROLLER, take_over=True)

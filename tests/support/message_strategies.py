@@ -24,7 +24,8 @@ from .kio_codec import PROTOCOLS
 LISTENER = "INTERNAL"
 
 int32 = st.integers(-(2**31), 2**31 - 1)
-# Around 127 bytes the length of a string takes a second byte. No topic has such letters; hosts, racks, listeners may.
+# From 127 bytes on, the length of a string has a second byte. Topics have no such letters; hosts, racks and listeners
+# may.
 names = st.one_of(st.text(max_size=12), st.text("xé漢🦓", min_size=50, max_size=140), st.just("n" * 249))
 ids = st.one_of(st.just(ZERO_ID), st.binary(min_size=16, max_size=16))
 endpoints = st.builds(
@@ -38,7 +39,7 @@ brokers = st.builds(
     Broker,
     id=st.integers(0, 2**31 - 1),
     epoch=st.just(-1),
-    # Listeners differ within a broker; enough of them that their number takes a second byte, now and then.
+    # The listeners of a broker differ. Sometimes there are so many that their number takes a second byte.
     endpoints=st.one_of(
         st.lists(endpoints, max_size=4, unique_by=lambda endpoint: endpoint.listener).map(tuple),
         st.just(tuple(Endpoint(f"L{at}", "h", at) for at in range(130))),
@@ -57,7 +58,7 @@ def topics_of_rows(draw: st.DrawFn) -> tuple[tuple[TopicRef, ...], Any]:
 
 @st.composite
 def replica_lists(draw: st.DrawFn, count: int, *, may_be_none: bool = False) -> Any:
-    """int32[W, count] with gaps anywhere; replication factors 1 to 5, now and then one that takes a second byte."""
+    """Returns int32[W, count] with gaps anywhere. Replication factors: 1 to 5, rarely one that takes a second byte."""
     if may_be_none and draw(st.booleans()):
         return None
     width = draw(st.one_of(st.integers(0, 5), st.just(130)))

@@ -31,7 +31,12 @@ class Hosted:
 
 @dataclasses.dataclass
 class ModelBroker:
-    """Args: broker: its id; unmade: partitions whose directory fails unless they are marked as new."""
+    """Model of one broker.
+
+    Args:
+        broker: its id.
+        unmade: partitions with a directory that fails unless they are marked as new.
+    """
 
     broker: int
     unmade: frozenset[str] = frozenset()
@@ -43,7 +48,7 @@ class ModelBroker:
     forgotten: set[tuple[str, bytes]] = dataclasses.field(default_factory=set)
 
     def take(self, request: Request) -> Answer:
-        """Apply a request."""
+        """Applies a request. Returns its response."""
         assert request.controller_epoch >= self.controller_epoch, "the model speaks to one controller"
         self.controller_epoch = request.controller_epoch
         match request:

@@ -37,10 +37,10 @@ TAIL_LINES: Final = 30
 PORTS: Final = range(12_000, 32_000)
 PORT_TRIES: Final = 1_000
 
-# Runs in the child before the command: asks to be killed with its parent, then becomes the command. A program
-# started in between is the safe form of `preexec_fn`, which may deadlock in a process with threads.
-# Signals that a parent ignores stay ignored in its children: a shell without job control starts what runs in the
-# background with SIGINT ignored, and Python ignores SIGPIPE. The child gets the dispositions that a terminal gives it.
+# Runs in the child before the command: requests to be killed with its parent, then becomes the command. A program
+# started in between is the safe form of `preexec_fn`, which may deadlock in a process with threads. Signals that a
+# parent ignores stay ignored in its children: a shell without job control starts background commands with SIGINT
+# ignored, and Python ignores SIGPIPE. The child gets the dispositions that a terminal gives it.
 _LAUNCHER: Final = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -69,11 +69,11 @@ class Process:
     def __init__(
         self, command: Sequence[str], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
-        """Start `command`.
+        """Starts `command`.
 
         Args:
             output: stdout and stderr are appended here; output of earlier runs is kept.
-            env: added to our own environment.
+            env: added to the environment of this process.
         """
         self.name = Path(command[0]).name
         self.paused = False

@@ -10,7 +10,7 @@ from typing import Final
 # Units that share expensive fixtures: real brokers, or the results of all jobs for one incident. Tests of real brokers
 # mostly wait for sessions to expire; the other workers run everything else meanwhile.
 FOLDERS: Final = ("tests/interop/", "tests/forensics/answers/")
-# Files whose tests share nothing and take long: each test is a unit.
+# Files with independent tests that take long: each test is a unit.
 SPLIT: Final = ("tests/actors/test_storms_whole.py",)
 # Files and folders that take longest, with waiting, the slowest first. Their number of tests does not show it.
 SLOWEST: Final = (

@@ -44,7 +44,7 @@ class WriteCall(NamedTuple):
 
 
 class ScriptedStore:
-    """Store whose next calls follow a script. Used as a `Store` through `promised`."""
+    """Store with a script for its next calls. Used as a `Store` through `promised`."""
 
     def __init__(self, real: Store) -> None:
         self.real = real
@@ -103,12 +103,12 @@ class ScriptedStore:
 
     @property
     def fences(self) -> list[Fence]:
-        """The fence of each commit."""
+        """Returns the fence of each commit."""
         return [call.arguments[1] for call in self.calls if call.kind == "commit"]
 
     @property
     def config_reads(self) -> list[list[str]]:
-        """The topics of each read of configurations."""
+        """Returns the topics of each read of configurations."""
         return [list(call.arguments[0]) for call in self.calls if call.kind == "topic_configs"]
 
 
@@ -135,7 +135,7 @@ async def really(real: Real, *arguments: Any) -> Any:
 
 
 def fails(error: Exception) -> Step:
-    """The call fails without an effect."""
+    """Returns a step in which the call fails without an effect."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         raise error
@@ -144,7 +144,7 @@ def fails(error: Exception) -> Step:
 
 
 def fails_after(error: Exception) -> Step:
-    """The call fails after its effect."""
+    """Returns a step in which the call fails after its effect."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         await real(*arguments)
@@ -154,7 +154,7 @@ def fails_after(error: Exception) -> Step:
 
 
 def fails_between(error: Exception, *kept: str) -> Step:
-    """A commit fails after only the partitions `kept` were written."""
+    """Returns a step in which a commit fails after writing only the partitions `kept`."""
 
     async def step(real: Real, write: Write, fence: Fence) -> Any:
         await real(_only(write, _named(write.names, kept)), fence)
@@ -164,7 +164,7 @@ def fails_between(error: Exception, *kept: str) -> Step:
 
 
 def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
-    """Run another action first, then the call as by `then`."""
+    """Returns a step that runs another action first, then the call as by `then`."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         await other()
@@ -174,7 +174,7 @@ def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
 
 
 def returns(*edits: Edit) -> Step:
-    """Make the call and change its result."""
+    """Returns a step that makes the call and changes its result."""
 
     async def step(real: Real, *arguments: Any) -> Any:
         answer = await real(*arguments)
@@ -186,7 +186,7 @@ def returns(*edits: Edit) -> Step:
 
 
 def rejects(*names: str) -> Step:
-    """A commit in which the store fails for some partitions; these are not written."""
+    """Returns a step in which a commit rejects some partitions, which are not written."""
 
     async def step(real: Real, write: Write, fence: Fence) -> Committed:
         failed = _named(write.names, names)
@@ -206,7 +206,7 @@ def rejects(*names: str) -> Step:
 
 
 def with_version(number: int) -> Edit:
-    """The committed rows of a commit have this version."""
+    """Returns an edit that sets the version of a commit's committed rows."""
 
     def edit(answer: Committed, *arguments: Any) -> Committed:
         return Committed(answer.outcome, np.where(answer.committed, np.int32(number), answer.version))
@@ -215,7 +215,7 @@ def with_version(number: int) -> Edit:
 
 
 def with_status(status: Found, *names: str) -> Edit:
-    """A read returns this status for some partitions."""
+    """Returns an edit that sets the status of some partitions in a read."""
 
     def edit(answer: Leaderships, asked: Names) -> Leaderships:
         here = _named(asked, names)

@@ -19,9 +19,9 @@ from kactl.model import (
 )
 from kactl.stores.base import Changed, Names, Session, Store, StoreEvent, Write
 
-# Events may come through a server, a thread or a poll. Nothing waits this long unless the event is lost.
+# Events may come through a server, a thread or a poll. Only a lost event takes this long.
 WAIT_S: Final = 20.0
-# Sessions of brokers: long enough for a busy machine, and within what a ZooKeeper server grants.
+# Session timeout of brokers: long enough for a busy machine, and within the limits of a ZooKeeper server.
 SESSION_MS: Final = 10_000
 
 ORDERS = TopicRef("orders", bytes(range(16)))
@@ -88,7 +88,7 @@ def new_write(
     recovering: bool | Sequence[bool] = False,
     expected: int | Sequence[int] = NO_VERSION,
 ) -> Write:
-    """New leadership for some partitions; a single value applies to all; `isr` is one, or one for each."""
+    """Returns new leadership of some partitions. A single value applies to all; `isr` is one, or one for each."""
     count = len(names)
     each = [member for member in isr if not isinstance(member, int)]
     rows = each or [[member for member in isr if isinstance(member, int)]] * count
@@ -110,7 +110,7 @@ async def stored_leadership(store: Store, name: TopicPartition) -> Leadership | 
 
 
 async def delete_topic(store: Store, topic: str, fence: Fence, partitions: Sequence[int] = ()) -> None:
-    """Delete one topic, of which these partitions are believed to have leadership.
+    """Deletes one topic. The caller assumes that these partitions of it have leadership.
 
     Raises:
         StoreError: a part of the topic remains.

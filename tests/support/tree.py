@@ -14,7 +14,7 @@ PACKAGE_FOLDERS: Final = {"kactl": "kactl", "actors": "kactl.actors", "transport
 
 @cache
 def pyproject() -> dict[str, Any]:
-    """pyproject.toml as plain values."""
+    """Returns pyproject.toml as plain values."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

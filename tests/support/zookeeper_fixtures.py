@@ -13,13 +13,13 @@ _chroots = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def jars() -> str:
-    """The class path of the servers. Dependent tests are skipped with a reason without Java or Maven."""
+    """Returns the class path of the servers. Dependent tests are skipped with a reason without Java or Maven."""
     return require_jars()
 
 
 @pytest.fixture(scope="session")
 def jars_4() -> str:
-    """The class path of Kafka 4. Skipped like `jars`, and also with a Java older than 17."""
+    """Returns the class path of Kafka 4. Skips like `jars`, and also with a Java older than 17."""
     return require_jars_4()
 
 

@@ -41,7 +41,7 @@ class ZooKeeperServer:
         self.process: Process | None = None
 
     def connect(self, chroot: str = "") -> str:
-        """The connect string; `chroot` is empty or begins with a slash."""
+        """Returns the connect string. `chroot` is empty or begins with a slash."""
         return f"127.0.0.1:{self.port}{chroot}"
 
     def start(self) -> None:

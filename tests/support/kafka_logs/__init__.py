@@ -1,4 +1,4 @@
-"""Synthetic logs of a cluster whose complete history is known; `bench.forensics` measures with them too.
+"""Synthetic logs of a cluster with a completely known history; `bench.forensics` measures with them too.
 
     incidents ─▶ controller ─▶ brokers ─▶ cluster: the records of each replica
                     │             │          │

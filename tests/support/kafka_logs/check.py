@@ -171,7 +171,7 @@ def losses(truth: Truth, rows: Rows, *, complete: bool = True, silent: Iterable[
     """Checks that every loss is found with the right tail, without too many committed records, and no other.
 
     Args:
-        silent: brokers whose version does not log the ends of logs.
+        silent: brokers of a version that does not log the ends of logs.
     """
     errors = []
     real: dict[tuple[str, int, int, int], list[Loss]] = defaultdict(list)

@@ -131,7 +131,7 @@ class Cluster:
         self.offline: dict[Partition, None] = {}
 
     def add(self, topic: Topic, assigned: Iterable[tuple[int, ...]], rate: float) -> None:
-        """Adds a topic whose partitions have no leader yet."""
+        """Adds a topic without leaders."""
         self.topics[topic.name] = topic
         for number, replicas in enumerate(assigned):
             partition = Partition(topic, number, replicas, rate * self.chance.uniform(0.5, 1.5))

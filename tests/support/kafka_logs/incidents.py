@@ -66,7 +66,7 @@ def preferred(simulation: Simulation) -> bool:
 
 
 def followers_flap(simulation: Simulation) -> bool:
-    """Lets followers leave and rejoin the ISR repeatedly."""
+    """Makes followers leave and rejoin the ISR repeatedly."""
     chosen = _some(simulation, simulation.partitions())
     for _ in range(simulation.chance.randint(3, 5)):
         for p in chosen:
@@ -77,7 +77,7 @@ def followers_flap(simulation: Simulation) -> bool:
 
 
 def slow_follower_dies(simulation: Simulation) -> bool:
-    """Stops a broker whose replica is not in the ISR, so that no election takes place, and restarts it."""
+    """Stops and restarts a broker with a replica outside the ISR, so that no election takes place."""
     p = _one(simulation, [p for p in simulation.partitions() if simulation.control.active not in p.replicas[1:]])
     if p is None:
         return False

@@ -60,7 +60,7 @@ class QuorumControl:
     # -- brokers -------------------------------------------------------------------------------------------------------
 
     def failed(self, time_ms: float, dead: int) -> float:
-        """Fences a broker whose session has expired."""
+        """Fences a broker after its session has expired."""
         if dead not in self.live:
             return time_ms
         was_asked = dead in self.stopping
@@ -137,10 +137,10 @@ class QuorumControl:
         self._append(time_ms, text, logger=_REPLICATION)
         return time_ms
 
-    # -- what is asked of it -------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------------
 
     def prefer(self, time_ms: float, partitions: Sequence[Partition], trigger: str = "AutoTriggered") -> float:
-        """The first of the assignment is to lead again, where it is in sync."""
+        """Elects the first assigned replica of each partition, if it is in sync."""
         for p in partitions:
             first = p.replicas[0]
             if p.leader not in (NO_BROKER, first) and first in p.isr and first in self.live - self.stopping:

@@ -28,7 +28,7 @@ class Requests:
     """Requests of one controllership.
 
     Args:
-        says: writer of the controller's lines.
+        writer: writer of the controller's lines.
         live: brokers that the controller considers alive; shared and updated by the caller.
     """
 

@@ -152,7 +152,7 @@ class Simulation:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def wait(self, ms: float) -> None:
-        """Lets time pass; brokers write unrelated lines."""
+        """Advances the time; brokers write unrelated lines."""
         begin, self.now = self.now, self.now + ms
         expected = self.settings.noise * ms / 1000
         for broker in self.brokers.by_id.values():
@@ -271,7 +271,7 @@ class Simulation:
         return True
 
     def catch_up(self, p: Partition) -> None:
-        """Lets the followers of a partition copy again and rejoin the ISR."""
+        """Resumes copying by the followers of a partition, which then rejoin the ISR."""
         p.slow.clear()
         self.wait(self.chance.uniform(500, 2_000))
         self.recover([p])

@@ -13,7 +13,7 @@ class Topics(Leaderships):
 
     def __init__(self, cluster: Cluster, brokers: Brokers, recorder: Recorder, lines: dict[int, Lines]) -> None:
         super().__init__(cluster, brokers, recorder, lines)
-        # Topics whose deletion waits for stopped brokers.
+        # Topics with a deletion that waits for stopped brokers.
         self._waiting: dict[str, Topic] = {}
 
     def create(self, time_ms: float, topic: Topic) -> float:
