@@ -236,7 +236,7 @@ def footprint(size: int, kind: str) -> dict[str, float]:
 
 
 def one_size_of_objects(size: int, *, runs: int, found: Found) -> None:
-    """Measures the same failure in the object form, whose store is a dict."""
+    """Measures the same failure in the object form, with a dict as the store."""
     cluster = objects.object_cluster(Shape(size, min(TOPICS, size), BROKERS), CONTROLLER)
     collected: dict[bool, list[dict[str, float]]] = {True: [], False: []}
     for run in range(2 * runs):

@@ -56,10 +56,11 @@ _LOWEST, _HIGHEST, _DIGITS = 1, 90_000_000, 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Served(Racked):
-    """Cluster whose last partitions are reserved for single elections.
+    """Cluster with its last partitions reserved for single elections.
 
     They are on the last two brokers of each rack, which never fail here, and are led by their second replica, so that
-    one preferred-leader election is possible for each."""
+    one preferred-leader election is possible for each.
+    """
 
     singles: int = 0
 

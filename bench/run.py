@@ -1,7 +1,7 @@
 """Command line of a benchmark: common options, event loop, list of figures, output file.
 
-A benchmark is a module with `NAME`, a docstring whose first line describes the measurement, `options(parser)`, and
-`async measure(asked, found)`, which adds figures and prints progress.
+A benchmark is a module with `NAME`, a docstring with a description of the measurement in its first line,
+`options(parser)`, and `async measure(asked, found)`, which adds figures and prints progress.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def say(text: str = "") -> None:
 
 
 def module(name: str) -> Bench:
-    """Returns the benchmark whose module runs as the program."""
+    """Returns the benchmark that runs as the main program."""
     found: Any = sys.modules[name]
     bench: Bench = found
     return bench

@@ -56,7 +56,7 @@ class SlowConnection(EncodingConnection):
 
 
 async def slow_broker(shape: Racked, *, runs: int, found: Found) -> None:
-    """Measures a cluster whose last broker is slow, in turn with and without coalescing."""
+    """Measures a cluster with a slow last broker, in turn with and without coalescing."""
     for _ in range(runs):
         for how, parity in (("put together", False), ("parity", True)):
             at = f"slow broker/{shape.partitions}/{how}"

@@ -26,7 +26,7 @@ def answer(header: Header, found: Scan | None) -> bytes:
     """Returns the complete frame, including its length.
 
     Args:
-        found: not needed for UpdateMetadata, whose response contains no partition.
+        found: not needed for UpdateMetadata, because its response contains no partition.
     """
     if header.api == UPDATE_METADATA or found is None:
         body = b""

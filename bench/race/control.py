@@ -26,7 +26,7 @@ _SOCKET_PATH_MAX: Final = 107
 
 
 class Mark(msgspec.Struct, tag="mark", frozen=True):
-    """Discard received requests except their leader epochs, and count for these wishes from now on."""
+    """Discard received requests except their leader epochs, and count requests for these expectations from now on."""
 
     expectations: dict[str, Expectation]
 

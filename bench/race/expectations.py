@@ -27,7 +27,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """A set of partitions that brokers should receive.
 
     Attributes:
-        said: type of the request.
+        request: type of the request.
         when: the partition is `received`, its leader epoch is `raised`, or it is `gone`.
         partitions: numbers in the cluster; None for all.
         brokers: the receiving brokers.

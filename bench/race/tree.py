@@ -133,13 +133,13 @@ class Tree:
         return at
 
     def next_owner(self, former: Owner | None, *, alive: Callable[[], None], limit_s: float) -> Owner:
-        """Wait for another election.
+        """Waits for another election. Returns the new owner.
 
         Args:
-            alive: raises when there is nobody left to be elected.
+            alive: raises if no contender is left to be elected.
 
         Raises:
-            HarnessError: nobody was elected.
+            HarnessError: no contender was elected.
         """
 
         def another() -> Owner | None:

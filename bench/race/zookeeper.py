@@ -30,7 +30,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """Standalone server whose data is deleted with the run."""
+    """Standalone server. Its data is deleted with the run."""
 
     def __init__(self, folder: Path, *, heap_mb: int) -> None:
         """Starts the server and waits until it serves.

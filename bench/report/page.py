@@ -151,7 +151,7 @@ def page(results: Mapping[str, Results], parts: Parts) -> str:
 
 
 def goals(results: Mapping[str, Results]) -> str:
-    """Returns the goals of all benchmarks except the race, whose goals are in its own tables."""
+    """Returns the goals of all benchmarks except the race, which has goals in its own tables."""
     rows = []
     for goal in GOALS:
         measured = goal.of(results[goal.bench].figures) if goal.bench in results else None
