@@ -86,7 +86,9 @@ def znode_version(tree: Any, path: str) -> int:
 STATE = "/brokers/topics/orders/partitions/{}/state"
 
 
-async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_a_leadership_write(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
     committed = await losing_the_answer(
         proxy,
         lambda: store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence),
@@ -99,7 +101,7 @@ async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: 
     assert set(found.partition_epoch.tolist()) == {1}
 
 
-async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
     names = [TopicPartition("orders", 300 + number) for number in range(40)]
 
     committed = await losing_the_answer(
@@ -128,16 +130,16 @@ async def test_later_write_of_another_client_is_not_adopted(
     assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.CONFLICT, Outcome.COMMITTED]
 
 
-async def test_another_writers_equal_content_without_a_loss_is_a_conflict(
-    store: ZooKeeperStore, tree: Any, fence: Fence
-) -> None:
+async def test_equal_content_of_another_writer_is_a_conflict(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     change = new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0)
     assert (await store.commit(change, fence)).committed.all()
 
     assert (await store.commit(change, fence)).outcome.tolist() == [Outcome.CONFLICT]
 
 
-async def test_a_leaders_own_write(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_an_isr_write_of_a_leader(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
     state = Leadership(1, 0, (1,), 0, fence.epoch)
 
     kept = await losing_the_answer(
@@ -150,7 +152,7 @@ async def test_a_leaders_own_write(store: ZooKeeperStore, proxy: Proxy, tree: An
     assert kept == 1
 
 
-async def test_an_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_controller_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     won = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")))
 
     assert won == Fence(1, znode_version(tree, "/controller_epoch"))
@@ -158,7 +160,7 @@ async def test_an_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> No
 
 
 @pytest.mark.parametrize("epoch", [b"1", b"2"])
-async def test_an_election_that_was_undone_by_a_take_over(
+async def test_lost_response_to_an_election_before_a_takeover(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, epoch: bytes
 ) -> None:
     def depose() -> None:
@@ -171,7 +173,7 @@ async def test_an_election_that_was_undone_by_a_take_over(
     assert isinstance(lost, ControllerMoved)
 
 
-async def test_a_take_over(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_takeover(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     tree.create("/controller_epoch", b"6")
     tree.create("/controller", b'{"brokerid":3}', ephemeral=True)
 
@@ -183,13 +185,13 @@ async def test_a_take_over(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> No
     assert tree.get("/controller_epoch")[0] == b"7"
 
 
-async def test_a_resignation(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_a_resignation(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
     await losing_the_answer(proxy, lambda: store.resign(fence), lambda: not tree.exists("/controller"))
 
     assert await store.controller() is None
 
 
-async def test_a_new_topic(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_topic_creation(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     made = await losing_the_answer(
         proxy,
         lambda: store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"}),
@@ -199,7 +201,7 @@ async def test_a_new_topic(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> No
     assert made is None
 
 
-async def test_a_configuration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_configuration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     made = await losing_the_answer(
         proxy,
         lambda: store.set_topic_config("orders", {"a": "b"}),
@@ -210,7 +212,9 @@ async def test_a_configuration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -
     assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
 
 
-async def test_notifications_that_were_taken_away(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_deleted_notifications(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
     for name in ROWS[:5]:
         await store.notify_isr([name])
     standing = await store.isr_notifications()
@@ -224,7 +228,7 @@ async def test_notifications_that_were_taken_away(store: ZooKeeperStore, proxy: 
     assert await store.isr_notifications() == []
 
 
-async def test_a_mark_for_deletion(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_deletion_mark(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     marked = await losing_the_answer(
         proxy,
         lambda: store.mark_deletion("orders"),
@@ -237,7 +241,9 @@ async def test_a_mark_for_deletion(store: ZooKeeperStore, proxy: Proxy, tree: An
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_request_that_waits(store: ZooKeeperStore, proxy: Proxy, tree: Any, replaced: bool) -> None:
+async def test_lost_response_to_a_stored_admin_request(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, replaced: bool
+) -> None:
     path = "/admin/reassign_partitions"
 
     def replace() -> None:
@@ -257,7 +263,9 @@ async def test_a_request_that_waits(store: ZooKeeperStore, proxy: Proxy, tree: A
     assert await store.reassignment_request() == ({} if replaced else {ORDERS_0: (1,)})
 
 
-async def test_what_is_left_of_a_request(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_the_rest_of_an_admin_request(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
     await store.request_reassignment({ORDERS_0: (1,)})
 
     await losing_the_answer(
@@ -275,7 +283,7 @@ async def test_what_is_left_of_a_request(store: ZooKeeperStore, proxy: Proxy, tr
     assert await store.reassignment_request() is None
 
 
-async def test_features(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+async def test_lost_response_to_features(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
     for number in range(2):
         written = await losing_the_answer(
             proxy,
@@ -288,7 +296,9 @@ async def test_features(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: F
 
 
 @pytest.mark.parametrize("raced", [False, True])
-async def test_a_block_of_producer_ids(store: ZooKeeperStore, proxy: Proxy, tree: Any, raced: bool) -> None:
+async def test_lost_response_to_a_producer_id_block(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, raced: bool
+) -> None:
     path, ours = "/latest_producer_id_block", ProducerIdBlock(1, 0, 1_000)
     other = b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
 
@@ -309,7 +319,7 @@ async def test_a_block_of_producer_ids(store: ZooKeeperStore, proxy: Proxy, tree
     assert await store.producer_ids() == ((ProducerIdBlock(2, 1_000, 1_000), 2) if raced else (ours, 1))
 
 
-async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+async def test_lost_response_to_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
     session = await store.new_session(SESSION_MS)
 
     epoch = await losing_the_answer(
@@ -320,7 +330,7 @@ async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) ->
     assert (await store.brokers())[1] == broker_info(1, epoch=epoch)
 
 
-async def test_a_node_of_an_earlier_session_of_the_same_process_is_no_obstacle(
+async def test_node_of_an_earlier_session_of_this_process_is_replaced(
     store: ZooKeeperStore, proxy: Proxy, connect: str
 ) -> None:
     """The participant was silent and was cut off: its session ends for the store before the server expires it."""

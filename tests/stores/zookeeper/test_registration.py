@@ -14,11 +14,11 @@ KAFKA_3_9 = (
 TWO_LISTENERS = (Endpoint("INTERNAL", "127.0.0.1", 19091, "SSL"), Endpoint("CLIENT", "127.0.0.1", 9091, "PLAINTEXT"))
 
 
-def test_a_brokers_registration_is_read() -> None:
+def test_registration_of_a_kafka_broker_is_read() -> None:
     assert registration.decode(3, KAFKA_3_9, 77) == Broker(3, 77, TWO_LISTENERS, "r1")
 
 
-def test_ours_is_written_like_a_brokers() -> None:
+def test_registration_is_written_as_kafkas() -> None:
     assert registration.encode(Broker(3, 0, TWO_LISTENERS, "r1"), 1698765432100) == KAFKA_3_9
 
 
@@ -40,7 +40,7 @@ def test_older_registrations_are_read(data: bytes, endpoint: Endpoint, rack: str
 
 
 @pytest.mark.parametrize("host", ["::1", "fe80::1%eth0", "", "a-b.example"])
-def test_any_host_is_read_as_it_was_written(host: str) -> None:
+def test_any_host_round_trips(host: str) -> None:
     broker = Broker(1, 5, (Endpoint("PLAINTEXT", host, 9092),))
 
     data = registration.encode(broker, 0)
@@ -49,7 +49,7 @@ def test_any_host_is_read_as_it_was_written(host: str) -> None:
     assert (f"[{host}]" if ":" in host else host).encode() in data
 
 
-def test_features_are_kept() -> None:
+def test_features_round_trip() -> None:
     broker = Broker(1, 5, TWO_LISTENERS, None, (("f", 1, 3), ("g", 2, 2)))
 
     data = registration.encode(broker, 0)
@@ -81,7 +81,7 @@ def test_host_and_port_are_those_of_the_first_plaintext_endpoint() -> None:
         b'{"version":5,"endpoints":["C://h:9"],"features":{"f":{}}}',
     ],
 )
-def test_what_is_no_registration_is_malformed(data: bytes | None) -> None:
+def test_invalid_registration_is_malformed(data: bytes | None) -> None:
     with pytest.raises(Malformed):
         registration.decode(1, data, 5)
 
@@ -90,6 +90,6 @@ def test_what_is_no_registration_is_malformed(data: bytes | None) -> None:
     ("name", "is_id"),
     [("0", True), ("2147483647", True), ("2147483648", False), ("9999999999", False), ("-1", False), ("x", False)],
 )
-def test_only_what_fits_a_request_is_the_id_of_a_broker(name: str, is_id: bool) -> None:
+def test_broker_ids_are_int32(name: str, is_id: bool) -> None:
     # An id that does not fit would make the whole request to other brokers impossible to encode.
     assert registration._is_id(name) == is_id

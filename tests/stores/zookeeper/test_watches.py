@@ -49,7 +49,7 @@ async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_a_changed_registration_is_heard_each_time(store: ZooKeeperStore, tree: Any) -> None:
+async def test_each_change_of_a_registration_is_reported(store: ZooKeeperStore, tree: Any) -> None:
     recorder = EventRecorder(store)
     tree.create("/brokers/ids/1", b'{"version":1,"host":"a","port":9}', ephemeral=True)
     await store.brokers()
@@ -66,7 +66,7 @@ async def test_a_changed_registration_is_heard_each_time(store: ZooKeeperStore, 
     assert recorder.events == []
 
 
-async def test_a_marked_topic_is_heard(store: ZooKeeperStore, tree: Any) -> None:
+async def test_deletion_mark_is_reported(store: ZooKeeperStore, tree: Any) -> None:
     recorder = EventRecorder(store)
     await store.deletions()
 
@@ -78,7 +78,7 @@ async def test_a_marked_topic_is_heard(store: ZooKeeperStore, tree: Any) -> None
     assert await store.deletions() == ["a", "b"]
 
 
-async def test_changed_configurations_are_heard_by_their_topics(store: ZooKeeperStore, tree: Any, connect: str) -> None:
+async def test_changed_configurations_are_reported_by_topic(store: ZooKeeperStore, tree: Any, connect: str) -> None:
     tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"topics/old"}', sequence=True)
     recorder = EventRecorder(store)
     await store.topics()
@@ -98,7 +98,7 @@ async def test_changed_configurations_are_heard_by_their_topics(store: ZooKeeper
     assert len(tree.get_children("/config/changes")) == 6
 
 
-async def test_a_read_without_a_listener_arms_nothing(store: ZooKeeperStore, zookeeper: ZooKeeperServer) -> None:
+async def test_read_without_a_listener_arms_no_watch(store: ZooKeeperStore, zookeeper: ZooKeeperServer) -> None:
     await store.topics()
     await store.brokers()
     await store.controller()
@@ -117,7 +117,7 @@ def armed(store: ZooKeeperStore) -> bool:
     return bool(connection._kazoo._data_watchers or connection._kazoo._child_watchers)
 
 
-async def test_what_changed_behind_a_broken_line_is_heard_after_it(
+async def test_changes_while_disconnected_are_reported_afterwards(
     proxy: Proxy, tree: Any, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
@@ -154,7 +154,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
         }
 
 
-async def test_a_short_break_does_not_look_like_a_change_of_everything(
+async def test_short_disconnection_reports_no_unchanged_nodes(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
@@ -181,7 +181,7 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(
         await recorder.wait_for(Changed.CONTROLLER_GONE)
 
 
-async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
+async def test_lost_session_reports_nothing_before_the_next_reads(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
@@ -213,7 +213,7 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
         await recorder.wait_for(Changed.TOPIC_CONFIG, "more")
 
 
-async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
+async def test_watches_of_requests_and_partitions_survive_a_disconnection(
     proxy: Proxy, chroot: str, connect: str, tree: Any, kind: Kind
 ) -> None:
     async with (
@@ -256,7 +256,7 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
         assert tree.exists("/admin/reassign_partitions") is None
 
 
-async def test_after_a_lost_session_single_partitions_are_watched_no_more(
+async def test_lost_session_ends_watches_of_single_partitions(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
@@ -285,7 +285,7 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
         assert recorder.events == []
 
 
-async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_to_come(
+async def test_topic_replaced_while_disconnected_is_deleted_and_created(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
@@ -308,9 +308,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
         assert store.take_deleted_topics() == {"orders"}
 
 
-async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen_as_well(
-    store: ZooKeeperStore, connect: str
-) -> None:
+async def test_topic_replaced_while_its_event_is_sent_is_reported(store: ZooKeeperStore, connect: str) -> None:
     """The topic's watch has fired and is not armed again. Only the list and the next read show the deletion."""
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
         fence = await create_and_lead(other)
@@ -334,7 +332,7 @@ async def ear_of_none(recorder: EventRecorder, store: ZooKeeperStore) -> None:
     recorder.events.clear()
 
 
-async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect: str) -> None:
+async def test_thousand_partitions_are_watched(store: ZooKeeperStore, connect: str) -> None:
     names = [TopicPartition("orders", at) for at in range(1_000)]
     await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(1_000)}, {})
     fence = await store.contest(1)

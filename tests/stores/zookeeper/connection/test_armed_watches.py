@@ -25,7 +25,7 @@ DATA_KINDS = (EventType.CREATED, EventType.CHANGED, EventType.DELETED)
     ],
 )
 @pytest.mark.parametrize("kind", [*DATA_KINDS, EventType.CHILD])
-def test_a_single_watch_fires_once(request_: object, found: bool, fired_by: tuple[str, ...], kind: str) -> None:
+def test_watch_of_one_node_fires_once(request_: object, found: bool, fired_by: tuple[str, ...], kind: str) -> None:
     armed = ArmedWatches()
     armed.answered(request_, found=found)
 
@@ -34,7 +34,7 @@ def test_a_single_watch_fires_once(request_: object, found: bool, fired_by: tupl
     assert armed.fired(kind, "/a") == (False, [])
 
 
-def test_many_are_armed_before_the_answer() -> None:
+def test_many_watches_are_armed_before_the_response() -> None:
     armed = ArmedWatches()
     armed.sent(SetWatches(("/a", "/b")))
 
@@ -44,7 +44,7 @@ def test_many_are_armed_before_the_answer() -> None:
     assert armed.fired(EventType.CHANGED, "/b") == (True, [])
 
 
-def test_trees_stay_and_may_stand_within_each_other() -> None:
+def test_recursive_watches_stay_and_can_be_nested() -> None:
     armed = ArmedWatches()
     for root in ("/a", "/a/b", "/ab", "/a"):
         armed.answered(WatchTree(root), found=True)
@@ -59,7 +59,7 @@ def test_trees_stay_and_may_stand_within_each_other() -> None:
         assert armed.fired(EventType.CHILD, "/a") == (False, [])
 
 
-def test_what_is_unwatched_is_just_that_path() -> None:
+def test_removing_a_watch_affects_one_path() -> None:
     armed = ArmedWatches()
     armed.answered(WatchTree("/a"), found=True)
     armed.answered(WatchTree("/a/b"), found=True)
@@ -75,7 +75,7 @@ def test_what_is_unwatched_is_just_that_path() -> None:
     assert armed.fired(EventType.CHILD, "/a") == (True, [])
 
 
-def test_the_root_of_all_has_everything_below_it() -> None:
+def test_watch_of_the_root_covers_all_nodes() -> None:
     assert is_within("/a", "/")
     assert is_within("/", "/")
     assert not is_within("/ab", "/a")

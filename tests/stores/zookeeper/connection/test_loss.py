@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_it(
+async def test_frequently_lost_connections_do_not_change_results(
     proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str, kind: Kind
 ) -> None:
     """Sends requests one after the other. Each can succeed only once, however often it is sent."""
@@ -63,9 +63,7 @@ async def cut_when_silent(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_wire_that_is_cut_without_a_word_is_noticed(
-    zookeeper: ZooKeeperServer, chroot: str, kind: Kind
-) -> None:
+async def test_silently_cut_connection_is_detected(zookeeper: ZooKeeperServer, chroot: str, kind: Kind) -> None:
     """Neither side receives an error. The client detects the loss by its pings, and continues in the same session."""
     with Link(zookeeper.port) as wire:
         states: list[str] = []

@@ -89,7 +89,7 @@ async def open_story(connect: str, **settings: Any) -> AsyncIterator[RecordedCli
             await story.client.close()
 
 
-async def test_answers_may_come_byte_by_byte() -> None:
+async def test_responses_can_arrive_byte_by_byte() -> None:
     async def slowly(line: ServerConnection) -> None:
         await line.hear_greeting()
         await line.say(with_length(struct.pack("!iiqi", 0, 10_000, SESSION, 16) + PASSWORD + b"\0"), piece=1)
@@ -105,7 +105,7 @@ async def test_answers_may_come_byte_by_byte() -> None:
     assert [result[0] for result in found.results] == [b"one", b"two"]
 
 
-async def test_an_answer_of_ten_megabytes() -> None:
+async def test_response_of_ten_megabytes_is_read() -> None:
     data = bytes(range(256)) * 40_000
 
     async def much(line: ServerConnection) -> None:
@@ -160,7 +160,7 @@ async def test_malformed_response_closes_the_connection_and_is_logged(
     assert what in caplog.text
 
 
-async def test_a_connection_that_ends_in_the_middle_of_an_answer() -> None:
+async def test_connection_closed_within_a_response() -> None:
     async def half(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, node_body(b"half"))[:-7])
@@ -172,7 +172,7 @@ async def test_a_connection_that_ends_in_the_middle_of_an_answer() -> None:
         assert found.repeated == {0, 1}
 
 
-async def test_a_session_that_is_refused_is_lost_and_followed_by_a_new_one() -> None:
+async def test_rejected_session_is_replaced_by_a_new_one() -> None:
     async def leave(line: ServerConnection) -> None:
         await line.greet()
         await line.asked()
@@ -194,7 +194,7 @@ async def test_a_session_that_is_refused_is_lost_and_followed_by_a_new_one() -> 
         assert await story.read("/a") == b"/a"
 
 
-async def test_another_session_than_ours_is_a_new_one() -> None:
+async def test_unexpected_session_id_is_a_new_session() -> None:
     async def leave(line: ServerConnection) -> None:
         await line.greet()
         await line.asked()
@@ -234,7 +234,7 @@ async def test_invalid_handshake_response_is_rejected(greeting: bytes, said: str
 
 
 @pytest.mark.parametrize("greets", [False, True])
-async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None:
+async def test_reconnection_to_a_closing_server_backs_off(greets: bool) -> None:
     async def hang_up(line: ServerConnection) -> None:
         if greets:
             await line.greet()
@@ -256,7 +256,7 @@ async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None
         assert 2 < len(server.lines) < 20
 
 
-async def test_a_server_that_can_only_read_is_passed_over() -> None:
+async def test_read_only_server_is_skipped() -> None:
     async def alone(line: ServerConnection) -> None:
         greeting = await line.greet(read_only=True)
         assert not greeting.read_only
@@ -270,14 +270,14 @@ async def test_a_server_that_can_only_read_is_passed_over() -> None:
             await story.client.open()
 
 
-async def test_one_server_of_several_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_reachable_server_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedServer(serve_reads) as server:
         gone = [f"127.0.0.1:{free_port()}" for _ in range(3)]
         async with open_story(",".join([*gone, "name.invalid:2181", server.connect])) as story:
             assert await story.read("/a") == b"/a"
 
 
-async def test_a_name_is_looked_up() -> None:
+async def test_host_name_is_resolved() -> None:
     async with (
         ScriptedServer(serve_reads) as server,
         open_story(server.connect.replace("127.0.0.1", "localhost")) as story,
@@ -285,7 +285,7 @@ async def test_a_name_is_looked_up() -> None:
         assert await story.read("/a") == b"/a"
 
 
-async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when_it_says_nothing() -> None:
+async def test_silent_server_is_pinged_and_then_disconnected() -> None:
     pings = []
 
     async def deaf(line: ServerConnection) -> None:
@@ -309,7 +309,7 @@ async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when
         assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED]
 
 
-async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
+async def test_watch_event_precedes_a_later_response() -> None:
     async def fire(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, node_body(b"old")))
@@ -339,7 +339,7 @@ async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
         assert story.told == [KazooState.CONNECTED, b"old", ("CHANGED", "/a"), b"new"]
 
 
-async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
+async def test_request_numbers_wrap_around() -> None:
     numbers = []
 
     async def note(line: ServerConnection) -> None:
@@ -359,7 +359,7 @@ async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
     assert numbers == [XID_MAX - 1, XID_MAX, 1, 2, 3]
 
 
-async def test_a_new_connection_asks_for_no_less_than_we_have_heard_of() -> None:
+async def test_new_connection_sends_the_last_seen_zxid() -> None:
     async def once(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, node_body(b""), zxid=2**40))
@@ -374,7 +374,7 @@ async def test_a_new_connection_asks_for_no_less_than_we_have_heard_of() -> None
 
 
 @pytest.mark.parametrize(("code", "said"), [(-115, "rejects this client"), (-124, "SASL")])
-async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
+async def test_failed_authentication_is_reported(code: int, said: str) -> None:
     async def forbid(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, error=code))
@@ -388,7 +388,7 @@ async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(-101, NoNodeError), (-9999, SystemZookeeperError)])
-async def test_errors_are_answers(code: int, kind: type[Exception]) -> None:
+async def test_error_responses_fail_their_requests(code: int, kind: type[Exception]) -> None:
     async def fail(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, error=code))
@@ -399,7 +399,7 @@ async def test_errors_are_answers(code: int, kind: type[Exception]) -> None:
         assert len(server.lines) == 1
 
 
-async def test_an_answer_that_makes_no_sense_costs_only_itself() -> None:
+async def test_undecodable_response_fails_only_its_request() -> None:
     async def fail(line: ServerConnection) -> None:
         await line.greet()
         await line.say(response_body((await line.asked()).xid, b"\0"))
@@ -438,7 +438,7 @@ async def test_failing_handler_does_not_lose_other_responses(caplog: pytest.LogC
         assert "over this" in caplog.text
 
 
-async def test_closing_says_so_to_the_server_after_all_else() -> None:
+async def test_close_request_is_sent_last() -> None:
     kinds = []
 
     async def note(line: ServerConnection) -> None:
@@ -470,7 +470,7 @@ async def never_respond(line: ServerConnection) -> None:
     await line.ignore()
 
 
-async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
+async def test_closed_client_leaves_no_tasks_or_sockets() -> None:
     before = asyncio.all_tasks()
 
     async with ScriptedServer(deaf) as server:
@@ -500,7 +500,7 @@ async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
     assert not [task for task in left if "ZooKeeper" in task.get_name()]
 
 
-async def test_closing_while_there_is_no_connection_is_immediate() -> None:
+async def test_closing_without_a_connection_is_immediate() -> None:
     async with ScriptedServer(serve_reads) as server:
         story = RecordedClient(server.connect)
         await story.client.open()

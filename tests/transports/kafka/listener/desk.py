@@ -22,7 +22,7 @@ class Desk:
     """Stub of the controller, as far as a listener uses it.
 
     Attributes:
-        asked: every request that reached it, in order.
+        requests: every request that reached it, in order.
         answers: the response to each kind of request; an exception is raised.
         waits: the conditions waited for, with their timeouts.
         done: whether the conditions are fulfilled. A wait ends at once in both cases.
