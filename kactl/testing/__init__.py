@@ -4,7 +4,7 @@ Product code never imports this package.
 """
 
 from .clock import LoopClock
-from .failures import CrossNode, Deadlock, Livelock, NonDeterministic, RealWorld, SimFailure, StepLimit, WaitingTask
+from .failures import Deadlock, Livelock, NonDeterministic, RealWorld, SimFailure, StepLimit, WaitingTask
 from .loop import SimLoop
 from .nodes import NODE, Node, NodeClock, on
 from .schedule import Schedule
@@ -12,7 +12,6 @@ from .streams import Streams
 
 __all__ = [
     "NODE",
-    "CrossNode",
     "Deadlock",
     "Livelock",
     "LoopClock",

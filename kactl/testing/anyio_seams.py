@@ -43,7 +43,7 @@ class OrderedSet(Generic[T]):
 
 
 def install(is_simulated: Callable[[asyncio.AbstractEventLoop], bool]) -> None:
-    """Adapt anyio, once per process.
+    """Adapt anyio. Further calls have no effect.
 
     Args:
         is_simulated: returns whether a loop is simulated.

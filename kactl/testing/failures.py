@@ -4,7 +4,8 @@ A `SimFailure` is a result: the simulated program did something wrong. The other
 program left the simulation, or it is not deterministic.
 """
 
-from typing import NamedTuple
+import asyncio
+from typing import Any, NamedTuple
 
 
 class SimFailure(Exception):
@@ -19,13 +20,31 @@ class WaitingTask(NamedTuple):
     Attributes:
         node: name of its node; empty outside all nodes.
         chain: the functions that await each other, from the outermost to the innermost, with file and line.
-        wait: representation of the object that the innermost function awaits.
+        wait: the object that the innermost function awaits, without its address.
     """
 
     node: str
     name: str
     chain: tuple[str, ...]
     wait: str
+
+    @classmethod
+    def of(cls, task: "asyncio.Task[Any]", *, node: str) -> "WaitingTask":
+        """Returns the description of a task on a node."""
+        chain: list[str] = []
+        awaited: Any = task.get_coro()
+        while (frame := getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)) is not None:
+            code = frame.f_code
+            chain.append(f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})")
+            awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+        future = task._fut_waiter  # type: ignore[attr-defined]
+        if future is None:
+            wait = "nothing"
+        elif isinstance(future, asyncio.Task):
+            wait = f"task {future.get_name()!r}"
+        else:
+            wait = f"a {type(future).__name__}"
+        return cls(node, task.get_name(), tuple(chain), wait)
 
     def __str__(self) -> str:
         where = f" on {self.node}" if self.node else ""
@@ -61,10 +80,6 @@ class StepLimit(_Stopped):
 
 class Sealed(BaseException):
     """Code of a killed node called the event loop. Raised only during the clean-up of such code."""
-
-
-class CrossNode(Exception):
-    """Code of one node touched an object of another without passing through a store, a network or a file."""
 
 
 class RealWorld(RuntimeError):

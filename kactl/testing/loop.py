@@ -5,8 +5,8 @@
 Time passes only when nothing is ready, and then jumps exactly to the earliest timer. Nothing here waits, opens a socket
 or starts a thread: functions given to an executor run inline after a drawn delay.
 
-The loop is an `asyncio.BaseEventLoop` without a selector. It relies on some private parts of asyncio and anyio; a
-version in which they differ is rejected when the loop is created.
+The loop is an `asyncio.BaseEventLoop` without a selector. It uses private parts of asyncio and anyio, and cannot be
+created if the installed versions lack one of them.
 """
 
 import asyncio
@@ -17,11 +17,13 @@ import heapq
 import itertools
 import logging
 import math
+import weakref
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
+from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
 from .nodes import NODE, Node, on
 from .schedule import Schedule
@@ -36,6 +38,15 @@ LIVELOCK_STEPS: Final = 100_000
 STEPS_MAX: Final = 20_000_000
 # Delay of a function that runs in an executor.
 EXECUTOR_DELAY_MS: Final = (0.0, 5.0)
+
+# Private parts of asyncio that this module uses.
+_PRIVATE: Final = (
+    (asyncio.BaseEventLoop, ("_run_once", "_check_closed", "_timer_handle_cancelled")),
+    (events.Handle, ("_run", "_callback", "_context")),
+    (asyncio.Task, ("_fut_waiter", "_log_destroy_pending")),
+)
+# Name of the callback that wakes a task.
+_WAKEUP: Final = "task_wakeup"
 
 _SOCKETS: Final = "pass a simulated network to the program"
 _PROCESSES: Final = "processes are nodes of the simulation"
@@ -70,9 +81,13 @@ class SimLoop(asyncio.BaseEventLoop):
         streams: named random streams of the seed, for the program's own use.
         steps: number of callbacks that have run.
         nodes: all nodes, the killed ones included, in the order of their creation.
+
+    Raises:
+        RuntimeError: the installed asyncio or anyio is not known.
     """
 
     def __init__(self, seed: int | str = 0, *, schedule: Schedule | None = None, steps_max: int = STEPS_MAX) -> None:
+        _check_versions()
         super().__init__()
         self.streams = Streams(seed)
         rng = self.streams["schedule"]
@@ -82,14 +97,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self._steps_max = steps_max
         self._now_s = 0.0
         self._queue: deque[asyncio.Handle] = deque()
-        # Handles ordered by time, then by creation. The flag marks a handle that a slow node has delayed already.
+        # Time, number, handle, and whether a slow node has delayed the handle already.
         self._timers: list[tuple[float, int, asyncio.Handle, bool]] = []
         self._numbers = itertools.count(1)
         self.task_numbers = itertools.count(1)
         self._held: dict[asyncio.Handle, int] = {}
-        # Handles that a slow node has delayed already, by their ids: timers with equal times are equal.
+        # Delayed handles that are due, by their ids: timers with equal times are equal.
         self._delayed: dict[int, asyncio.Handle] = {}
-        self._executors: dict[int, float] = {}
+        # When the last function of each executor with one worker ends.
+        self._executors: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self._is_sealed = False
         self._steps_at_jump = 0
         self.steps = 0
@@ -295,10 +311,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._check()
         future: asyncio.Future[T] = self.create_future()
         is_serial = isinstance(executor, concurrent.futures.ThreadPoolExecutor) and executor._max_workers == 1
-        earliest_s = max(self._executors.get(id(executor), 0.0), self._now_s) if is_serial else self._now_s
+        earliest_s = max(self._executors.get(executor, 0.0), self._now_s) if is_serial else self._now_s
         at_s = earliest_s + self.streams["executor"].uniform(*EXECUTOR_DELAY_MS) / 1000
         if is_serial:
-            self._executors[id(executor)] = at_s
+            self._executors[executor] = at_s
 
         def run() -> None:
             try:
@@ -353,7 +369,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def waiting(self) -> tuple[WaitingTask, ...]:
         """Returns the tasks that wait, in the order of their creation."""
-        return tuple(map(_waiting, self.unfinished()))
+        return tuple(WaitingTask.of(task, node=task.node_name) for task in self.unfinished())
 
     def unfinished(self) -> list[SimTask]:
         """Returns the tasks that have not ended, in the order of their creation."""
@@ -384,6 +400,13 @@ class SimLoop(asyncio.BaseEventLoop):
             logging.disable(logging_was)
 
 
+def _check_versions() -> None:
+    missing = [f"{owner.__name__}.{name}" for owner, names in _PRIVATE for name in names if not hasattr(owner, name)]
+    if missing:
+        raise RuntimeError(f"the simulator does not know this version of Python: asyncio has no {', '.join(missing)}")
+    anyio_seams.install(lambda loop: isinstance(loop, SimLoop))
+
+
 def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimTask:
     assert isinstance(loop, SimLoop)
     task = SimTask(coro, loop=loop, **kwargs)
@@ -400,22 +423,3 @@ def _task_of(handle: asyncio.Handle) -> SimTask | None:
     # The first step has a callable without a name; `Task.cancel` is a plain callback.
     is_step = isinstance(owner, SimTask) and getattr(callback, "__name__", _WAKEUP) == _WAKEUP
     return owner if is_step else None
-
-
-_WAKEUP: Final = "task_wakeup"
-
-
-def _waiting(task: SimTask) -> WaitingTask:
-    chain: list[str] = []
-    awaited: Any = task.get_coro()
-    while (frame := getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)) is not None:
-        code = frame.f_code
-        chain.append(f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})")
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    future = task._fut_waiter  # type: ignore[attr-defined]
-    return WaitingTask(task.node_name, task.get_name(), tuple(chain), "nothing" if future is None else _plain(future))
-
-
-def _plain(future: Any) -> str:
-    """Returns a description without addresses."""
-    return f"task {future.get_name()!r}" if isinstance(future, asyncio.Task) else f"a {type(future).__name__}"

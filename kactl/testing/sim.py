@@ -1,9 +1,4 @@
-"""Runs of a program on the simulated loop.
-
-from kactl.testing import sim
-
-result = sim.run(main, seed=7)
-"""
+"""Runs of a program on the simulated loop: `sim.run(main, seed=7)`."""
 
 import asyncio
 import gc
@@ -11,7 +6,6 @@ import inspect
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from . import anyio_seams
 from .failures import SimFailure
 from .guards import guarded
 from .loop import SimLoop
@@ -39,9 +33,9 @@ def run(
     Raises:
         SimFailure: the program waits for ever, or does not make progress.
         RealWorld, NonDeterministic: the program leaves the simulation.
+        RuntimeError: the installed Python or anyio is not known.
         Exception: whatever `main` raises.
     """
-    anyio_seams.install(lambda loop: isinstance(loop, SimLoop))
     loop = SimLoop(seed, schedule=schedule)
     # Collections would run finalizers at times that depend on the version of Python.
     was_enabled = gc.isenabled()

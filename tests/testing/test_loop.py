@@ -15,14 +15,10 @@ import pytest
 
 from kactl.testing import Deadlock, Livelock, RealWorld, Schedule, SimLoop, StepLimit, sim
 
+from .running import this_loop
+
 SCHEDULES = [Schedule("fifo"), Schedule("shuffle", hold_back=0.25), Schedule("priority", changes=2)]
 EACH_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES, ids=[schedule.strategy for schedule in SCHEDULES])
-
-
-def this_loop() -> SimLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop)
-    return loop
 
 
 @EACH_SCHEDULE

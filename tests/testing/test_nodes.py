@@ -5,13 +5,9 @@ import gc
 
 import pytest
 
-from kactl.testing import LoopClock, Node, NodeClock, Schedule, SimLoop, on, sim
+from kactl.testing import LoopClock, Node, NodeClock, Schedule, on, sim
 
-
-def this_loop() -> SimLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop)
-    return loop
+from .running import this_loop
 
 
 async def beat(times: list[float]) -> None:
