@@ -55,14 +55,14 @@ def test_the_same_seed_gives_the_same_logs_and_truth(kind: str, tmp_path: Path) 
 def test_generated_failures_are_many_and_possible(kind: str, tmp_path: Path) -> None:
     truth = generate(Settings(seed=8, kind=kind), tmp_path)  # type: ignore[arg-type]
 
-    assert any(incident.planned for incident in truth.outages)
-    assert any(not incident.planned for incident in truth.outages)
-    assert all(incident.end is None or incident.begin <= incident.end for incident in truth.outages)
-    assert all(incident.tail > 0 and 0 <= incident.committed <= incident.tail for incident in truth.losses)
+    assert any(outage.planned for outage in truth.outages)
+    assert any(not outage.planned for outage in truth.outages)
+    assert all(outage.end is None or outage.begin <= outage.end for outage in truth.outages)
+    assert all(loss.tail > 0 and 0 <= loss.committed <= loss.tail for loss in truth.losses)
     assert truth.unclean
     # Only a leader elected outside the ISR makes others lose committed records.
-    lost = {(incident.topic, incident.partition) for incident in truth.losses if incident.committed}
-    assert lost <= {(incident.topic, incident.partition) for incident in truth.unclean}
+    lost = {(loss.topic, loss.partition) for loss in truth.losses if loss.committed}
+    assert lost <= {(election.topic, election.partition) for election in truth.unclean}
     assert all(done is not None for _, _, done in truth.deletions)
     assert all(back is not None and back > died for _, died, back, _ in truth.absences)
-    assert len({incident.epoch for incident in truth.controllers}) == len(truth.controllers) > 1
+    assert len({term.epoch for term in truth.controllers}) == len(truth.controllers) > 1
