@@ -46,7 +46,9 @@ COLUMNS: Final = (
     Column("prev_leader", ID, "the previous leader"),
     Column("prev_isr", IDS, "the last ISR before it that was not empty", title="last in sync"),
     Column(
-        "evidence", TEXTS, "not-in-isr, recovering, warned (C7), said (KRaft) or asked (an election of kind UNCLEAN)"
+        "evidence",
+        TEXTS,
+        "some of not-in-isr, recovering, warned (line C7), said (logged by KRaft), asked (UNCLEAN was requested)",
     ),
     Column("certain", BOOL, "false if the only evidence is a request, or an ISR of which later changes may be missing"),
     Column("asked_by", TEXT, "origin of the request, as Kafka logs it; null if a topic's setting allowed it"),
