@@ -1,11 +1,11 @@
 """Base of the actors: one task, one inbox, one owner of state.
 
-`tell` queues a message; `ask` queues one and waits for its result. Asks go down, from the controller to the machines,
-never up: a cycle of asks is a deadlock.
+`Ref.tell` queues a message. `Ref.ask` queues a message and waits for its result. The controller calls `ask` of the
+machines, and no machine calls `ask` of the controller: a cycle of such calls would be a deadlock.
 
-An exception raised for a message of `ask` goes to its caller. One raised for a message of `tell` leaves the actor, and
-so reaches its supervisor. The inbox is a deque with a wake-up: an order of magnitude cheaper than
-a stream, since draining it needs no task switch for each message.
+An exception raised for a message of `ask` is raised to its caller. One raised for a message of `tell` leaves the actor
+and reaches its supervisor. The inbox is a deque with a wake-up. It is an order of magnitude cheaper than a stream,
+since draining it needs no task switch for each message.
 """
 
 import asyncio

@@ -50,9 +50,10 @@ class CommitResult(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Rows that are not tried any more; refused, or in force in the store.
+    """Rows that are committed or refused, and are not tried again.
 
-    `positions`: intp[k], their positions among the rows of the call.
+    Attributes:
+        positions: intp[k], their positions among the rows of the call.
     """
 
     positions: RowNumbers
