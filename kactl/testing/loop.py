@@ -81,6 +81,7 @@ class SimLoop(asyncio.BaseEventLoop):
         streams: named random streams of the seed, for the program's own use.
         steps: number of callbacks that have run.
         nodes: all nodes, the killed ones included, in the order of their creation.
+        halted_by: the error given to `halt`, or None.
 
     Raises:
         RuntimeError: the installed asyncio or anyio is not known.
@@ -107,6 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
         # When the last function of each executor with one worker ends.
         self._executors: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self._is_sealed = False
+        self.halted_by: Exception | None = None
         self._steps_at_jump = 0
         self.steps = 0
         self.nodes: list[Node] = []
@@ -176,6 +178,13 @@ class SimLoop(asyncio.BaseEventLoop):
         for handle in self._ordered(wave):
             if not handle.cancelled():
                 self._run_handle(handle)
+                if self.halted_by is not None:
+                    raise self.halted_by
+
+    def halt(self, error: Exception) -> None:
+        """End the run after the current step: `sim.run` raises this error, which no task can catch."""
+        if self.halted_by is None:
+            self.halted_by = error
 
     def _jump(self) -> None:
         """Advance time to the earliest timer.

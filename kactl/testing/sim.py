@@ -45,8 +45,9 @@ def run(
         with guarded(("kactl", main.__module__), allowed=allowed):
             try:
                 return loop.run_until_complete(main())
-            except SimFailure:
-                loop.bury(everything=True)
+            except Exception as error:
+                if isinstance(error, SimFailure) or error is loop.halted_by:
+                    loop.bury(everything=True)
                 raise
             finally:
                 loop.bury()

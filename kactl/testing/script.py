@@ -1,0 +1,154 @@
+"""Scripts: everything that is decided about a run before it starts.
+
+A script is one JSON object. Equal scripts with equal versions of the code make equal runs, and each subset of a
+script's actions is a valid script, so that a failing one can be reduced.
+"""
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+# Raised when the same script makes another run than before.
+FORMAT: Final = 1
+
+
+class ScriptError(ValueError):
+    """A script cannot be read. The text names the file, the reason and the remedy."""
+
+
+class BrokersSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Brokers of a world.
+
+    Attributes:
+        kind: `model` for modelled Kafka brokers, `participant` for real kactl participants.
+        level: protocol level, for modelled brokers.
+        racks: number of racks, over which the brokers are spread in turn.
+    """
+
+    kind: Literal["model", "participant"] = "model"
+    count: int = 4
+    level: str = "3.9"
+    racks: int = 1
+
+
+class WorldSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """What a run consists of.
+
+    Attributes:
+        store: kind of the store.
+        controllers: number of controller instances. Their ids start at 100.
+        settings: settings of the controllers that differ from the defaults, by name.
+    """
+
+    store: Literal["memory", "sqlite", "zookeeper"] = "memory"
+    brokers: BrokersSpec = msgspec.field(default_factory=BrokersSpec)
+    controllers: int = 2
+    settings: dict[str, Any] = {}
+
+
+class ScheduleSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Schedule of the steps; see `Schedule`.
+
+    Attributes:
+        seed: of the schedule, the latencies and all other draws while the script runs.
+        only: steps, by number, that may be held back; None for all that the strategy chooses.
+    """
+
+    strategy: Literal["fifo", "shuffle", "priority"] = "fifo"
+    hold_back: float = 0.0
+    changes: int = 0
+    grid_ms: float = 0.0
+    seed: int = 0
+    only: list[int] | None = None
+
+
+class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Latencies in ms: each message takes a uniform time between the two values."""
+
+    store_ms: tuple[float, float] = (0.0, 0.0)
+    network_ms: tuple[float, float] = (0.0, 0.0)
+
+
+class Action(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing that the script does.
+
+    Attributes:
+        do: verb.
+        at_ms: virtual time at which it happens; not used with `at_point`.
+        at_point: named point of the code at which it happens instead, at its `hit`th execution.
+        args: arguments of the verb. Targets are selectors, resolved when the action happens: `broker 4`,
+            `active controller`, `leader of t1-0`.
+    """
+
+    do: str
+    at_ms: float = 0.0
+    at_point: str = ""
+    hit: int = 1
+    args: dict[str, Any] = {}
+
+
+class LivenessSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Second phase of a run, in which no new fault begins.
+
+    Attributes:
+        core_down: selectors of the nodes that stay down.
+    """
+
+    core_down: list[str] = []
+
+
+class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A whole run.
+
+    Attributes:
+        duration_ms: length of the first phase, in which the actions happen.
+        swarm: the fault kinds that the generator chose, each with its rate; for reports only.
+        expect: `pass`, or the signature of the violation that the run must end with.
+    """
+
+    format: int = FORMAT
+    name: str = ""
+    world: WorldSpec = msgspec.field(default_factory=WorldSpec)
+    schedule: ScheduleSpec = msgspec.field(default_factory=ScheduleSpec)
+    latency: LatencySpec = msgspec.field(default_factory=LatencySpec)
+    duration_ms: float = 60_000.0
+    actions: list[Action] = []
+    liveness: LivenessSpec = msgspec.field(default_factory=LivenessSpec)
+    swarm: dict[str, str] = {}
+    expect: str = "pass"
+
+
+def loads(text: str | bytes, *, name: str) -> Script:
+    """Read a script.
+
+    Args:
+        name: of its file, for errors.
+
+    Raises:
+        ScriptError: it is damaged, or of another format.
+    """
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.format != FORMAT:
+            raise ScriptError(
+                f"{name}: script format {head.format}, but this version reads format {FORMAT}: "
+                "replay it with the commit that wrote it (kactl sim replay --commit REV)"
+            )
+        return msgspec.json.decode(text, type=Script)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ScriptError(f"{name}: not a script: {error}: restore the file, or remove it") from error
+
+
+def load(path: Path) -> Script:
+    """Read the script of a file. Raises ScriptError as `loads`, and OSError."""
+    return loads(path.read_bytes(), name=str(path))
+
+
+def dumps(script: Script) -> str:
+    """Returns a script as indented JSON, equal for equal scripts."""
+    return msgspec.json.format(msgspec.json.encode(script, order="deterministic"), indent=1).decode() + "\n"
+
+
+class _Head(msgspec.Struct):
+    format: int
