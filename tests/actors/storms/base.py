@@ -40,7 +40,7 @@ class Base:
         self.rate = dice.choice((0.0, 0.0, 0.03, 0.1, 0.25))
         self.weather = Weather(dice, self.rate)
         self.clock = ManualClock()
-        self.fleet = Fleet(self.clock, dice)
+        self.fleet = Fleet(self.clock, dice, self.is_assigned)
         self.store = MemoryStore(clock=self.clock)
         self.options: dict[str, Any] = {
             "level": level, "unclean_leader_election": dice.random() < 0.3, "shutdown_limit_ms": SHUTDOWN_LIMIT_MS,
@@ -71,6 +71,14 @@ class Base:
 
     def topics(self) -> dict[str, TopicRef]:
         return {name: topic.ref for name, topic in self.store.state.topics.items()}
+
+    def is_assigned(self, broker: int, name: TopicPartition) -> bool:
+        """Returns whether a broker is a stored replica of a partition."""
+        topic = self.store.state.topics.get(name.topic)
+        if topic is None:
+            return False
+        assignment = topic.assignment
+        return bool((assignment.replicas[:, assignment.partition == name.partition] == broker).any())
 
     async def partitions(self) -> dict[TopicPartition, Assignment]:
         """Returns the stored assignments of all topics."""

@@ -7,7 +7,7 @@ request that no broker may ever receive adds a complaint, which the test reads.
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,8 @@ class Host:
     epoch: int
     controller_epoch: int = 0
     greeted: bool = False  # whether this controller has sent an UpdateMetadata
-    # Partitions with a replica here and stored leadership when this registration was made.
+    # Partitions with a replica here and stored leadership when this registration was made, and with a replica here ever
+    # since.
     older: frozenset[TopicPartition] = frozenset()
     # Partitions in LeaderAndIsr requests of this controller; None before its first one.
     named: set[TopicPartition] | None = None
@@ -68,11 +69,16 @@ class Host:
 
 
 class Fleet:
-    """Simulated brokers behind one `Transport`, which several controllers may share."""
+    """Simulated brokers behind one `Transport`, which several controllers may share.
 
-    def __init__(self, clock: Clock, dice: random.Random) -> None:
+    Args:
+        is_assigned: returns whether a broker is a stored replica of a partition.
+    """
+
+    def __init__(self, clock: Clock, dice: random.Random, is_assigned: Callable[[int, TopicPartition], bool]) -> None:
         self.clock = clock
         self.dice = dice
+        self.is_assigned = is_assigned
         self.hosts: dict[int, Host] = {}
         self.disks: dict[int, set[TopicPartition]] = {}  # logs of each broker, which outlive a registration
         self.silent: set[int] = set()
@@ -196,7 +202,11 @@ class Fleet:
         return PartitionErrors(topics, states.topic, states.partition, np.array(errors, np.int16))
 
     def _is_complete(self, host: Host, entries: dict[TopicPartition, dict[str, Any]]) -> None:
-        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old."""
+        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old.
+
+        What was reassigned away since the registration is not old when it comes back.
+        """
+        host.older = frozenset(name for name in host.older if self.is_assigned(host.id, name))
         if host.named is not None:
             for name in (entries.keys() & host.older) - host.named:
                 if not entries[name]["is_new"]:
