@@ -221,8 +221,7 @@ class Database:
         """Check everything through a read-only connection; this loads the columns as well.
 
         SQLite creates files beside one that it opens, even for reading. A file without a write-ahead log is therefore
-        read
-        as one that does not change; only if it did change is it read again, as a file in use.
+        read as one that does not change; only if it did change is it read again, as a file in use.
         """
         before = _fingerprint(path)
         if before.log_bytes:

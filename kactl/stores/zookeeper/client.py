@@ -137,8 +137,7 @@ class Client:
         """Whether multi-reads may be sent; False once the server has rejected one as unknown.
 
         A server responds to an unknown request at once, before earlier requests, which ends the connection. A request
-        that
-        may be unknown is therefore sent first when nothing else is in flight.
+        that may be unknown is therefore sent first when nothing else is in flight.
         """
         return self._reads_many
 
