@@ -6,6 +6,8 @@ partitions, so that dead brokers have left the ISRs before leaders are elected.
 Source: the classic controller's onControllerFailover.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from kactl.machines import partition
@@ -68,7 +70,8 @@ class Failover(Handlers):
                 cluster.controller_id,
             )
         cluster.add_brokers(brokers.values())
-        await self.load(await store.topics())
+        names = await store.topics()
+        await self.load(names, store.take_deleted_topics())
         await self._topics.hosting.rewrite(cluster.table.all())
         await self._topics.read_default_config()
         for broker in brokers.values():
@@ -87,10 +90,16 @@ class Failover(Handlers):
             cluster.offline_count,
         )  # fmt: skip
 
-    async def load(self, names: list[str]) -> None:
-        """Load topics and partitions: from the standby's copy, except the rows that have changed since it was read."""
+    async def load(self, names: Collection[str], deleted: Collection[str] = ()) -> None:
+        """Load topics and partitions: from the standby's copy, except the rows that have changed since it was read.
+
+        Args:
+            names: all topics in the store.
+            deleted: topics deleted since they were read; those in `names` were created again.
+        """
         cluster = self.cluster
         copy = await self._standby.hand_over()
+        copy.drop(deleted)
         left = await copy.settle(self.store, names)
         if self.settings.level.topic_ids:
             # A standby cannot assign ids.

@@ -208,23 +208,20 @@ class Store(Protocol):
 
         A topic that was deleted and created again is in the results of `topics` before and after. A caller that follows
         the list calls this after each `topics`, discards its state of the returned topics, and treats those of them
-        that
-        are listed as new. Deletions are recorded if there is a listener, and at the latest when `topics` returns; each
-        was
-        reported by TOPICS. A record remains until this method returns it, however often a read in between fails or is
-        repeated.
+        that are listed as new. Deletions are recorded if there is a listener, and at the latest when `topics` returns;
+        each was reported by TOPICS. A record remains until this method returns it, however often a read in between
+        fails or is repeated, and whoever is elected controller meanwhile: a new controller may know topics from earlier
+        reads.
 
-        Topics that this client deleted itself, and those read before its `contest`, are left out.
-
-        Does not wait and does not fail, so no returned record is lost.
+        Topics that this client deleted itself are left out. Does not wait and does not fail, so no returned record is
+        lost.
         """
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         """Returns the assignments and ids of some topics.
 
         Topics that do not exist or cannot be read are left out of `topics` (an unreadable one is logged); a topic
-        without
-        an id has ZERO_ID.
+        without an id has ZERO_ID.
         """
 
     async def create_topic(
@@ -291,8 +288,7 @@ class Store(Protocol):
 
         Args:
             topics: by name, the partitions, int32[n], whose leadership is believed to be stored. If that is correct,
-                the
-                store need not list them; if it is not, or more is stored, the store lists them.
+                the store need not list them; if it is not, or more is stored, the store lists them.
 
         Returns:
             the topics of which data remains, with the reason; their marks remain too. Retry these.
@@ -402,9 +398,8 @@ class Store(Protocol):
 
         Args:
             since: the `position` of the earlier result. None for the first call: nothing is known, and the store begins
-                to
-                record changes; from then on every write may cost it something. A position before the last one that was
-                passed may be unknown to the store.
+                to record changes; from then on every write may cost it something. A position before the last one that
+                was passed may be unknown to the store.
             last: the caller keeps no copy any longer: the store stops recording, and the position is useless.
         """
 

@@ -37,7 +37,7 @@ class DeletedTopics:
         return deleted
 
     def forget(self, topic: str | None = None) -> None:
-        """Discard the record of one topic, which the client itself deleted, or of all topics."""
+        """Discard the record of one topic, which the client itself deleted, or of all topics at the session's end."""
         if topic is None:
             self._read.clear()
             self._deleted.clear()

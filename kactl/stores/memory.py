@@ -49,7 +49,6 @@ class MemoryStore(MemoryRequests):
         if state.controller and not take_over:
             raise ControllerMoved(ours=0, theirs=state.epoch)
         assert self._session is not None
-        self._deleted_topics.forget()
         state.epoch += 1
         state.controller = (ControllerRecord(controller_id, state.epoch, self._clock.now_ms()), self._session)
         state.changed(Changed.CONTROLLER)

@@ -59,6 +59,8 @@ FAILED_ONCE: Final = (
     601520,  # a leader added replicas to the ISR that the last controller had not stopped when it ended
     700055,  # a replica that was stopped, and in sync again, moved from a state that was not recorded
     504350,  # a later controller stopped every in-sync replica, as none of them was assigned
+    804991,  # a topic known from the standby's copy was deleted by hand and created again after the takeover
+    803928,  # a replica that was reassigned away before the first LeaderAndIsr, and back later
     349187,  # a first leader was written for a topic that had been deleted and created again
 )  # fmt: skip
 

@@ -323,18 +323,34 @@ class DeletionContract:
 
             assert await store.topics() == ["orders"]
 
-    async def test_contest_clears_recorded_deletions(self, stores: Stores) -> None:
+    async def test_recreation_after_an_election_is_recorded(self, stores: Stores) -> None:
+        """A new controller may know a topic from what it read as a standby."""
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await create_and_lead(other)
-            EventRecorder(store)
+            recorder = EventRecorder(store)
+            await store.assignments(await store.topics())
+            fence = await store.contest(2, take_over=True)
+
+            await delete_topic(other, "orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            await recorder.wait_for(Changed.TOPICS)
+            assert await wait_for_topics(store, recorder, "orders") == ["orders"]
+            assert store.take_deleted_topics() == {"orders"}
+
+    async def test_election_keeps_recorded_deletions(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await create_and_lead(other)
+            recorder = EventRecorder(store)
             await store.assignments(await store.topics())
             await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             await store.contest(2, take_over=True)
 
-            assert await store.topics() == ["orders"]
-            assert store.take_deleted_topics() == frozenset()
+            await recorder.wait_for(Changed.TOPICS)
+            assert await wait_for_topics(store, recorder, "orders") == ["orders"]
+            assert store.take_deleted_topics() == {"orders"}
 
     async def test_own_deletions_are_not_recorded(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:

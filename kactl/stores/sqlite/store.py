@@ -123,9 +123,7 @@ class SqliteStore:
         return await self._thread.watch(arm, self._thread.sessions.controller)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        fence = await self._lease.contest(controller_id, take_over=take_over)
-        self._deleted_topics.forget()
-        return fence
+        return await self._lease.contest(controller_id, take_over=take_over)
 
     async def resign(self, fence: Fence) -> None:
         await self._thread.run(self._thread.sessions.resign, fence)

@@ -159,9 +159,7 @@ class ZooKeeperStore:
         return await controllership.read(self._client, self._watches, sticky=self._sticky)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        fence = await controllership.contest(self._client, controller_id, take_over=take_over, sticky=self._sticky)
-        self._armed.topics.forget()
-        return fence
+        return await controllership.contest(self._client, controller_id, take_over=take_over, sticky=self._sticky)
 
     async def resign(self, fence: Fence) -> None:
         await controllership.resign(self._client, fence, sticky=self._sticky)
