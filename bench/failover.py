@@ -13,6 +13,7 @@ is another process, over the others the store is part of this one."""
 import argparse
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -80,8 +81,8 @@ class Clocked:
             self.at["elected"] = time.perf_counter()
             await take_over()
 
-        async def loading(names: list[str]) -> None:
-            await load_all(names)
+        async def loading(names: Collection[str], deleted: Collection[str] = ()) -> None:
+            await load_all(names, deleted)
             self.at["loaded"] = time.perf_counter()
 
         failover.take_over = taking_over  # type: ignore[method-assign]

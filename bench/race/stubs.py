@@ -21,11 +21,11 @@ from bench.clusters import Shape
 from bench.run import event_loop, run
 from tests.support.processes import free_port
 
-from .answers import answer
 from .control import Answer, Asked, Count, Leave, Mark, Return, Sums
 from .expectations import Arrival, Body, Tracker
 from .scan import UPDATE_METADATA, NotServed, header, scan
 from .session import BrokerSession, SessionFailed, registration
+from .stub_responses import answer
 
 clock = time.monotonic
 
@@ -171,8 +171,8 @@ class StubBroker:
         return at
 
 
-class Desk:
-    """Responds to the race."""
+class StubControl:
+    """Responses to the race's questions about what the stub brokers received."""
 
     def __init__(self, shape: Shape, brokers: dict[int, StubBroker], inbox: Inbox) -> None:
         self._brokers = brokers
@@ -216,7 +216,7 @@ async def serve(asked: argparse.Namespace) -> None:
     }
     for broker in brokers.values():
         await broker.come()
-    desk = Desk(shape, brokers, inbox)
+    stub_control = StubControl(shape, brokers, inbox)
     control = socket.socket(socket.AF_UNIX)
     control.connect(str(asked.control))
     reader, writer = await asyncio.open_unix_connection(sock=control, limit=_CONTROL_LINE_MAX)
@@ -226,7 +226,7 @@ async def serve(asked: argparse.Namespace) -> None:
     decoder: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
     while line := await reader.readline():
         try:
-            response = await desk.answer(decoder.decode(line))
+            response = await stub_control.answer(decoder.decode(line))
         except (NotServed, SessionFailed, OSError) as error:
             response = Answer(failed=str(error))
         writer.write(msgspec.json.encode(response) + b"\n")

@@ -15,7 +15,7 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, partitions_of, world
 from tests.support.scripted_store import fails, fails_after
 
-from .led import EPOCH, ID, T0, VERSION, epoch_of, isr_error, led_partition, proposal, propose, send_request
+from .one_partition import EPOCH, ID, T0, VERSION, epoch_of, isr_error, led_partition, proposal, propose, send_request
 
 pytestmark = pytest.mark.anyio
 

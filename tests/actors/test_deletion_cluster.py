@@ -16,9 +16,10 @@ from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
 from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Ints
-from tests.actors.reassigning import reassign
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, partitions_of, world
+
+from .reassignment_helpers import reassign
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, world
 
-from .led import epoch_of, led_partition, send_request
+from .one_partition import epoch_of, led_partition, send_request
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,12 @@ from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
-from tests.actors.reassigning import (
+from tests.support.clocks import settle
+from tests.support.cluster_seeds import tp
+from tests.support.controller_harness import World, open_standby, script, world
+from tests.support.scripted_store import after, fails, fails_after, really
+
+from .reassignment_helpers import (
     ongoing,
     reassign,
     replica_states,
@@ -22,10 +27,6 @@ from tests.actors.reassigning import (
     stored_assignment,
     write_reassignment,
 )
-from tests.support.clocks import settle
-from tests.support.cluster_seeds import tp
-from tests.support.controller_harness import World, open_standby, script, world
-from tests.support.scripted_store import after, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
 

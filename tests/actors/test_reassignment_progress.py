@@ -10,11 +10,12 @@ from kactl.model import NO_LEADER, Assignment, TopicPartition
 from kactl.participant import Listener, Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.actors.reassigning import reassign, script_once
 from tests.support.clocks import ManualClock, settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails
+
+from .reassignment_helpers import reassign, script_once
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,12 @@ import pytest
 from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
-from tests.actors.reassigning import (
+from tests.support.clocks import settle
+from tests.support.cluster_seeds import tp
+from tests.support.controller_harness import World, open_standby, world
+from tests.support.scripted_store import after, fails
+
+from .reassignment_helpers import (
     ongoing,
     reassign,
     reassignment_results,
@@ -15,10 +20,6 @@ from tests.actors.reassigning import (
     stored_assignment,
     write_reassignment,
 )
-from tests.support.clocks import settle
-from tests.support.cluster_seeds import tp
-from tests.support.controller_harness import World, open_standby, world
-from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 

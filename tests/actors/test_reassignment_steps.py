@@ -8,7 +8,13 @@ from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
-from tests.actors.reassigning import (
+from tests.support.clocks import settle
+from tests.support.cluster_seeds import led, tp
+from tests.support.controller_harness import World, world
+from tests.support.machine_harness import Flush, SentStop, open_machines
+from tests.support.scripted_store import after, fails, really
+
+from .reassignment_helpers import (
     flushes,
     ongoing,
     reassign,
@@ -20,11 +26,6 @@ from tests.actors.reassigning import (
     stored_assignment,
     write_reassignment,
 )
-from tests.support.clocks import settle
-from tests.support.cluster_seeds import led, tp
-from tests.support.controller_harness import World, world
-from tests.support.machine_harness import Flush, SentStop, open_machines
-from tests.support.scripted_store import after, fails, really
 
 pytestmark = pytest.mark.anyio
 

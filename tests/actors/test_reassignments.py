@@ -8,7 +8,10 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
-from tests.actors.reassigning import (
+from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, World, leaders_in, open_standby, world
+
+from .reassignment_helpers import (
     ongoing,
     reassign,
     replicas,
@@ -16,8 +19,6 @@ from tests.actors.reassigning import (
     stored_assignment,
     write_reassignment,
 )
-from tests.support.clocks import settle
-from tests.support.controller_harness import CONTROLLER, World, leaders_in, open_standby, world
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
 
-from .led import send_request
+from .one_partition import send_request
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from bench.race.answers import answer, uvarint
 from bench.race.scan import BEING_DELETED, Header, NotServed, Scan, header, scan
+from bench.race.stub_responses import answer, uvarint
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import TopicRef

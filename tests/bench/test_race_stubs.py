@@ -12,7 +12,7 @@ from bench.clusters import Shape
 from bench.race.control import Answer, Count, Mark, Sums
 from bench.race.expectations import Arrival, Body, Expectation, Progress, Tracker
 from bench.race.scan import header, scan
-from bench.race.stubs import Desk, Inbox, Requests, StubBroker
+from bench.race.stubs import Inbox, Requests, StubBroker, StubControl
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import (
     LeaderAndIsr,
@@ -164,7 +164,7 @@ async def test_epoch_of_another_registration_is_detected() -> None:
 
     inbox.take(stub(1, inbox), encoded_request(update([0], broker_epoch=7)), 1.0)
     inbox.take(stub(1, inbox), encoded_request(lead([0], broker_epoch=101)), 2.0)
-    answer = await Desk(SHAPE, {}, inbox).answer(Sums())
+    answer = await StubControl(SHAPE, {}, inbox).answer(Sums())
 
     assert [arrival.is_current for arrival in inbox.arrivals] == [False, True]
     assert answer.traffic.strange == 1
@@ -176,7 +176,7 @@ async def test_epoch_of_another_registration_is_detected() -> None:
 async def test_invalid_request_closes_the_connection_and_fails_the_phase(sent: bytes) -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
-    desk = Desk(SHAPE, {1: broker}, inbox)
+    control = StubControl(SHAPE, {1: broker}, inbox)
     async with listening(broker, inbox):
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         writer.write(sent)
@@ -184,7 +184,7 @@ async def test_invalid_request_closes_the_connection_and_fails_the_phase(sent: b
             async with asyncio.timeout(10):
                 assert await reader.read() == b""
         writer.close()
-        answer = await desk.answer(Sums())
+        answer = await control.answer(Sums())
 
     assert answer.failed is not None
     assert answer.failed.startswith("broker 1 was sent ")
@@ -196,16 +196,16 @@ async def test_invalid_request_closes_the_connection_and_fails_the_phase(sent: b
 async def test_sums_start_at_the_mark() -> None:
     inbox = Inbox()
     broker = stub(1, inbox)
-    desk = Desk(SHAPE, {1: broker}, inbox)
+    control = StubControl(SHAPE, {1: broker}, inbox)
     expectation = Expectation(request="leader_and_isr", when="received", brokers=[1])
     inbox.take(broker, encoded_request(lead(range(12))), 1.0)
 
-    await desk.answer(Mark({"isr": expectation}))
-    before = await desk.answer(Sums())
+    await control.answer(Mark({"isr": expectation}))
+    before = await control.answer(Sums())
     inbox.take(broker, encoded_request(lead(range(12))), 2.0)
-    counted = await desk.answer(Count())
-    after = await desk.answer(Sums())
-    again = await desk.answer(Sums())
+    counted = await control.answer(Count())
+    after = await control.answer(Sums())
+    again = await control.answer(Sums())
 
     assert before.expectations == {"isr": Progress(12, None)}
     assert counted == Answer(requests=1)

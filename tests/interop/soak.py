@@ -29,11 +29,11 @@ from tests.support.jars import missing
 from tests.support.processes import HarnessError
 
 from .acceptance.bench import BROKERS, CHROOT, SESSION_S, TICK_MS, Bench, as_json, partition_of, until
-from .eyes import Eyes
 from .faults import Fault, Faults, hold
 from .journal import Kind, Written
 from .records import PARTITIONS, Records
 from .watch import LeaderWatch
+from .zookeeper_reader import ZooKeeperReader
 
 TOPIC: Final = "soak"
 MINUTES: Final = 3.0
@@ -60,8 +60,8 @@ def soak(bench: Bench, *, seed: int, seconds: float, say: Say) -> list[str]:
     bench.other.start(active=False)
     records = Records(bench.cluster.bootstrap, TOPIC, seed=seed)
     records.start()
-    eyes = Eyes(bench.zookeeper.connect(), CHROOT)
-    with LeaderWatch(eyes, lambda: {broker.id for broker in bench.cluster.brokers if broker.runs}) as watch:
+    reader = ZooKeeperReader(bench.zookeeper.connect(), CHROOT)
+    with LeaderWatch(reader, lambda: {broker.id for broker in bench.cluster.brokers if broker.runs}) as watch:
         until(lambda: len(records.read) > 100, "records that are written and read", HEALED_S)
         ends = time.monotonic() + seconds
         number = 0
@@ -122,7 +122,7 @@ def _explained(fault: Fault, struck: float, healed: float) -> float:
 def _rest(bench: Bench) -> float:
     """Make kactl the controller again, and wait until all replicas are in sync. Returns the seconds that it took."""
     began = time.monotonic()
-    until(lambda: bench.eyes.registered() == set(BROKERS), "all brokers", HEALED_S)
+    until(lambda: bench.reader.registered() == set(BROKERS), "all brokers", HEALED_S)
     bench.reinstate()
     until(lambda: bench.ruled() and bench.whole(), "a whole cluster", HEALED_S)
     return time.monotonic() - began

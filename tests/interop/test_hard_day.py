@@ -6,9 +6,10 @@ Kafka 3.9 and ZooKeeper and with Kafka 4 and KRaft, at INFO and at TRACE. `incid
 
 import pytest
 
-from .incident import answers, hard_day, measured
-from .incident.answers import Answers
+from .incident import forensics_results as answers
+from .incident import hard_day, measured
 from .incident.facts import Facts
+from .incident.forensics_results import Answers
 from .incident.recorded import ZONES
 
 pytestmark = pytest.mark.long

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from .incident import agreement, answers, kraft_story, zookeeper_story
+from .incident import agreement, kraft_story, zookeeper_story
+from .incident import forensics_results as answers
 from .incident.agreement import name
-from .incident.answers import Answers
 from .incident.facts import Facts
+from .incident.forensics_results import Answers
 
 pytestmark = pytest.mark.long
 

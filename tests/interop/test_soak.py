@@ -10,11 +10,11 @@ import pytest
 from tests.support.processes import HarnessError
 
 from .acceptance.bench import Bench, until
-from .eyes import State
 from .faults import Faults
 from .journal import Kind, Written
 from .soak import soak, unclean
 from .watch import LeaderWatch
+from .zookeeper_reader import State
 
 SEED = 7
 # Long enough for two or three faults.

@@ -11,7 +11,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.support.processes import HarnessError
 
-from .eyes import Eyes
+from .zookeeper_reader import ZooKeeperReader
 
 EVERY_S: Final = 0.1
 JOIN_S: Final = 90.0
@@ -24,13 +24,13 @@ class LeaderWatch:
     next read.
 
     Args:
-        eyes: reader for this object alone.
+        reader: reader for this object alone.
         runs: returns the running brokers.
     """
 
-    def __init__(self, eyes: Eyes, runs: Callable[[], set[int]]) -> None:
+    def __init__(self, reader: ZooKeeperReader, runs: Callable[[], set[int]]) -> None:
         self.looks = 0
-        self._eyes = eyes
+        self._reader = reader
         self._runs = runs
         self._lock = threading.Lock()
         self._began: dict[str, float] = {}
@@ -67,7 +67,7 @@ class LeaderWatch:
         while not self._ended.wait(EVERY_S):
             before = self._runs()
             try:
-                states = self._eyes.states()
+                states = self._reader.states()
             except (KazooException, KazooTimeoutError):
                 continue  # ZooKeeper is unavailable, as expected at times
             running = before | self._runs()  # brokers that ended or started in between count as running
@@ -82,7 +82,7 @@ class LeaderWatch:
                     self._last[name] = now
 
     def __enter__(self) -> Self:
-        self._eyes.__enter__()
+        self._reader.__enter__()
         self._thread.start()
         return self
 
@@ -91,4 +91,4 @@ class LeaderWatch:
     ) -> None:
         self._ended.set()
         self._thread.join(JOIN_S)
-        self._eyes.__exit__(kind, error, trace)
+        self._reader.__exit__(kind, error, trace)

@@ -16,7 +16,7 @@ from kactl.errors import (
 from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
-from tests.actors.reassigning import reassign
+from tests.actors.reassignment_helpers import reassign
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
 

@@ -15,11 +15,11 @@ from tests.support.processes import POLL_S, HarnessError
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from ..brokers import Cluster
-from ..eyes import Eyes
 from ..journal import Kind, Written, read
 from ..kactl_process import KactlController
 from ..metadata import MetadataClient
 from ..tools import Tools
+from ..zookeeper_reader import ZooKeeperReader
 
 KACTL: Final = 900_001
 OTHER: Final = 900_002
@@ -47,7 +47,7 @@ class Bench:
         self.zookeeper = ZooKeeperServer(folder / "zookeeper", tick_ms=TICK_MS)
         self.link = Link(self.zookeeper.port)
         wired = f"127.0.0.1:{self.link.port}{CHROOT}"
-        self.eyes = Eyes(self.zookeeper.connect(), CHROOT)
+        self.reader = ZooKeeperReader(self.zookeeper.connect(), CHROOT)
         self.cluster = Cluster(
             folder,
             zookeeper=wired,
@@ -76,7 +76,7 @@ class Bench:
         with self._stack as stack:
             stack.enter_context(self.zookeeper)
             stack.enter_context(self.link)
-            stack.enter_context(self.eyes)
+            stack.enter_context(self.reader)
             for instance in (self.kactl, self.other):
                 stack.callback(instance.kill)
             self.kactl.start()
@@ -94,29 +94,30 @@ class Bench:
 
     def led(self, *, without: Iterable[int] = ()) -> bool:
         """Return whether every assigned partition has a leader, and none of them is in `without`."""
-        states = self.eyes.states()
+        states = self.reader.states()
         nobody = {-1, *without}
-        return states.keys() == self.eyes.assignments().keys() and all(
+        return states.keys() == self.reader.assignments().keys() and all(
             state.leader not in nobody for state in states.values()
         )
 
     def shrunk(self, *, without: int) -> bool:
         """Return whether the broker is in no ISR."""
-        return all(without not in state.isr for state in self.eyes.states().values())
+        return all(without not in state.isr for state in self.reader.states().values())
 
     def whole(self) -> bool:
         """Return whether every partition has a leader and all its replicas are in sync."""
-        states = self.eyes.states()
+        states = self.reader.states()
         return all(
             name in states and states[name].leader != -1 and set(states[name].isr) == set(replicas)
-            for name, replicas in self.eyes.assignments().items()
+            for name, replicas in self.reader.assignments().items()
         )
 
     def preferred(self) -> bool:
         """Return whether every partition is led by its first replica."""
-        states = self.eyes.states()
+        states = self.reader.states()
         return all(
-            name in states and states[name].leader == replicas[0] for name, replicas in self.eyes.assignments().items()
+            name in states and states[name].leader == replicas[0]
+            for name, replicas in self.reader.assignments().items()
         )
 
     def ruled(self) -> bool:
@@ -126,7 +127,7 @@ class Bench:
             waiting = sum(broker["queue_size"] for broker in self.kactl.get("/v1/brokers")["items"])
         except HTTPError:
             return False  # not the controller, or still taking over
-        return seen == len(BROKERS) and waiting == 0 and self.eyes.holder()[0] == self.kactl.node_id
+        return seen == len(BROKERS) and waiting == 0 and self.reader.holder()[0] == self.kactl.node_id
 
     def is_announced(self, topic: str, partitions: int) -> bool:
         """Return whether every broker has metadata with a leader for each partition of the topic."""
@@ -143,7 +144,7 @@ class Bench:
 
     def rest(self) -> None:
         """Wait until all replicas are in sync and kactl is the controller of all brokers."""
-        until(lambda: self.eyes.registered() == set(BROKERS), "all brokers", SESSION_S + MARGIN_S)
+        until(lambda: self.reader.registered() == set(BROKERS), "all brokers", SESSION_S + MARGIN_S)
         until(self.ruled, "kactl as controller of all brokers", MARGIN_S)
         until(self.whole, "a leader and all replicas in sync for each partition", MARGIN_S)
 
@@ -157,12 +158,12 @@ class Bench:
     def delete(self, topic: str) -> None:
         """Delete a topic by kafka-topics, and wait until it is gone."""
         self.tools.topics("--delete", "--topic", topic).well()
-        until(lambda: self.eyes.data(f"/brokers/topics/{topic}") is None, f"the end of {topic}", MARGIN_S)
+        until(lambda: self.reader.data(f"/brokers/topics/{topic}") is None, f"the end of {topic}", MARGIN_S)
 
     def reinstate(self) -> None:
         """Make kactl the controller if another instance or a broker became it first."""
-        until(lambda: self.eyes.holder()[0] is not None, "a controller", SESSION_S + MARGIN_S)
-        if self.eyes.holder()[0] != self.kactl.node_id or not self.kactl.active:
+        until(lambda: self.reader.holder()[0] is not None, "a controller", SESSION_S + MARGIN_S)
+        if self.reader.holder()[0] != self.kactl.node_id or not self.kactl.active:
             self.kactl.stop()
             self.kactl.start()
 

@@ -18,7 +18,7 @@ def test_kactl_controls_an_empty_zookeeper_and_new_brokers(bench: Bench) -> None
     assert [(write.kind, as_json(write)["brokerid"]) for write in controller_writes] == [(Kind.CREATE, KACTL)]
     assert controller_writes[0].zxid < min(write.zxid for write in came)
     assert len(came) == len(BROKERS)
-    assert bench.eyes.holder() == (KACTL, 1)
+    assert bench.reader.holder() == (KACTL, 1)
 
 
 @pytest.mark.checklist(2)
@@ -30,7 +30,7 @@ def test_auto_created_topic_is_written_and_read(bench: Bench) -> None:
     assert len(traffic.acknowledged) >= 500
     assert traffic.acknowledged <= traffic.read
     assert not traffic.errors
-    assert sorted(bench.eyes.states_of("orders")) == ["orders-0", "orders-1", "orders-2"]
+    assert sorted(bench.reader.states_of("orders")) == ["orders-0", "orders-1", "orders-2"]
     bench.rest()
 
 
@@ -52,5 +52,5 @@ def test_ballast_topic_is_created_for_balancing(bench: Bench) -> None:
     count = str(BALLAST_PARTITIONS)
     bench.create(BALLAST, "--partitions", count, "--replication-factor", "3", partitions=BALLAST_PARTITIONS)
 
-    firsts = [replicas[0] for name, replicas in bench.eyes.assignments().items() if name.startswith(f"{BALLAST}-")]
+    firsts = [replicas[0] for name, replicas in bench.reader.assignments().items() if name.startswith(f"{BALLAST}-")]
     assert {broker: firsts.count(broker) for broker in BROKERS} == dict.fromkeys(BROKERS, BALLAST_PARTITIONS // 3)

@@ -14,9 +14,9 @@ from .watcher import MetadataWatcher
 def test_killed_leader_is_replaced_in_time_without_loss(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "deliveries", group="readers-5") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
-        victim = bench.eyes.states()["deliveries-0"].leader
+        victim = bench.reader.states()["deliveries-0"].leader
         session = max(session for session, broker in bench.sessions_of_brokers().items() if broker == victim)
-        before = bench.eyes.states()
+        before = bench.reader.states()
         led = {name for name, state in before.items() if state.leader == victim}
 
         killed_ms = time.time() * 1000
@@ -24,7 +24,7 @@ def test_killed_leader_is_replaced_in_time_without_loss(bench: Bench) -> None:
         until(lambda: bench.led(without=[victim]), "new leaders", SESSION_S + MARGIN_S)
         until(lambda: bench.shrunk(without=victim), "shrunk ISRs", MARGIN_S)
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
-        dead = bench.eyes.states()
+        dead = bench.reader.states()
 
         bench.cluster[victim].start()
         bench.rest()
@@ -52,7 +52,7 @@ def test_killed_leader_is_replaced_in_time_without_loss(bench: Bench) -> None:
 
 @pytest.mark.checklist(6)
 def test_stopped_leader_moves_its_partitions_first(bench: Bench) -> None:
-    victim = bench.cluster[bench.eyes.states()["orders-0"].leader]
+    victim = bench.cluster[bench.reader.states()["orders-0"].leader]
     others = [broker for broker in bench.cluster.brokers if broker is not victim]
     with MetadataWatcher(others) as watcher:
         before = len(watcher.answers)
@@ -61,7 +61,7 @@ def test_stopped_leader_moves_its_partitions_first(bench: Bench) -> None:
         seen = len(watcher.answers)
         until(lambda: len(watcher.answers) >= seen + 4, "more answers", MARGIN_S)
 
-    states = bench.eyes.states()
+    states = bench.reader.states()
     assert len(watcher.answers) > before
     assert not watcher.offline
     assert "Controlled shutdown request returned successfully" in victim.log
@@ -76,5 +76,5 @@ def test_stopped_leader_moves_its_partitions_first(bench: Bench) -> None:
 def test_leaders_return_to_a_restarted_broker(bench: Bench) -> None:
     until(bench.preferred, "preferred leaders everywhere, by kactl's own doing", MARGIN_S)
 
-    assert bench.eyes.data("/admin/preferred_replica_election") is None
+    assert bench.reader.data("/admin/preferred_replica_election") is None
     bench.rest()

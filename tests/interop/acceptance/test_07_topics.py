@@ -58,9 +58,9 @@ def test_topics_are_created_by_count_expanded_and_deleted(bench: Bench) -> None:
         number: partition[1] for number, partition in first.items()
     }
     deleted.well()
-    assert bench.eyes.data("/brokers/topics/counted") is None
-    assert bench.eyes.data("/config/topics/counted") is None
-    assert bench.eyes.children("/admin/delete_topics") == []
+    assert bench.reader.data("/brokers/topics/counted") is None
+    assert bench.reader.data("/config/topics/counted") is None
+    assert bench.reader.children("/admin/delete_topics") == []
     assert "counted" not in bench.tools.topics("--list").well().lines
 
 
@@ -80,5 +80,5 @@ def test_topics_are_created_with_a_manual_assignment(bench: Bench) -> None:
     assert on_kactl.code == 1
     assert too_many.code == 1
     assert re.search(r"\b4\b.*\b3\b", too_many.text)
-    assert bench.eyes.data("/brokers/topics/misplaced") is None
+    assert bench.reader.data("/brokers/topics/misplaced") is None
     bench.rest()

@@ -42,9 +42,9 @@ def test_replica_moves_and_the_throttle_is_removed_at_the_end(bench: Bench, plan
     write_plan(plan, p0=[3, 2])
 
     executed = bench.tools.reassign("--execute", "--reassignment-json-file", str(plan), "--throttle", "50000000").well()
-    throttled = bench.eyes.json(f"/config/topics/{TOPIC}")["config"]
+    throttled = bench.reader.json(f"/config/topics/{TOPIC}")["config"]
     until(
-        lambda: bench.eyes.assignments()[f"{TOPIC}-0"] == (3, 2) and bench.eyes.states()[f"{TOPIC}-0"].leader == 3,
+        lambda: bench.reader.assignments()[f"{TOPIC}-0"] == (3, 2) and bench.reader.states()[f"{TOPIC}-0"].leader == 3,
         "the move",
         MARGIN_S,
     )
@@ -58,8 +58,8 @@ def test_replica_moves_and_the_throttle_is_removed_at_the_end(bench: Bench, plan
     }
     assert f"Reassignment of partition {TOPIC}-0 is completed." in verified.text
     assert f"Clearing topic-level throttles on topic {TOPIC}" in verified.text
-    assert bench.eyes.json(f"/config/topics/{TOPIC}")["config"] == {}
-    assert set(bench.eyes.states()[f"{TOPIC}-0"].isr) == {2, 3}
+    assert bench.reader.json(f"/config/topics/{TOPIC}")["config"] == {}
+    assert set(bench.reader.states()[f"{TOPIC}-0"].isr) == {2, 3}
     until(lambda: not (bench.cluster[1].folder / "logs" / f"{TOPIC}-0").exists(), "the old folder to vanish", MARGIN_S)
 
 
@@ -71,10 +71,10 @@ def test_cancelled_move_restores_the_original_state(bench: Bench, plan: Path) ->
     bench.tools.reassign("--execute", "--reassignment-json-file", str(plan), "--throttle", "1000").well()
     verified = bench.tools.reassign("--verify", "--reassignment-json-file", str(plan)).well()
     listed = bench.tools.reassign("--list").well()
-    during = bench.eyes.json(f"/brokers/topics/{TOPIC}")
+    during = bench.reader.json(f"/brokers/topics/{TOPIC}")
     cancelled = bench.tools.reassign("--cancel", "--reassignment-json-file", str(plan)).well()
-    until(lambda: set(bench.eyes.assignments()[f"{TOPIC}-1"]) == {2, 3}, "the old replicas", MARGIN_S)
-    after = bench.eyes.json(f"/brokers/topics/{TOPIC}")
+    until(lambda: set(bench.reader.assignments()[f"{TOPIC}-1"]) == {2, 3}, "the old replicas", MARGIN_S)
+    after = bench.reader.json(f"/brokers/topics/{TOPIC}")
     nothing = bench.tools.reassign("--list").well()
 
     assert f"Reassignment of partition {TOPIC}-1 is still in progress." in verified.text
@@ -85,7 +85,7 @@ def test_cancelled_move_restores_the_original_state(bench: Bench, plan: Path) ->
     assert not after.get("removing_replicas")
     assert f"Successfully cancelled partition reassignment for: {TOPIC}-1" in cancelled.text
     assert "No partition reassignments found." in nothing.text
-    assert bench.eyes.states()[f"{TOPIC}-1"].leader == 2
+    assert bench.reader.states()[f"{TOPIC}-1"].leader == 2
     until(lambda: not (bench.cluster[1].folder / "logs" / f"{TOPIC}-1").exists(), "the new folder to vanish", MARGIN_S)
     bench.delete(TOPIC)
     bench.rest()
@@ -104,5 +104,5 @@ def test_move_to_an_unknown_broker_is_rejected(bench: Bench, plan: Path) -> None
     bench.delete("staying")
 
     assert refused.code == 1
-    assert bench.eyes.data("/admin/reassign_partitions") is None
+    assert bench.reader.data("/admin/reassign_partitions") is None
     bench.rest()

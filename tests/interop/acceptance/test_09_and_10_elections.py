@@ -20,14 +20,14 @@ def test_preferred_replica_leads_on_request(bench: Bench, tmp_path: Path) -> Non
         json.dumps({"version": 1, "partitions": [{"topic": "turned", "partition": 0, "replicas": [2, 1, 3]}]})
     )
     bench.tools.reassign("--execute", "--reassignment-json-file", str(plan)).well()
-    until(lambda: bench.eyes.assignments()["turned-0"] == (2, 1, 3), "the new order", MARGIN_S)
-    before = bench.eyes.states()["turned-0"]
+    until(lambda: bench.reader.assignments()["turned-0"] == (2, 1, 3), "the new order", MARGIN_S)
+    before = bench.reader.states()["turned-0"]
 
     ask = ("--election-type", "preferred", "--topic", "turned", "--partition", "0")
     elected = bench.tools.elect(*ask).well()
     again = bench.tools.elect(*ask).well()
 
-    after = bench.eyes.states()["turned-0"]
+    after = bench.reader.states()["turned-0"]
     assert (before.leader, after.leader) == (1, 2)
     assert after.leader_epoch > before.leader_epoch
     assert "Successfully completed leader election (PREFERRED) for partitions turned-0" in elected.text
@@ -60,13 +60,13 @@ def torn(bench: Bench) -> Iterator[None]:
     for topic in (ELECTED, CONFIGURED):
         bench.create(topic, "--replica-assignment", "1:2")
     bench.cluster[2].stop()
-    assert all(bench.eyes.states()[f"{topic}-0"].isr == (1,) for topic in (ELECTED, CONFIGURED))
+    assert all(bench.reader.states()[f"{topic}-0"].isr == (1,) for topic in (ELECTED, CONFIGURED))
     bench.cluster[1].kill()
     until(
         lambda: all(leader(bench, topic) == -1 for topic in (ELECTED, CONFIGURED)), "no leaders", SESSION_S + MARGIN_S
     )
     bench.cluster[2].start()
-    until(lambda: 2 in bench.eyes.states()["orders-0"].isr, "the other one to be back in sync elsewhere", MARGIN_S)
+    until(lambda: 2 in bench.reader.states()["orders-0"].isr, "the other one to be back in sync elsewhere", MARGIN_S)
     yield
     bench.cluster[1].start()
     bench.rest()
@@ -76,7 +76,7 @@ def torn(bench: Bench) -> Iterator[None]:
 
 
 def leader(bench: Bench, topic: str) -> int:
-    return bench.eyes.states_of(topic)[f"{topic}-0"].leader
+    return bench.reader.states_of(topic)[f"{topic}-0"].leader
 
 
 @pytest.mark.usefixtures("torn")
@@ -94,7 +94,7 @@ class TestTorn:
         assert "PreferredLeaderNotAvailable" in preferred.text
         assert before == [-1, -1]
         assert f"Successfully completed leader election (UNCLEAN) for partitions {ELECTED}-0" in unclean.text
-        state = bench.eyes.states()[f"{ELECTED}-0"]
+        state = bench.reader.states()[f"{ELECTED}-0"]
         assert (state.leader, state.isr) == (2, (2,))
         assert leader(bench, CONFIGURED) == -1
         assert write(bench, ELECTED, size=10) is None
@@ -110,7 +110,7 @@ class TestTorn:
         until(lambda: leader(bench, CONFIGURED) == 2, "a leader", MARGIN_S)
 
         assert before == -1
-        assert bench.eyes.states()[f"{CONFIGURED}-0"].isr == (2,)
+        assert bench.reader.states()[f"{CONFIGURED}-0"].isr == (2,)
         assert write(bench, CONFIGURED, size=10) is None
 
 

@@ -20,35 +20,35 @@ def test_controllership_passes_to_a_broker_and_back_under_load(bench: Bench) -> 
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         # No controller then has a reason to move a leader; both balance leaders.
         until(bench.preferred, "preferred leaders everywhere", MARGIN_S)
-        _, before = bench.eyes.holder()
+        _, before = bench.reader.holder()
 
         bench.kactl.stop()
-        until(lambda: bench.eyes.holder()[0] in BROKERS, "a broker as controller", MARGIN_S)
-        given_back = bench.eyes.holder()
+        until(lambda: bench.reader.holder()[0] in BROKERS, "a broker as controller", MARGIN_S)
+        given_back = bench.reader.holder()
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
-        led = {name: state.leader for name, state in bench.eyes.states().items()}
+        led = {name: state.leader for name, state in bench.reader.states().items()}
         bench.kactl.start()
-        taken = bench.eyes.holder()
+        taken = bench.reader.holder()
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         bench.rest()
         traffic.finish(timeout_s=MARGIN_S)
 
     assert given_back[1] == before + 1
     assert taken == (KACTL, before + 2)
-    assert {name: state.leader for name, state in bench.eyes.states().items()} == led
+    assert {name: state.leader for name, state in bench.reader.states().items()} == led
     assert traffic.acknowledged <= traffic.read
     assert not traffic.errors
 
 
 @pytest.mark.checklist(13)
 def test_paused_controller_writes_nothing_after_a_broker_takes_over(bench: Bench) -> None:
-    _, ours = bench.eyes.holder()
+    _, ours = bench.reader.holder()
     process = bench.kactl.process
     assert process is not None
 
     process.pause()
-    until(lambda: bench.eyes.holder()[0] in BROKERS, "a broker as controller", SESSION_S + MARGIN_S)
-    stock, theirs = bench.eyes.holder()
+    until(lambda: bench.reader.holder()[0] in BROKERS, "a broker as controller", SESSION_S + MARGIN_S)
+    stock, theirs = bench.reader.holder()
     # A change during the pause. A resumed instance would handle it if it still considered itself the controller.
     victim = 1 if stock != 1 else 2
     bench.cluster[victim].kill()
@@ -65,7 +65,7 @@ def test_paused_controller_writes_nothing_after_a_broker_takes_over(bench: Bench
     brokers = bench.sessions_of_brokers()
     assert theirs > ours
     assert (seen["active_id"], seen["is_active"]) == (stock, False)
-    assert bench.eyes.holder() == (stock, theirs)
+    assert bench.reader.holder() == (stock, theirs)
     assert since  # at least by the returned broker
     assert [write for write in since if write.session not in brokers] == []
     assert "Traceback" not in bench.kactl.log
@@ -76,13 +76,13 @@ def test_paused_controller_writes_nothing_after_a_broker_takes_over(bench: Bench
 @pytest.mark.checklist(15)
 def test_second_instance_takes_over_when_the_first_dies(bench: Bench) -> None:
     bench.other.start(active=False)
-    _, epoch = bench.eyes.holder()
+    _, epoch = bench.reader.holder()
     until(lambda: bench.other.get("/v1/controller")["active_id"] == KACTL, "the other to hear of it", MARGIN_S)
     acting = (bench.kactl.active, bench.other.active)
 
     bench.kactl.kill()
-    until(lambda: bench.eyes.holder()[0] not in (None, KACTL), "another controller", SESSION_S + MARGIN_S)
-    heir, theirs = bench.eyes.holder()
+    until(lambda: bench.reader.holder()[0] not in (None, KACTL), "another controller", SESSION_S + MARGIN_S)
+    heir, theirs = bench.reader.holder()
     if heir != OTHER:  # a broker won first
         until(lambda: bench.other.get("/v1/controller")["active_id"] == heir, "the other to hear of it", MARGIN_S)
         assert not bench.other.active
@@ -90,7 +90,7 @@ def test_second_instance_takes_over_when_the_first_dies(bench: Bench) -> None:
         bench.other.configure(takeover=True)
         bench.other.start()
     until(lambda: bench.other.active, "the other to act", MARGIN_S)
-    holder = bench.eyes.holder()
+    holder = bench.reader.holder()
     bench.kactl.configure(takeover=False)
     bench.kactl.start(active=False)
     until(lambda: bench.kactl.get("/v1/controller")["active_id"] == OTHER, "the first to hear of it", MARGIN_S)
@@ -131,18 +131,18 @@ def sticky(bench: Bench) -> Iterator[None]:
 @pytest.mark.checklist(15)
 @pytest.mark.usefixtures("sticky")
 def test_sticky_instances_follow_each_other_and_no_broker_does(bench: Bench) -> None:
-    _, epoch = bench.eyes.holder()
+    _, epoch = bench.reader.holder()
     began = max(write.zxid for write in bench.journal())
     acting = (bench.kactl.active, bench.other.active)
 
     bench.kactl.kill()
     until(lambda: bench.other.active, "the other to act", SESSION_S + MARGIN_S)
-    followed = bench.eyes.holder()
+    followed = bench.reader.holder()
     rules(bench, OTHER)
     bench.other.kill()
-    left = bench.eyes.holder()
+    left = bench.reader.holder()
     bench.kactl.start()  # finds the state of the dead instance and takes over
-    back = bench.eyes.holder()
+    back = bench.reader.holder()
     rules(bench, KACTL)
 
     controllers = [
@@ -158,7 +158,7 @@ def test_sticky_instances_follow_each_other_and_no_broker_does(bench: Bench) -> 
 
 @pytest.mark.checklist(14)
 def test_short_silence_of_zookeeper_changes_nothing(bench: Bench) -> None:
-    before = bench.eyes.holder()
+    before = bench.reader.holder()
     registered = bench.sessions_of_brokers()
 
     bench.link.cut()
@@ -166,23 +166,23 @@ def test_short_silence_of_zookeeper_changes_nothing(bench: Bench) -> None:
     bench.link.mend()
     bench.rest()
 
-    assert bench.eyes.holder() == before
+    assert bench.reader.holder() == before
     assert bench.sessions_of_brokers() == registered
 
 
 @pytest.mark.checklist(14)
 def test_end_of_all_sessions_gives_one_controller_a_higher_epoch(bench: Bench) -> None:
-    _, before = bench.eyes.holder()
+    _, before = bench.reader.holder()
 
     bench.link.cut()
     until(
-        lambda: bench.eyes.holder()[0] is None and not bench.eyes.registered(),
+        lambda: bench.reader.holder()[0] is None and not bench.reader.registered(),
         "the end of all sessions",
         SESSION_S + MARGIN_S,
     )
     bench.link.mend()
-    until(lambda: bench.eyes.holder()[0] is not None, "a controller", SESSION_S + MARGIN_S)
-    heir, theirs = bench.eyes.holder()
+    until(lambda: bench.reader.holder()[0] is not None, "a controller", SESSION_S + MARGIN_S)
+    heir, theirs = bench.reader.holder()
     until(lambda: bench.kactl.active == (heir == KACTL), "kactl to know", MARGIN_S)
     bench.reinstate()
     bench.rest()
@@ -193,24 +193,24 @@ def test_end_of_all_sessions_gives_one_controller_a_higher_epoch(bench: Bench) -
 
 @pytest.mark.checklist(14)
 def test_restarted_zookeeper_keeps_or_gets_one_controller(bench: Bench) -> None:
-    before = bench.eyes.holder()
+    before = bench.reader.holder()
 
     bench.zookeeper.restart()
     # It restarts the timeout of all known sessions; a client whose own timeout expired meanwhile opens a new one.
     bench.reinstate()
     bench.rest()
 
-    assert bench.eyes.holder()[0] == KACTL
-    assert bench.eyes.holder()[1] >= before[1]
+    assert bench.reader.holder()[0] == KACTL
+    assert bench.reader.holder()[1] >= before[1]
     rules(bench, KACTL)
 
 
 def rules(bench: Bench, controller: int) -> None:
     """Check that an instance is the controller: a topic created through it is led, in sync, and has its epoch."""
-    holder, epoch = bench.eyes.holder()
+    holder, epoch = bench.reader.holder()
     topic = f"under-{epoch}"
     bench.create(topic, "--partitions", "3", "--replication-factor", "3", partitions=3)
-    states = bench.eyes.states_of(topic)
+    states = bench.reader.states_of(topic)
     bench.delete(topic)
 
     assert holder == controller

@@ -11,15 +11,15 @@ MANY_S = 180.0
 
 @pytest.mark.checklist(17)
 def test_failover_time_of_a_thousand_partitions(bench: Bench) -> None:
-    before = bench.eyes.states()
+    before = bench.reader.states()
     began = time.monotonic()
     bench.create("many", "--partitions", "1000", "--replication-factor", "3", partitions=1000)
     created_s = time.monotonic() - began
     until(bench.ruled, "all brokers to have answered", MANY_S)
     answered_s = time.monotonic() - began
     until(bench.whole, "whole ISRs", MANY_S)
-    _, epoch = bench.eyes.holder()
-    states = bench.eyes.states()
+    _, epoch = bench.reader.holder()
+    states = bench.reader.states()
 
     bench.other.configure(takeover=True)
     bench.kactl.kill()
@@ -29,7 +29,7 @@ def test_failover_time_of_a_thousand_partitions(bench: Bench) -> None:
     until(lambda: queued(bench) == 0, "all brokers to have answered", MANY_S)
     told_s = time.monotonic() - began
     seen = bench.other.partitions()
-    after = bench.eyes.states()
+    after = bench.reader.states()
 
     print(
         f"\nlevel {bench.level}: 1,000 partitions on three brokers: created and led after {created_s:.2f} s, known to "
@@ -38,7 +38,7 @@ def test_failover_time_of_a_thousand_partitions(bench: Bench) -> None:
     )
     assert len(states) == len(before) + 1000
     # If the process starts more slowly than the dead one's session lasts, a broker becomes controller first.
-    assert bench.eyes.holder() in {(OTHER, epoch + 1), (OTHER, epoch + 2)}
+    assert bench.reader.holder() in {(OTHER, epoch + 1), (OTHER, epoch + 2)}
     # The takeover writes nothing: a controller's write raises the leader epoch. With the same epoch a leader may remove
     # a slow follower from the ISR, and add it again.
     assert {name: (state.leader, state.leader_epoch) for name, state in after.items()} == {
@@ -49,7 +49,7 @@ def test_failover_time_of_a_thousand_partitions(bench: Bench) -> None:
         name: state.leader for name, state in states.items()
     }
     assert "Traceback" not in bench.other.log
-    assert bench.eyes.registered() == set(BROKERS)
+    assert bench.reader.registered() == set(BROKERS)
     until(bench.whole, "whole ISRs", MARGIN_S)
 
 

@@ -46,7 +46,7 @@ def test_features_stay_empty_and_producer_id_blocks_stay_unique(bench: Bench) ->
 
     assert features
     assert all(content["features"] == {} for content in features)
-    assert bench.eyes.json("/feature")["features"] == {}
+    assert bench.reader.json("/feature")["features"] == {}
     first, *later = blocks
     assert first != b""  # an initial node without data is allowed
     ends = [int(json.loads(block or b"null")["block_end"]) for block in later]

@@ -19,8 +19,8 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 from ..acceptance.bench import until
 from ..brokers import Cluster
-from ..eyes import Eyes
 from ..tools import Tools
+from ..zookeeper_reader import ZooKeeperReader
 from . import kraft_story, logging
 from .bench import MARGIN_S, Notes
 from .facts import Facts
@@ -70,9 +70,9 @@ def with_zookeeper(folder: Path, *, state_change: str, zone: str) -> Facts:
             )
         tools = stack.enter_context(Tools(folder, bootstrap=cluster.bootstrap))
         stack.enter_context(cluster)
-        eyes = stack.enter_context(Eyes(zookeeper.connect(), CHROOT))
+        reader = stack.enter_context(ZooKeeperReader(zookeeper.connect(), CHROOT))
         notes = stack.enter_context(Notes({broker.id: broker for broker in cluster.brokers}, tools))
-        _tell(_WithZooKeeper(notes, tools, eyes), "1:2:3,2:3:1,3:1:2")
+        _tell(_WithZooKeeper(notes, tools, reader), "1:2:3,2:3:1,3:1:2")
         return notes.facts(logs, zone, unclean={}, committed={})
 
 
@@ -154,13 +154,13 @@ def _preferred(stage: _Stage) -> None:
 
 
 class _WithZooKeeper:
-    def __init__(self, notes: Notes, tools: Tools, eyes: Eyes) -> None:
+    def __init__(self, notes: Notes, tools: Tools, reader: ZooKeeperReader) -> None:
         self.notes = notes
         self.tools = tools
-        self._eyes = eyes
+        self._reader = reader
 
     def controller(self) -> int:
-        return _found(lambda: self._eyes.holder()[0])
+        return _found(lambda: self._reader.holder()[0])
 
     def others(self, controller: int) -> tuple[int, int]:
         first, second = sorted(set(self.notes.brokers) - {controller})
@@ -171,10 +171,10 @@ class _WithZooKeeper:
         self.notes.flowing()
 
     def _is_whole(self) -> bool:
-        states = self._eyes.states()
+        states = self._reader.states()
         return all(
             name in states and states[name].leader != -1 and set(states[name].isr) == set(replicas)
-            for name, replicas in self._eyes.assignments().items()
+            for name, replicas in self._reader.assignments().items()
         )
 
 

@@ -17,8 +17,8 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 from ..acceptance.bench import until
 from ..brokers import Cluster
-from ..eyes import Eyes
 from ..tools import Tools
+from ..zookeeper_reader import ZooKeeperReader
 from . import disk, logging
 from .bench import MARGIN_S, Notes
 from .facts import Facts
@@ -41,15 +41,15 @@ OVERRIDES: Final = {
 class _Stage:
     """The cluster and its brokers."""
 
-    def __init__(self, cluster: Cluster, eyes: Eyes, tools: Tools, notes: Notes) -> None:
+    def __init__(self, cluster: Cluster, reader: ZooKeeperReader, tools: Tools, notes: Notes) -> None:
         self.cluster = cluster
-        self.eyes = eyes
+        self.reader = reader
         self.tools = tools
         self.notes = notes
 
     def controller(self) -> int:
-        until(lambda: self.eyes.holder()[0] is not None, "a controller", MARGIN_S)
-        controller_id = self.eyes.holder()[0]
+        until(lambda: self.reader.holder()[0] is not None, "a controller", MARGIN_S)
+        controller_id = self.reader.holder()[0]
         assert controller_id is not None
         return controller_id
 
@@ -70,10 +70,10 @@ class _Stage:
         until(enough, f"records in {', '.join(partitions)}", MARGIN_S)
 
     def _is_whole(self) -> bool:
-        states = self.eyes.states()
+        states = self.reader.states()
         return all(
             name in states and states[name].leader != -1 and set(states[name].isr) == set(replicas)
-            for name, replicas in self.eyes.assignments().items()
+            for name, replicas in self.reader.assignments().items()
         )
 
 
@@ -100,9 +100,9 @@ def run(folder: Path, *, state_change: str, zone: str) -> Facts:
             )
         tools = stack.enter_context(Tools(folder, bootstrap=cluster.bootstrap))
         stack.enter_context(cluster)
-        eyes = stack.enter_context(Eyes(zookeeper.connect(), CHROOT))
+        reader = stack.enter_context(ZooKeeperReader(zookeeper.connect(), CHROOT))
         notes = stack.enter_context(Notes({broker.id: broker for broker in cluster.brokers}, tools))
-        return _tell(_Stage(cluster, eyes, tools, notes), logs, zone)
+        return _tell(_Stage(cluster, reader, tools, notes), logs, zone)
 
 
 def _tell(stage: _Stage, logs: Path, zone: str) -> Facts:

@@ -34,8 +34,8 @@ from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
 from kactl.transports.kafka.listener.schema import Elements
 from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
 
-from .desk import Desk
 from .hostile import body, hostile
+from .listener_stub import ControllerStub
 
 # A request of some hundred bytes takes microseconds. Other processes of the machine are not counted.
 TIME_S: Final = 0.1
@@ -143,11 +143,11 @@ def _size(values: dict[str, Any]) -> int:
 
 
 def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
-    desk = Desk(_Refusing())
-    own = DiscoveryHandlers(desk, listener_name="INTERNAL", listed_as=lambda: None)
+    controller = ControllerStub(_Refusing())
+    own = DiscoveryHandlers(controller, listener_name="INTERNAL", listed_as=lambda: None)
     return {
-        **BrokerHandlers(desk).handlers(), **TopicHandlers(desk).handlers(), **PartitionHandlers(desk).handlers(),
-        **own.handlers(), **ConfigHandlers(desk.node_id).handlers(),
+        **BrokerHandlers(controller).handlers(), **TopicHandlers(controller).handlers(),
+        **PartitionHandlers(controller).handlers(), **own.handlers(), **ConfigHandlers(controller.node_id).handlers(),
     }  # fmt: skip
 
 

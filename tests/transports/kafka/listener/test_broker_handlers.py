@@ -19,7 +19,7 @@ from kactl.messages.broker import (
 from kactl.model import ZERO_ID, Broker, Endpoint, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 
 from .client import connected, part, request_class
-from .desk import Desk, listening, until
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 ORDERS = TopicRef("orders", bytes(range(16)))
@@ -27,12 +27,14 @@ ORDERS = TopicRef("orders", bytes(range(16)))
 
 @pytest.mark.parametrize("version", range(4))
 async def test_stopping_broker_receives_its_remaining_partitions(version: int) -> None:
-    desk = Desk({ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]})
+    controller = ControllerStub(
+        {ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]}
+    )
     epoch = {"broker_epoch": 77} if version >= 2 else {}
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(7, version)(broker_id=2, **epoch))
 
-    assert desk.requests == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
+    assert controller.requests == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
     assert answer.error_code is KioError.none
     assert [(partition.topic_name, partition.partition_index) for partition in answer.remaining_partitions] == [
         ("orders", 3),
@@ -51,8 +53,8 @@ async def test_stopping_broker_receives_its_remaining_partitions(version: int) -
     ids=["stale epoch", "unknown broker", "store", "bug"],
 )
 async def test_shutdown_is_rejected_by_code_and_the_connection_stays_open(error: Exception, code: KioError) -> None:
-    desk = Desk({ControlledShutdownRequested: lambda _: error})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: error})
+    async with listening(controller) as (_, port), connected(port) as client:
         rejected = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
         again = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
 
@@ -61,9 +63,9 @@ async def test_shutdown_is_rejected_by_code_and_the_connection_stays_open(error:
 
 
 async def test_not_controller_is_returned_in_the_form_of_each_request() -> None:
-    desk = Desk()
-    desk.is_active = False
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub()
+    controller.is_active = False
+    async with listening(controller) as (_, port), connected(port) as client:
         shutdown = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
         altered = await client.ask(request_class(56, 3)(broker_id=2, broker_epoch=1, topics=()))
         ids = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=1))
@@ -73,13 +75,13 @@ async def test_not_controller_is_returned_in_the_form_of_each_request() -> None:
 
 
 async def test_broker_receives_producer_ids() -> None:
-    desk = Desk({ProducerIdsRequested: lambda _: ProducerIdBlock(2, 5000, 1000)})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({ProducerIdsRequested: lambda _: ProducerIdBlock(2, 5000, 1000)})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
-        desk.answers[ProducerIdsRequested] = lambda _: BrokerNotRegistered(2)
+        controller.answers[ProducerIdsRequested] = lambda _: BrokerNotRegistered(2)
         rejected = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
 
-    assert desk.requests[0] == ProducerIdsRequested(2, 77)
+    assert controller.requests[0] == ProducerIdsRequested(2, 77)
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KioError.none, 5000, 1000)
     assert rejected.error_code is KioError.broker_id_not_registered
 
@@ -108,7 +110,7 @@ def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> A
 async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
     """Kafka's brokers with ZooKeeper send no epochs."""
     ref = TopicRef("", ORDERS.id)
-    desk = Desk({AlterPartitionRequested: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
+    controller = ControllerStub({AlterPartitionRequested: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
     proposed = alter(3, (0, 9, (2, 3), 5))
     (topic,) = proposed.topics
     (partition,) = topic.partitions
@@ -116,13 +118,13 @@ async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
     members = tuple(state(broker_id=id_, broker_epoch=epoch) for id_, epoch in ((2, 77), (3, 41)))
     named = dataclasses.replace(partition, new_isr_with_epochs=members)
     with_epochs = dataclasses.replace(proposed, topics=(dataclasses.replace(topic, partitions=(named,)),))
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answered = await client.ask(with_epochs)
         await client.ask(proposed)
 
     (rejected,) = answered.topics[0].partitions
     assert rejected.error_code is KioError.ineligible_replica
-    request = [item for item in desk.requests if isinstance(item, AlterPartitionRequested)]
+    request = [item for item in controller.requests if isinstance(item, AlterPartitionRequested)]
     assert [item.proposals[0].broker_epochs for item in request] == [(77, 41), ()]
 
 
@@ -134,12 +136,12 @@ async def test_leader_proposes_isrs_and_receives_the_result(version: int) -> Non
         now = Leadership(2, 9, (2, 3), 6, 50, True)
         return [IsrResult(ref, 0, leadership=now), IsrResult(ref, 5, ErrorCode.INVALID_UPDATE_VERSION)]
 
-    desk = Desk({AlterPartitionRequested: answer})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({AlterPartitionRequested: answer})
+    async with listening(controller) as (_, port), connected(port) as client:
         answered = await client.ask(alter(version, (0, 9, (2, 3), 5), (5, 8, (2,), 4)))
 
     recovering = version >= 1
-    assert desk.requests == [
+    assert controller.requests == [
         AlterPartitionRequested(
             2,
             77,
@@ -167,7 +169,7 @@ async def test_ten_thousand_proposals_are_read_in_steps(version: int) -> None:
     ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
     stopped = asyncio.Event()
 
-    class Busy(Desk):
+    class Busy(ControllerStub):
         async def ask(self, request: Any) -> Any:
             if isinstance(request, ControlledShutdownRequested):
                 return []
@@ -183,9 +185,9 @@ async def test_ten_thousand_proposals_are_read_in_steps(version: int) -> None:
             await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=77))
             stopped.set()
 
-    desk = Busy()
-    desk.live = [Broker(2, 77, (Endpoint("OTHER", "127.0.0.1", 1),))]
-    async with listening(desk) as (listener, port), connected(port) as client, asyncio.timeout(60):
+    controller = Busy()
+    controller.live = [Broker(2, 77, (Endpoint("OTHER", "127.0.0.1", 1),))]
+    async with listening(controller) as (listener, port), connected(port) as client, asyncio.timeout(60):
         proposals = alter(version, *((number, 9, (2, 3), 5) for number in range(10_000)))
         answer, _ = await asyncio.gather(client.ask(proposals), stop())
 

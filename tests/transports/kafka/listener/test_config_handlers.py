@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from .client import connected, frame, part, request_class
-from .desk import KACTL, Desk, listening
+from .listener_stub import KACTL, ControllerStub, listening
 from .upstream import broker
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 async def test_own_configs_are_empty_and_need_no_broker(key: int, version: int) -> None:
-    async with listening(Desk()) as (_, port), connected(port) as client:
+    async with listening(ControllerStub()) as (_, port), connected(port) as client:
         answer = await client.ask(about(key, version, (BROKER, str(KACTL))))
 
     (one,) = results(key, answer)
@@ -58,7 +58,7 @@ async def test_own_configs_are_empty_and_need_no_broker(key: int, version: int) 
 
 @pytest.mark.parametrize(("key", "version"), [pair for pair in VERSIONS if pair[0] != DESCRIBE])
 async def test_alteration_without_effect_is_rejected(key: int, version: int) -> None:
-    async with listening(Desk()) as (_, port), connected(port) as client:
+    async with listening(ControllerStub()) as (_, port), connected(port) as client:
         answer = await client.ask(about(key, version, (BROKER, str(KACTL)), config="num.io.threads"))
 
     (one,) = results(key, answer)
@@ -82,9 +82,9 @@ async def test_configs_of_other_brokers_are_relayed_unchanged(
     key: int, version: int, resources: list[tuple[int, str]]
 ) -> None:
     request = about(key, version, *resources)
-    desk = Desk()
-    async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(echo) as upstream, listening(controller) as (listener, port), connected(port) as client:
+        controller.live = [upstream.broker]
         client.writer.write(frame(request, 7))
         answer = await client.frame()
 
@@ -95,9 +95,9 @@ async def test_configs_of_other_brokers_are_relayed_unchanged(
 
 async def test_unknown_version_is_relayed() -> None:
     content = struct.pack(">hhi", INCREMENTAL, 2, 7) + frame(about(INCREMENTAL, 1, (BROKER, str(KACTL))), 7)[12:]
-    desk = Desk()
-    async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(echo) as upstream, listening(controller) as (_, port), connected(port) as client:
+        controller.live = [upstream.broker]
         client.writer.write(struct.pack(">i", len(content)) + content)
         await client.frame()
 

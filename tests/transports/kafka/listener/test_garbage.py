@@ -18,8 +18,8 @@ from kactl.transports.kafka.listener.relay import Relay
 from kactl.transports.kafka.listener.stream import Stream
 
 from .client import connected, request_class
-from .desk import Desk, listening, until
 from .hostile import hostile
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ def alive() -> list[object]:
 
 @pytest.mark.usefixtures("no_collections")
 async def test_connections_that_ended_after_a_response_are_freed() -> None:
-    async with listening(Desk()) as (_, port):
+    async with listening(ControllerStub()) as (_, port):
         for _ in range(3):
             async with connected(port) as client:
                 await client.ask(request_class(18, 0)())
@@ -51,7 +51,7 @@ async def test_connections_that_ended_after_a_response_are_freed() -> None:
 
 @pytest.mark.usefixtures("no_collections")
 async def test_connections_that_the_peer_aborted_are_freed() -> None:
-    async with listening(Desk()) as (listener, port):
+    async with listening(ControllerStub()) as (listener, port):
         for _ in range(3):
             async with connected(port) as client:
                 client.writer.write(b"\0\0")
@@ -65,7 +65,7 @@ async def test_connections_that_the_peer_aborted_are_freed() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in hostile(APIS[CREATE_TOPICS], 0)])
 async def test_connections_with_a_rejected_request_are_freed(name: str) -> None:
     content = dict(hostile(APIS[CREATE_TOPICS], 0))[name]
-    async with listening(Desk()) as (listener, port):
+    async with listening(ControllerStub()) as (listener, port):
         async with connected(port) as client:
             client.writer.write(content)
             client.writer.write_eof()

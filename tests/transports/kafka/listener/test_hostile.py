@@ -13,8 +13,8 @@ from kactl.transports.kafka.listener.limits import SMALL_SIZE_MAX, Limits
 from kactl.transports.kafka.listener.schema import Elements, TooManyElements
 
 from .client import connected, request_class
-from .desk import Desk, listening, until
 from .hostile import body, frame, hostile
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 
@@ -36,18 +36,18 @@ async def answer_of(port: int, content: bytes) -> bytes:
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 async def test_hostile_requests_are_rejected_without_effect(api: Api, version: int) -> None:
-    desk = Desk()
+    controller = ControllerStub()
     frames = dict(hostile(api, version))
     can_answer = any(
         field.name == "error_code" and field.since <= version <= field.until for field in api.response.fields
     )
-    async with listening(desk) as (listener, port):
+    async with listening(controller) as (listener, port):
         for defect, content in frames.items():
             before = sum(listener.counters.rejected.values())
             answer = await answer_of(port, content)
             await until(lambda before=before: sum(listener.counters.rejected.values()) > before)  # type: ignore[misc]
 
-            assert desk.requests == [], defect
+            assert controller.requests == [], defect
             if api.key in APIS and can_answer:
                 assert struct.pack(">h", INVALID_REQUEST) in answer[8:20], defect
             else:
@@ -76,8 +76,8 @@ async def test_requests_in_the_other_encoding_are_rejected_or_read(api: Api, ver
         for other in range(api.version_max + 1)
         if api.request.is_flexible(other) ^ api.request.is_flexible(version)
     ]
-    desk = Desk(_Refusing())
-    async with listening(desk) as (listener, port):
+    controller = ControllerStub(_Refusing())
+    async with listening(controller) as (listener, port):
         for other in others:
             await answer_of(port, frame(api, version, body(api, other)))
         await until(lambda: not listener.counters.connections)
@@ -99,7 +99,7 @@ async def test_oversized_request_is_rejected_before_decoding(api: Api) -> None:
     size = Limits().size_max(api, is_broker=True) if api.key == 56 else Limits().size_max(api, is_broker=False)
     size = min(size, Limits().request_size_max)
     content = frame(api, api.version_max, bytes(size))
-    async with listening(Desk()) as (listener, port):
+    async with listening(ControllerStub()) as (listener, port):
         answer = await answer_of(port, content)
         await until(lambda: not listener.counters.connections)
 

@@ -12,7 +12,7 @@ from kactl.transports.kafka.listener.limits import EXPANSION, MIB, Limits
 from kactl.transports.kafka.listener.pools import Pools, Share
 
 from .client import connected, frame, part, request_class
-from .desk import Desk, listening, until
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 
@@ -118,19 +118,19 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
     request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
     from kactl.messages.broker import AlterPartitionRequested
 
-    desk = Desk({AlterPartitionRequested: lambda _: []})
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub({AlterPartitionRequested: lambda _: []})
+    async with listening(controller) as (listener, port), connected(port) as client:
         rejected = await client.ask(request)
-        before = list(desk.requests)
-        desk.live = [broker(2, 9, "127.0.0.1")]
+        before = list(controller.requests)
+        controller.live = [broker(2, 9, "127.0.0.1")]
         answered = await client.ask(request)
         identified = listener.counters.identified
-        desk.live = [broker(2, 10, "127.0.0.1")]
+        controller.live = [broker(2, 10, "127.0.0.1")]
         await until(lambda: not listener.knows(Claim(2, 9)))
         again = await client.ask(request)
 
     assert (rejected.error_code.value, before) == (42, [])
-    assert (answered.error_code.value, len(desk.requests)) == (0, 1)
+    assert (answered.error_code.value, len(controller.requests)) == (0, 1)
     assert identified == 1
     assert again.error_code.value == 42
     assert listener.counters.rejected == {"elements": 2}
@@ -139,9 +139,9 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
 async def test_broker_from_another_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     from kactl.messages.broker import ControlledShutdownRequested
 
-    desk = Desk({ControlledShutdownRequested: lambda _: []})
-    desk.live = [broker(2, 9, "10.0.0.1")]
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller.live = [broker(2, 9, "10.0.0.1")]
+    async with listening(controller) as (listener, port), connected(port) as client:
         for _ in range(3):
             await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=9))
 

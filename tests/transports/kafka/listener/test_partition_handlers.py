@@ -22,7 +22,7 @@ from kactl.messages.admin import (
 from kactl.model import Assignment, TopicPartition
 
 from .client import connected, part, request_class
-from .desk import Desk, listening
+from .listener_stub import ControllerStub, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -62,13 +62,13 @@ ELECTED = [
 
 @pytest.mark.parametrize("version", range(3))
 async def test_elections_are_executed_with_a_result_per_partition(version: int) -> None:
-    desk = Desk({ElectionRequested: lambda _: ELECTED})
+    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
     kind = 1 if version >= 1 else 0
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(version, {"a": (0, 1), "b": (2,)}, kind=kind))
 
     named = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))
-    assert desk.requests == [ElectionRequested(ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED, named)]
+    assert controller.requests == [ElectionRequested(ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED, named)]
     assert results(answer) == [
         ("a", 0, NONE),
         ("a", 1, KioError.preferred_leader_not_available),
@@ -77,18 +77,18 @@ async def test_elections_are_executed_with_a_result_per_partition(version: int) 
 
 
 async def test_election_of_all_omits_partitions_without_need() -> None:
-    desk = Desk({ElectionRequested: lambda _: ELECTED})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None))
 
-    assert desk.requests == [ElectionRequested(ElectionKind.PREFERRED, None)]
+    assert controller.requests == [ElectionRequested(ElectionKind.PREFERRED, None)]
     assert results(answer) == [("a", 0, NONE), ("a", 1, KioError.preferred_leader_not_available)]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_election_without_timeout_returns_its_result(timeout_ms: int) -> None:
-    desk = Desk({ElectionRequested: lambda _: ELECTED})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None, timeout=datetime.timedelta(milliseconds=timeout_ms)))
 
     assert (answer.error_code, len(results(answer))) == (NONE, 2)
@@ -97,7 +97,7 @@ async def test_election_without_timeout_returns_its_result(timeout_ms: int) -> N
 async def test_election_that_waits_too_long_times_out() -> None:
     import asyncio
 
-    class Busy(Desk):
+    class Busy(ControllerStub):
         async def ask(self, request: Any) -> Any:
             await asyncio.Event().wait()
 
@@ -109,16 +109,16 @@ async def test_election_that_waits_too_long_times_out() -> None:
 
 
 async def test_elections_are_rejected_as_a_whole_and_individually() -> None:
-    desk = Desk()
-    desk.is_active = False
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub()
+    controller.is_active = False
+    async with listening(controller) as (_, port), connected(port) as client:
         standby = await client.ask(election(2, {"a": (0, 1)}))
         unknown = await client.ask(election(2, {"a": (0,)}, kind=7))
 
     assert standby.error_code is KioError.not_controller
     assert results(standby) == [("a", 0, KioError.not_controller), ("a", 1, KioError.not_controller)]
     assert unknown.error_code is KioError.invalid_request
-    assert len(desk.requests) == 1
+    assert len(controller.requests) == 1
 
 
 # -- reassignments -----------------------------------------------------------------------------------------------------
@@ -138,13 +138,15 @@ def reassignment(targets: dict[str, dict[int, tuple[int, ...] | None]]) -> Any:
 
 async def test_reassignments_are_started_and_cancelled() -> None:
     moved = [ReassignmentResult("a", 0), ReassignmentResult("a", 1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "none is")]
-    desk = Desk({ReassignmentRequested: lambda _: moved})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({ReassignmentRequested: lambda _: moved})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(reassignment({"a": {0: (1, 2), 1: None}}))
-        desk.is_active = False
+        controller.is_active = False
         rejected = await client.ask(reassignment({"a": {0: (1, 2)}}))
 
-    assert desk.requests[0] == ReassignmentRequested({TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None})
+    assert controller.requests[0] == ReassignmentRequested(
+        {TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None}
+    )
     assert answer.error_code is NONE
     assert [
         (topic.name, [(p.partition_index, p.error_code) for p in topic.partitions]) for topic in answer.responses
@@ -153,15 +155,17 @@ async def test_reassignments_are_started_and_cancelled() -> None:
 
 
 async def test_reassignments_are_listed() -> None:
-    desk = Desk({ReassignmentsListed: lambda _: {TopicPartition("a", 3): Assignment((1, 2, 3), (1,), (3,))}})
+    controller = ControllerStub(
+        {ReassignmentsListed: lambda _: {TopicPartition("a", 3): Assignment((1, 2, 3), (1,), (3,))}}
+    )
     topic = part(46, 0, "ListPartitionReassignmentsTopics")
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         everything = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
         await client.ask(request_class(46, 0)(topics=(topic(name="a", partition_indexes=(3, 4)),), timeout=SECOND))
-        desk.is_active = False
+        controller.is_active = False
         rejected = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
 
-    assert desk.requests[:2] == [
+    assert controller.requests[:2] == [
         ReassignmentsListed(None),
         ReassignmentsListed((TopicPartition("a", 3), TopicPartition("a", 4))),
     ]
@@ -180,9 +184,9 @@ async def test_reassignments_are_listed() -> None:
 
 async def test_features_are_updated() -> None:
     values = [FeatureResult("x"), FeatureResult("y", ErrorCode.FEATURE_UPDATE_FAILED, "no")]
-    desk = Desk({FeatureUpdatesRequested: lambda _: values})
+    controller = ControllerStub({FeatureUpdatesRequested: lambda _: values})
     first, second = part(57, 0, "FeatureUpdateKey"), part(57, 1, "FeatureUpdateKey")
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(
             request_class(57, 0)(
                 feature_updates=(
@@ -201,7 +205,7 @@ async def test_features_are_updated() -> None:
             )
         )
 
-    assert desk.requests == [
+    assert controller.requests == [
         FeatureUpdatesRequested(
             (FeatureUpdate("x", 2, UpgradeType.UPGRADE), FeatureUpdate("y", 1, UpgradeType.SAFE_DOWNGRADE))
         ),
@@ -216,9 +220,9 @@ async def test_features_are_updated() -> None:
 
 
 async def test_features_are_rejected_as_a_whole_and_individually() -> None:
-    desk = Desk({FeatureUpdatesRequested: lambda _: BadRequest("features", "versioning is disabled")})
+    controller = ControllerStub({FeatureUpdatesRequested: lambda _: BadRequest("features", "versioning is disabled")})
     update = part(57, 1, "FeatureUpdateKey")(feature="x", max_version_level=2)
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(57, 1)(feature_updates=(update,)))
 
     assert answer.error_code is KioError.invalid_request
@@ -227,10 +231,10 @@ async def test_features_are_rejected_as_a_whole_and_individually() -> None:
 
 
 async def test_credentials_are_not_supported() -> None:
-    desk = Desk()
+    controller = ControllerStub()
     deletion = part(51, 0, "ScramCredentialDeletion")(name="ann", mechanism=1)
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(51, 0)(deletions=(deletion, deletion), upsertions=()))
 
     assert [(result.user, result.error_code) for result in answer.results] == [("ann", KioError.unsupported_version)]
-    assert desk.requests == []
+    assert controller.requests == []

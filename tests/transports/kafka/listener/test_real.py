@@ -21,7 +21,7 @@ from kactl.transports.kafka.listener import KafkaListener
 from kactl.transports.memory import MemoryHub
 
 from .client import Client, connected, request_class
-from .desk import KACTL, listening
+from .listener_stub import KACTL, listening
 from .test_broker_handlers import alter
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.listener.limits import Limits
 
 from .client import Client, connected, part, request_class
-from .desk import KACTL, LISTENER, Desk, listening, until
+from .listener_stub import KACTL, LISTENER, ControllerStub, listening, until
 from .upstream import broker
 
 pytestmark = pytest.mark.anyio
@@ -38,9 +38,9 @@ async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
 
 @pytest.mark.parametrize("key", [1, 9, FIND_COORDINATOR, 22, 32, 44, DESCRIBE_CLUSTER, 99])
 async def test_foreign_request_is_relayed_unchanged(key: int) -> None:
-    desk = Desk()
-    async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(echo) as upstream, listening(controller) as (listener, port), connected(port) as client:
+        controller.live = [upstream.broker]
         for size in (0, 1, 40, 300_000):
             await send(client, request(key, size))
             answer = await client.frame()
@@ -49,27 +49,31 @@ async def test_foreign_request_is_relayed_unchanged(key: int) -> None:
             assert answer == request(key, size)[4:8] + request(key, size)[::-1]
 
     assert upstream.connections == 1
-    assert desk.requests == []
+    assert controller.requests == []
     assert listener.counters.requests == {"relayed": 4}
 
 
 async def test_own_and_relayed_requests_alternate_on_one_connection() -> None:
-    desk = Desk({ControlledShutdownRequested: lambda _: []})
-    async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    async with broker(echo) as upstream, listening(controller) as (_, port), connected(port) as client:
+        controller.live = [upstream.broker]
         for _ in range(3):
             await send(client, request(DESCRIBE_CLUSTER))
             await client.frame()
             await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))
 
-    assert len(upstream.frames) == len(desk.requests) == 3
+    assert len(upstream.frames) == len(controller.requests) == 3
     assert upstream.connections == 1
 
 
 async def test_clients_have_separate_spread_connections_that_end_with_them() -> None:
-    desk = Desk()
-    async with broker(echo, broker_id=1) as first, broker(echo, broker_id=2) as second, listening(desk) as (_, port):
-        desk.live = [first.broker, second.broker]
+    controller = ControllerStub()
+    async with (
+        broker(echo, broker_id=1) as first,
+        broker(echo, broker_id=2) as second,
+        listening(controller) as (_, port),
+    ):
+        controller.live = [first.broker, second.broker]
         for _ in range(4):
             async with connected(port) as client:
                 await send(client, request(DESCRIBE_CLUSTER))
@@ -81,12 +85,12 @@ async def test_clients_have_separate_spread_connections_that_end_with_them() -> 
 
 @pytest.mark.parametrize("key", [3, 18])
 async def test_metadata_and_versions_come_from_a_live_broker(key: int) -> None:
-    desk = Desk()
-    async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(echo) as upstream, listening(controller) as (_, port), connected(port) as client:
+        controller.live = [upstream.broker]
         await send(client, request(key))
         relayed = await client.frame()
-        desk.live = []
+        controller.live = []
         own = await client.ask(request_class(18, 4)(client_software_name="a", client_software_version="1"))
 
     assert relayed == await echo(request(key), client.writer)
@@ -94,11 +98,11 @@ async def test_metadata_and_versions_come_from_a_live_broker(key: int) -> None:
 
 
 async def test_next_broker_is_used_if_one_refuses() -> None:
-    desk = Desk()
+    controller = ControllerStub()
     dead = Broker(1, 1, (Endpoint(LISTENER, "127.0.0.1", 1),))
     wild = Broker(2, 1, (Endpoint(LISTENER, "not a host name at all..", 99_999),))
-    async with broker(echo, broker_id=3) as upstream, listening(desk) as (_, port):
-        desk.live = [dead, wild, upstream.broker]
+    async with broker(echo, broker_id=3) as upstream, listening(controller) as (_, port):
+        controller.live = [dead, wild, upstream.broker]
         for _ in range(3):
             async with connected(port) as client:
                 await send(client, request(DESCRIBE_CLUSTER))
@@ -118,9 +122,9 @@ async def test_next_broker_is_used_if_one_refuses() -> None:
     ids=["none", "another listener", "encrypted", "dead"],
 )
 async def test_connection_is_closed_without_a_broker(live: list[Broker]) -> None:
-    desk = Desk()
-    desk.live = live
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub()
+    controller.live = live
+    async with listening(controller) as (listener, port), connected(port) as client:
         await send(client, request(DESCRIBE_CLUSTER))
         closed = await client.is_closed()
 
@@ -129,17 +133,17 @@ async def test_connection_is_closed_without_a_broker(live: list[Broker]) -> None
 
 
 async def test_other_broker_is_used_after_one_stops() -> None:
-    desk = Desk()
+    controller = ControllerStub()
     async with (
         broker(echo, broker_id=1) as first,
         broker(echo, broker_id=2) as second,
-        listening(desk) as (_, port),
+        listening(controller) as (_, port),
         connected(port) as client,
     ):
-        desk.live = [first.broker]
+        controller.live = [first.broker]
         await send(client, request(DESCRIBE_CLUSTER))
         await client.frame()
-        desk.live = [second.broker]
+        controller.live = [second.broker]
         await send(client, request(DESCRIBE_CLUSTER))
         await client.frame()
         await until(lambda: first.open == 0)
@@ -164,9 +168,9 @@ async def sends_nonsense(frame: bytes, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("respond", [closes, closes_half_way, sends_nonsense])
 async def test_connection_is_closed_if_the_broker_fails_on_a_request(respond: object) -> None:
-    desk = Desk()
-    async with broker(respond) as upstream, listening(desk) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(respond) as upstream, listening(controller) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
+        controller.live = [upstream.broker]
         await send(client, request(DESCRIBE_CLUSTER))
         async with asyncio.timeout(20):
             while await client.reader.read(4096):
@@ -176,9 +180,9 @@ async def test_connection_is_closed_if_the_broker_fails_on_a_request(respond: ob
 
 
 async def test_client_that_leaves_during_a_request_leaves_no_state() -> None:
-    desk = Desk()
-    async with broker(echo) as upstream, listening(desk) as (listener, port):
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(echo) as upstream, listening(controller) as (listener, port):
+        controller.live = [upstream.broker]
         async with connected(port) as client:
             client.writer.write(struct.pack(">i", 5000) + request(DESCRIBE_CLUSTER, 100))
             await until(lambda: upstream.open == 1)
@@ -201,9 +205,9 @@ async def test_large_response_waits_for_the_client_outside_memory() -> None:
         await asyncio.Event().wait()  # until the test ends; closing now would discard bytes in transit
 
     written: list[int] = []
-    desk = Desk()
-    async with broker(large) as upstream, listening(desk) as (_, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    controller = ControllerStub()
+    async with broker(large) as upstream, listening(controller) as (_, port), connected(port) as client:
+        controller.live = [upstream.broker]
         tracemalloc.start()
         await send(client, request(DESCRIBE_CLUSTER))
         before = -1
@@ -223,14 +227,18 @@ async def test_large_response_waits_for_the_client_outside_memory() -> None:
 
 
 async def test_client_that_never_reads_is_disconnected() -> None:
-    desk = Desk()
+    controller = ControllerStub()
 
     async def large(frame: bytes, writer: asyncio.StreamWriter) -> bytes:
         return bytes(30 * 1024 * 1024)
 
     limits = Limits(write_timeout_s=0.2)
-    async with broker(large) as upstream, listening(desk, limits=limits) as (listener, port), connected(port) as client:
-        desk.live = [upstream.broker]
+    async with (
+        broker(large) as upstream,
+        listening(controller, limits=limits) as (listener, port),
+        connected(port) as client,
+    ):
+        controller.live = [upstream.broker]
         await send(client, request(DESCRIBE_CLUSTER))
         await until(lambda: listener.counters.connections == 0)
 
@@ -243,7 +251,7 @@ async def test_client_that_never_reads_is_disconnected() -> None:
 @pytest.mark.parametrize("version", range(5))
 async def test_own_versions_are_returned_without_a_broker(version: int) -> None:
     more = {"client_software_name": "librdkafka", "client_software_version": "2.6"} if version >= 3 else {}
-    async with listening(Desk()) as (_, port), connected(port) as client:
+    async with listening(ControllerStub()) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(18, version)(**more))
 
     versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
@@ -255,7 +263,7 @@ async def test_own_versions_are_returned_without_a_broker(version: int) -> None:
 
 
 async def test_unknown_version_gets_own_versions_in_the_oldest_form() -> None:
-    async with listening(Desk()) as (_, port), connected(port) as client:
+    async with listening(ControllerStub()) as (_, port), connected(port) as client:
         await send(client, struct.pack(">hhi", 18, 9, 77) + b"\x00\x01a\x00" + bytes(20))
         content = await client.frame()
         again = await client.ask(request_class(18, 0)())
@@ -272,7 +280,7 @@ async def test_metadata_without_brokers_names_the_controller_and_no_leaders(vers
     named = topic(name="orders", **({"topic_id": None} if version >= 10 else {}))
     more = {"include_topic_authorized_operations": False} if version >= 8 else {}
     more |= {"include_cluster_authorized_operations": False} if 8 <= version <= 10 else {}
-    async with listening(Desk()) as (_, port), connected(port) as client:
+    async with listening(ControllerStub()) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(3, version)(topics=(named,), **more))
 
     assert [(entry.node_id, entry.host, entry.port) for entry in answer.brokers] == [(KACTL, "127.0.0.1", port)]
@@ -283,10 +291,10 @@ async def test_metadata_without_brokers_names_the_controller_and_no_leaders(vers
 
 
 async def test_metadata_includes_brokers_that_cannot_be_relayed_to() -> None:
-    desk = Desk()
-    desk.live = [Broker(1, 1, (Endpoint(LISTENER, "b1", 9093, "SSL"),), "rack-a")]
+    controller = ControllerStub()
+    controller.live = [Broker(1, 1, (Endpoint(LISTENER, "b1", 9093, "SSL"),), "rack-a")]
     ask = request_class(3, 12)(topics=None, include_topic_authorized_operations=False)
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(ask)
 
     assert [(entry.node_id, entry.host, entry.port, entry.rack) for entry in answer.brokers] == [

@@ -20,7 +20,7 @@ from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, ListenerCounte
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits
 
 from .client import Client, connected, frame, request_class
-from .desk import Desk, listening, until
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 
@@ -55,13 +55,13 @@ SHUTDOWN = frame(request_class(7, 3)(broker_id=2, broker_epoch=1), 1)
     ],
 )  # fmt: skip
 async def test_invalid_request_closes_the_connection(sent: bytes, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub()
+    async with listening(controller) as (listener, port), connected(port) as client:
         client.writer.write(sent)
         closed = await client.is_closed()
 
     assert closed
-    assert desk.requests == []
+    assert controller.requests == []
     assert listener.counters.rejected == {kind: 1}
     assert listener.held == 0
     assert [record.levelno for record in caplog.records if "the connection is closed" in record.message] == [
@@ -80,34 +80,34 @@ async def test_invalid_request_closes_the_connection(sent: bytes, kind: str, cap
     ids=["no body", "half a body", "something left over", "client id beyond the end"],
 )
 async def test_malformed_request_gets_invalid_request_and_is_closed(sent: bytes) -> None:
-    desk = Desk()
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub()
+    async with listening(controller) as (listener, port), connected(port) as client:
         client.writer.write(sent + SHUTDOWN)
         answer = await client.frame()
         closed = await client.is_closed()
 
     assert struct.unpack(">ibh", answer[:7]) == (1, 0, KioError.invalid_request.value)
     assert closed
-    assert desk.requests == []
+    assert controller.requests == []
     assert listener.counters.rejected == {"malformed": 1}
 
 
 @pytest.mark.parametrize("key", sorted(REJECTED))
 async def test_broker_requests_of_controllers_are_rejected_unread(key: int) -> None:
     """The listener is not a broker: requests of another controller are rejected before their body is read."""
-    desk = Desk()
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub()
+    async with listening(controller) as (listener, port), connected(port) as client:
         client.writer.write(head(8 + 40, key=key, version=1) + bytes(40))
         closed = await client.is_closed()
 
     assert closed
     assert listener.counters.rejected == {"not_for_us": 1}
-    assert (desk.requests, listener.held) == ([], 0)
+    assert (controller.requests, listener.held) == ([], 0)
 
 
 async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> None:
     """Complete requests, as a controller sends them. Later requests get the same response as before."""
-    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
     orders = [
         request_class(4, 4)(
             controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=(), live_leaders=()
@@ -117,7 +117,7 @@ async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> No
         ),
         request_class(5, 3)(controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=()),
     ]
-    async with listening(desk) as (listener, port):
+    async with listening(controller) as (listener, port):
         for order in orders:
             async with connected(port) as client:
                 client.writer.write(frame(order, 1))
@@ -126,24 +126,24 @@ async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> No
             answer = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
 
     assert answer.error_code is KioError.none
-    assert desk.requests == [ControlledShutdownRequested(2, 1)]
+    assert controller.requests == [ControlledShutdownRequested(2, 1)]
     assert listener.counters.rejected == {"not_for_us": 3}
 
 
 async def test_truncated_frame_is_rejected() -> None:
-    desk = Desk()
-    async with listening(desk) as (listener, port), connected(port) as client:
+    controller = ControllerStub()
+    async with listening(controller) as (listener, port), connected(port) as client:
         client.writer.write(SHUTDOWN[:-3])
         client.writer.write_eof()
         closed = await client.is_closed()
 
     assert closed
     assert listener.counters.rejected == {"truncated": 1}
-    assert desk.requests == []
+    assert controller.requests == []
 
 
 async def test_connection_without_bytes_is_not_counted() -> None:
-    async with listening(Desk()) as (listener, port), connected(port) as client:
+    async with listening(ControllerStub()) as (listener, port), connected(port) as client:
         client.writer.write_eof()
         closed = await client.is_closed()
 
@@ -165,7 +165,7 @@ async def drip(client: Client) -> bool:
 
 async def test_slow_sender_is_disconnected() -> None:
     limits = Limits(frame_timeout_s=0.2)
-    async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
+    async with listening(ControllerStub(), limits=limits) as (listener, port), connected(port) as client:
         thrown_out = await drip(client)
 
     assert thrown_out
@@ -178,7 +178,7 @@ async def test_slow_sender_is_disconnected() -> None:
     ids=["from the beginning", "after a request"],
 )
 async def test_silent_client_is_disconnected(limits: Limits, sends_first: bool) -> None:
-    async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
+    async with listening(ControllerStub(), limits=limits) as (listener, port), connected(port) as client:
         if sends_first:
             await client.ask(request_class(18, 0)())
         closed = await client.is_closed()
@@ -188,9 +188,9 @@ async def test_silent_client_is_disconnected(limits: Limits, sends_first: bool) 
 
 
 async def test_connections_above_the_limit_are_rejected() -> None:
-    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
     ask = request_class(7, 3)(broker_id=2, broker_epoch=1)
-    async with listening(desk, limits=Limits(connections_max=2)) as (listener, port):
+    async with listening(controller, limits=Limits(connections_max=2)) as (listener, port):
         async with connected(port) as first, connected(port) as second:
             await first.ask(ask)
             await second.ask(ask)
@@ -203,14 +203,14 @@ async def test_connections_above_the_limit_are_rejected() -> None:
 
     assert rejected
     assert listener.counters.rejected == {"connections": 1}
-    assert len(desk.requests) == 4
+    assert len(controller.requests) == 4
 
 
 async def test_unfinished_frames_of_one_address_hold_one_reservation() -> None:
     """Twenty frames of 1 MiB are announced and begun. One is reserved; the others are closed after a timeout."""
     limits = Limits(reserve_timeout_s=0.1, frame_timeout_s=20)
     announced = head(1024 * 1024, key=19, version=0) + bytes(200 * 1024)
-    async with listening(Desk(), limits=limits) as (listener, port), contextlib.AsyncExitStack() as stack:
+    async with listening(ControllerStub(), limits=limits) as (listener, port), contextlib.AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(connected(port)) for _ in range(20)]
         for client in opened:
             client.writer.write(announced)
@@ -229,7 +229,7 @@ async def test_pipelined_requests_are_served_in_order() -> None:
     going = 0
     most = 0
 
-    class Slow(Desk):
+    class Slow(ControllerStub):
         async def ask(self, request: object) -> list[object]:
             nonlocal going, most
             going += 1
@@ -289,7 +289,7 @@ async def _send(port: int, content: bytes) -> None:
 )
 async def test_random_bytes_cause_no_error_and_hold_no_memory(content: bytes) -> None:
     """Afterwards the listener holds no memory, has met no unexpected error, and serves the next client."""
-    async with listening(Desk(Everything())) as (listener, port):
+    async with listening(ControllerStub(Everything())) as (listener, port):
         await _send(port, content)
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())

@@ -12,7 +12,7 @@ from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, To
 from kactl.model import Assignment, TopicRef
 
 from .client import connected, part, request_class
-from .desk import Desk, listening
+from .listener_stub import ControllerStub, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -56,14 +56,14 @@ def creation(
 
 @pytest.mark.parametrize("version", range(8))
 async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(version, "orders", partitions=4, factor=3, configs={"a.b": "1"}))
 
     (topic,) = answer.topics
-    assert desk.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
-    assert [(condition, of) for condition, of, _ in desk.waits] == [("led", "orders:4")]
-    assert 0 < desk.waits[0][2] <= 1000
+    assert controller.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("led", "orders:4")]
+    assert 0 < controller.waits[0][2] <= 1000
     assert (topic.name, topic.error_code) == ("orders", NONE)
     if version >= 5:
         assert (topic.num_partitions, topic.replication_factor) == (4, 3)
@@ -73,23 +73,25 @@ async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
 
 
 async def test_omitted_parameters_use_the_defaults_of_the_controller() -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
-    async with listening(desk, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    async with listening(controller, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
         both = await client.ask(creation(7, "orders"))
         await client.ask(creation(7, "orders", partitions=3))
         await client.ask(creation(7, "orders", factor=1))
 
-    assert [(request.partitions, request.replication_factor) for request in desk.requests] == [(7, 2), (3, 2), (7, 1)]  # type: ignore[attr-defined]
+    assert controller.requests == [
+        TopicCreationRequested("orders", partitions, factor) for partitions, factor in [(7, 2), (3, 2), (7, 1)]
+    ]
     assert (both.topics[0].num_partitions, both.topics[0].replication_factor) == (7, 2)
 
 
 async def test_manual_assignment_is_forwarded() -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", assignments={0: (1, 2), 1: (2, 3)}))
 
     assignment = {0: Assignment((1, 2)), 1: Assignment((2, 3))}
-    assert desk.requests == [TopicCreationRequested("orders", assignment=assignment)]
+    assert controller.requests == [TopicCreationRequested("orders", assignment=assignment)]
     assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (2, 2)
 
 
@@ -105,19 +107,19 @@ async def test_manual_assignment_is_forwarded() -> None:
     ids=["raft's own", "twice", "null value", "counts and assignment", "factor and assignment"],
 )
 async def test_invalid_creation_is_rejected_without_a_request(message: Any, code: KioError) -> None:
-    desk = Desk()
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub()
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(message)
 
     assert [topic.error_code for topic in answer.topics] == [code]
     assert answer.topics[0].error_message
-    assert (desk.requests, desk.waits) == ([], [])
+    assert (controller.requests, controller.waits) == ([], [])
 
 
 async def test_each_topic_has_its_own_result() -> None:
     answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
-    desk = Desk({TopicCreationRequested: lambda request: answers[request.topic]})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: answers[request.topic]})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, *"abcd", partitions=1, factor=1))
 
     assert {topic.name: topic.error_code for topic in answer.topics} == {
@@ -128,35 +130,35 @@ async def test_each_topic_has_its_own_result() -> None:
     }
     assert "the store fails" in answer.topics[2].error_message
     assert "bug" not in answer.topics[3].error_message
-    assert [of for _, of, _ in desk.waits] == ["b:1"]
+    assert [of for _, of, _ in controller.waits] == ["b:1"]
 
 
 async def test_validate_only_does_not_wait_and_returns_no_id() -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, validate_only=True))
 
-    assert desk.requests == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
-    assert desk.waits == []
+    assert controller.requests == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
+    assert controller.waits == []
     assert (answer.topics[0].error_code, answer.topics[0].topic_id) == (NONE, None)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_creation_without_timeout_returns_at_once(timeout_ms: int) -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
     timeout = datetime.timedelta(milliseconds=timeout_ms)
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=timeout))
 
-    assert len(desk.requests) == 1
-    assert desk.waits == []
+    assert len(controller.requests) == 1
+    assert controller.waits == []
     assert answer.topics[0].error_code is KioError.request_timed_out
 
 
 async def test_creation_that_takes_too_long_times_out() -> None:
-    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
-    desk.done = False
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller.done = False
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1))
 
     assert answer.topics[0].error_code is KioError.request_timed_out
@@ -164,9 +166,9 @@ async def test_creation_that_takes_too_long_times_out() -> None:
 
 @pytest.mark.parametrize("version", range(8))
 async def test_not_controller_is_returned_for_each_topic(version: int) -> None:
-    desk = Desk()
-    desk.is_active = False
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub()
+    controller.is_active = False
+    async with listening(controller) as (_, port), connected(port) as client:
         created = await client.ask(creation(version, "a", "b", partitions=1, factor=1))
         deleted = await client.ask(deletion(min(version, 6), "a", "b"))
         grown = await client.ask(growth(min(version, 3), {"a": 2, "b": 2}))
@@ -190,12 +192,12 @@ def deletion(version: int, *names: str, ids: tuple[bytes, ...] = (), timeout: da
 @pytest.mark.parametrize("version", range(7))
 async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
     answers = {"orders": ORDERS, "lost": NotFound("topic", "lost")}
-    desk = Desk({TopicDeletionRequested: lambda request: answers[request.topic]})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicDeletionRequested: lambda request: answers[request.topic]})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(version, "orders", "lost"))
 
-    assert desk.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
-    assert [(condition, of) for condition, of, _ in desk.waits] == [("gone", "orders")]
+    assert controller.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("gone", "orders")]
     assert [(entry.name, entry.error_code) for entry in answer.responses] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
@@ -203,42 +205,42 @@ async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
 
 
 async def test_topic_is_deleted_by_id() -> None:
-    desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
-    desk.named = [ORDERS]
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicDeletionRequested: lambda request: ORDERS})
+    controller.named = [ORDERS]
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, ids=(ORDERS.id, b"x" * 16)))
 
-    assert desk.requests == [TopicDeletionRequested("orders")]
+    assert controller.requests == [TopicDeletionRequested("orders")]
     known, unknown = answer.responses
     assert (known.name, known.topic_id, known.error_code) == ("orders", uuid.UUID(bytes=ORDERS.id), NONE)
     assert (unknown.name, unknown.error_code) == (None, KioError.unknown_topic_id)
 
 
 async def test_rejected_deletions_have_no_effect() -> None:
-    desk = Desk({TopicDeletionRequested: lambda request: TopicDeletionDisabled()})
+    controller = ControllerStub({TopicDeletionRequested: lambda request: TopicDeletionDisabled()})
     topic = part(DELETE, 6, "DeleteTopicState")
     neither = request_class(DELETE, 6)(topics=(topic(name=None, topic_id=None),), timeout=SECOND)
     both = request_class(DELETE, 6)(topics=(topic(name="orders", topic_id=uuid.UUID(bytes=ORDERS.id)),), timeout=SECOND)
-    async with listening(desk) as (_, port), connected(port) as client:
+    async with listening(controller) as (_, port), connected(port) as client:
         codes = [
             (await client.ask(request)).responses[0].error_code
             for request in (deletion(6, "orders"), deletion(6, "orders", "orders"), neither, both)
         ]
 
     assert codes == [KioError.topic_deletion_disabled] + [KioError.invalid_request] * 3
-    assert len(desk.requests) == 1
-    assert desk.waits == []
+    assert len(controller.requests) == 1
+    assert controller.waits == []
 
 
 @pytest.mark.parametrize(("timeout_ms", "waits"), [(0, 0), (-5, 0), (100, 1)])
 async def test_deletion_that_takes_too_long_times_out(timeout_ms: int, waits: int) -> None:
-    desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
-    desk.done = False
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({TopicDeletionRequested: lambda request: ORDERS})
+    controller.done = False
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, "orders", timeout=datetime.timedelta(milliseconds=timeout_ms)))
 
     assert answer.responses[0].error_code is KioError.request_timed_out
-    assert len(desk.waits) == waits
+    assert len(controller.waits) == waits
 
 
 # -- partition expansion -----------------------------------------------------------------------------------------------
@@ -267,17 +269,17 @@ def growth(
 @pytest.mark.parametrize("version", range(4))
 async def test_partitions_are_added(version: int) -> None:
     answers: dict[str, Any] = {"orders": None, "lost": NotFound("topic", "lost")}
-    desk = Desk({PartitionsRequested: lambda request: answers[request.topic]})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = ControllerStub({PartitionsRequested: lambda request: answers[request.topic]})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(growth(version, {"orders": 9, "lost": 2}))
         await client.ask(growth(version, {"orders": 10}, assignments=((1, 2),), validate_only=True))
 
-    assert desk.requests == [
+    assert controller.requests == [
         PartitionsRequested("orders", 9),
         PartitionsRequested("lost", 2),
         PartitionsRequested("orders", 10, ((1, 2),), True),
     ]
-    assert [(condition, of) for condition, of, _ in desk.waits] == [("led", "orders:9")]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("led", "orders:9")]
     assert [(result.name, result.error_code) for result in answer.results] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
@@ -285,12 +287,12 @@ async def test_partitions_are_added(version: int) -> None:
 
 
 async def test_loss_of_control_during_a_request_is_returned() -> None:
-    class Resigning(Desk):
+    class Resigning(ControllerStub):
         async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
             raise NotController(7)
 
-    desk = Resigning({PartitionsRequested: lambda request: None})
-    async with listening(desk) as (_, port), connected(port) as client:
+    controller = Resigning({PartitionsRequested: lambda request: None})
+    async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(growth(3, {"orders": 9}))
 
     assert answer.results[0].error_code is KioError.not_controller

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from kactl.model import Broker, Endpoint
 
-from .desk import LISTENER
+from .listener_stub import LISTENER
 
 # Receives a frame without its length, and the writer for other effects than a response. None closes the connection.
 Respond = Callable[[bytes, asyncio.StreamWriter], Awaitable[bytes | None]]

@@ -18,7 +18,7 @@ NO_LIMITS = Limits()
 Answers = Mapping[type[ControllerRequest], Callable[[Any], Any]]
 
 
-class Desk:
+class ControllerStub:
     """Stub of the controller, as far as a listener uses it.
 
     Attributes:

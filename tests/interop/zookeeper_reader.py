@@ -22,7 +22,7 @@ class State(NamedTuple):
     controller_epoch: int
 
 
-class Eyes:
+class ZooKeeperReader:
     """Read-only client. Nodes that are deleted between two reads are absent; this is not an error.
 
     Args:
