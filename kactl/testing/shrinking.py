@@ -1,0 +1,266 @@
+"""Reduction of a failing script to a short one that fails in the same way.
+
+    script ──▶ drop actions ──▶ simpler world ──▶ schedule ──▶ latency ──▶ actions ──▶ short script
+                    ▲                                                         │
+                    └──────────── while a pass has changed something ◀────────┘
+
+A candidate is kept if its run ends with the signature of the original. Removing an action changes the interleaving of
+all later steps, so that each candidate is tried with several schedule seeds. The first pass minimizes the list of
+actions by delta debugging (Zeller and Hildebrandt, 2002); the others are lists of edits in `simplifying`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from . import simplifying
+from .script import Action, Script, dumps
+from .simplifying import Edit
+
+T = TypeVar("T")
+
+# Schedule seeds that are tried for one candidate, its own included.
+SEEDS_TRIED: Final = 5
+
+
+class Ended(Protocol):
+    """Outcome of a run, as far as shrinking reads it."""
+
+    @property
+    def signature(self) -> str:
+        """What makes two failures the same; empty if the run passed."""
+
+    @property
+    def time_ms(self) -> float:
+        """Virtual time of the end of the run."""
+
+    @property
+    def held(self) -> Sequence[int]:
+        """Numbers of the steps that the schedule held back."""
+
+
+Run = Callable[[Script], Ended]
+
+
+class Limits(NamedTuple):
+    """Limits of one reduction. When one is reached, the shortest script so far is the result.
+
+    Attributes:
+        cpu_s: processor time of this process.
+    """
+
+    cpu_s: float = 300.0
+    runs: int = 2_000
+
+
+class Shrunk(NamedTuple):
+    """Result of a reduction.
+
+    Attributes:
+        script: shortest script that was found. Its `expect` is the signature.
+        actions_before: number of actions of the original.
+        runs: number of runs that were made.
+        cpu_s: processor time that they took.
+        is_minimal: whether no pass could change anything any more; False if a limit ended the reduction.
+    """
+
+    script: Script
+    signature: str
+    actions_before: int
+    runs: int
+    cpu_s: float
+    is_minimal: bool
+
+
+class NotReproduced(Exception):
+    """The script does not fail, or fails in another way."""
+
+    def __init__(self, script: Script, *, expected: str, seen: str) -> None:
+        super().__init__(
+            f"script {script.name or '(without name)'} ends with {seen or 'no violation'}"
+            f"{f' and not with {expected}' if expected else ''}: replay it with the commit that it was found at"
+        )
+        self.expected = expected
+        self.seen = seen
+
+
+class _LimitReached(Exception):
+    pass
+
+
+def shrink(
+    script: Script,
+    run: Run,
+    *,
+    signature: str = "",
+    limits: Limits | None = None,
+    cpu_s: Callable[[], float] = time.process_time,
+    on_progress: Callable[[Script, int], None] = lambda script, runs: None,
+) -> Shrunk:
+    """Reduce a failing script.
+
+    Equal scripts are reduced in the same way if `run` is deterministic and no limit of processor time is reached.
+
+    Args:
+        run: executes a script. A script that it cannot execute may raise any `Exception`; such a candidate is dropped.
+        signature: the failure to keep; by default that of the script's own run.
+        cpu_s: processor time used so far, in s.
+        on_progress: called with each script that is kept, and the number of runs so far.
+
+    Raises:
+        NotReproduced: the script itself does not end with the signature.
+    """
+    shrinker = _Shrinker(script, run, limits or Limits(), cpu_s, on_progress)
+    shrinker.begin(signature)
+    is_minimal = True
+    try:
+        while shrinker.all_passes():
+            pass
+    except _LimitReached:
+        is_minimal = False
+    result = shrinker.result()
+    return Shrunk(
+        result, shrinker.signature, len(script.actions), shrinker.runs, cpu_s() - shrinker.started_s, is_minimal
+    )
+
+
+def ddmin(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
+    """Returns a shortest sublist that fails, in the sense that it passes without any single one of its items.
+
+    Args:
+        items: a list that fails.
+        fails: returns whether a sublist fails; called with each candidate, never with `items` itself.
+    """
+    kept = list(items)
+    if kept and fails([]):
+        return []
+    chunks = 2
+    while len(kept) >= 2:
+        size = -(-len(kept) // chunks)
+        pieces = [kept[begin : begin + size] for begin in range(0, len(kept), size)]
+        subset = next((piece for piece in pieces if len(piece) < len(kept) and fails(piece)), None)
+        if subset is not None:
+            kept, chunks = subset, 2
+            continue
+        # With two pieces the complements are the pieces themselves.
+        rest = _first_failing_complement(pieces, fails) if len(pieces) > 2 else None
+        if rest is not None:
+            kept, chunks = rest, max(chunks - 1, 2)
+        elif size == 1:
+            break
+        else:
+            chunks = min(2 * chunks, len(kept))
+    return kept
+
+
+def _first_failing_complement(pieces: list[list[T]], fails: Callable[[list[T]], bool]) -> list[T] | None:
+    for left_out in range(len(pieces)):
+        rest = [item for index, piece in enumerate(pieces) if index != left_out for item in piece]
+        if fails(rest):
+            return rest
+    return None
+
+
+class _Shrinker:
+    """Reduction of one script: the shortest one so far, and what has been tried."""
+
+    def __init__(
+        self,
+        script: Script,
+        run: Run,
+        limits: Limits,
+        cpu_s: Callable[[], float],
+        on_progress: Callable[[Script, int], None],
+    ) -> None:
+        self.script = script
+        self.signature = ""
+        self.runs = 0
+        self.started_s = cpu_s()
+        self._run = run
+        self._limits = limits
+        self._cpu_s = cpu_s
+        self._on_progress = on_progress
+        self._failed_to_fail: set[str] = set()
+
+    def begin(self, signature: str) -> None:
+        """Run the original, and take over its signature."""
+        self.runs += 1
+        ended = self._run(self.script)
+        if not ended.signature or (signature and ended.signature != signature):
+            raise NotReproduced(self.script, expected=signature, seen=ended.signature)
+        self.signature = ended.signature
+        self._ended = ended
+
+    def result(self) -> Script:
+        return simplifying.replace(self.script, expect=self.signature)
+
+    def all_passes(self) -> bool:
+        """Run all passes once. Returns whether one has changed the script."""
+        before = self.script
+        self._drop_actions()
+        self._make(simplifying.world)
+        self._make(simplifying.schedule)
+        self._drop_held_steps()
+        self._make(simplifying.latency)
+        self._make(simplifying.actions)
+        return self.script is not before
+
+    def _make(self, edits: Callable[[Script], Iterator[Edit]]) -> None:
+        for edit in edits(self.script):
+            self._keep(edit)
+
+    def _drop_actions(self) -> None:
+        self._keep(partial(simplifying.without_actions_after, time_ms=self._ended.time_ms))
+        for verb in dict.fromkeys(action.do for action in self.script.actions):
+            self._keep(partial(simplifying.without_verb, verb=verb))
+        if self.script.actions:
+            ddmin(self.script.actions, self._fails_with_actions)
+
+    def _fails_with_actions(self, actions: list[Action]) -> bool:
+        return self._keep(partial(simplifying.replace, actions=actions))
+
+    def _drop_held_steps(self) -> None:
+        """Minimize the list of steps that are held back."""
+        if self.script.schedule.strategy == "fifo":
+            return
+        if self.script.schedule.only is None and self._ended.held:
+            self._keep(partial(simplifying.with_held_steps, steps=self._ended.held), seeds=1)
+        if self.script.schedule.only:
+            ddmin(self.script.schedule.only, self._fails_with_held_steps)
+
+    def _fails_with_held_steps(self, steps: list[int]) -> bool:
+        # Another seed would hold back other steps.
+        return self._keep(partial(simplifying.with_held_steps, steps=steps), seeds=1)
+
+    def _keep(self, edit: Edit, *, seeds: int = SEEDS_TRIED) -> bool:
+        """Make an edit if the script still fails in the same way with it. Returns whether it was made."""
+        edited = edit(self.script)
+        if edited is None or edited == self.script:
+            return False
+        for candidate in simplifying.reseeded(edited, seeds):
+            ended = self._fails(candidate)
+            if ended is not None:
+                self.script = candidate
+                self._ended = ended
+                self._on_progress(candidate, self.runs)
+                return True
+        return False
+
+    def _fails(self, candidate: Script) -> Ended | None:
+        """Returns the outcome of a candidate if it has the signature, and None otherwise."""
+        key = dumps(candidate)
+        if key in self._failed_to_fail:
+            return None
+        if self.runs >= self._limits.runs or self._cpu_s() - self.started_s >= self._limits.cpu_s:
+            raise _LimitReached
+        self.runs += 1
+        try:
+            ended = self._run(candidate)
+        except Exception:
+            # An edit may make arguments that a verb does not accept.
+            ended = None
+        if ended is not None and ended.signature == self.signature:
+            return ended
+        self._failed_to_fail.add(key)
+        return None
