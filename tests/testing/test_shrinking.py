@@ -166,13 +166,13 @@ def test_other_schedule_seeds_are_tried() -> None:
     """A failure that each smaller script shows with one schedule seed in three only."""
 
     def run(script: Script) -> Ended:
-        fails = 20 in numbers(script) and (len(script.actions) == 57 or script.schedule.seed % 3 == 1)
+        fails = 20 in numbers(script) and (len(script.actions) == 57 or script.schedule.seed % 3 == 2)
         return FAILED if fails else PASSED
 
     shrunk = shrink(a_script(), run)
 
     assert numbers(shrunk.script) == [20]
-    assert shrunk.script.schedule.seed % 3 == 1
+    assert shrunk.script.schedule.seed % 3 == 2
 
 
 def test_held_back_steps_are_minimized() -> None:
