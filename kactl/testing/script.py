@@ -11,6 +11,8 @@ import msgspec
 
 # Raised when the same script makes another run than before.
 FORMAT: Final = 1
+# Signature of a run without a violation.
+PASS: Final = "pass"
 
 
 class ScriptError(ValueError):
@@ -116,7 +118,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     actions: list[Action] = []
     liveness: LivenessSpec = msgspec.field(default_factory=LivenessSpec)
     swarm: dict[str, str] = {}
-    expect: str = "pass"
+    expect: str = PASS
 
 
 def loads(text: str | bytes, *, name: str) -> Script:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from . import simplifying
-from .script import Action, Script, dumps
+from .script import PASS, Action, Script, dumps
 from .simplifying import Edit
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ class Ended(Protocol):
 
     @property
     def signature(self) -> str:
-        """What makes two failures the same; empty if the run passed."""
+        """What makes two failures the same; `pass` if the run passed."""
 
     @property
-    def time_ms(self) -> float:
+    def virtual_ms(self) -> float:
         """Virtual time of the end of the run."""
 
     @property
@@ -78,7 +78,7 @@ class NotReproduced(Exception):
 
     def __init__(self, script: Script, *, expected: str, seen: str) -> None:
         super().__init__(
-            f"script {script.name or '(without name)'} ends with {seen or 'no violation'}"
+            f"script {script.name or '(without name)'} ends with {seen}"
             f"{f' and not with {expected}' if expected else ''}: replay it with the commit that it was found at"
         )
         self.expected = expected
@@ -187,7 +187,7 @@ class _Shrinker:
         """Run the original, and take over its signature."""
         self.runs += 1
         ended = self._run(self.script)
-        if not ended.signature or (signature and ended.signature != signature):
+        if ended.signature == PASS or (signature and ended.signature != signature):
             raise NotReproduced(self.script, expected=signature, seen=ended.signature)
         self.signature = ended.signature
         self._ended = ended
@@ -211,7 +211,7 @@ class _Shrinker:
             self._keep(edit)
 
     def _drop_actions(self) -> None:
-        self._keep(partial(simplifying.without_actions_after, time_ms=self._ended.time_ms))
+        self._keep(partial(simplifying.without_actions_after, time_ms=self._ended.virtual_ms))
         for verb in dict.fromkeys(action.do for action in self.script.actions):
             self._keep(partial(simplifying.without_verb, verb=verb))
         if self.script.actions:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kactl.testing.script import (
+    PASS,
     Action,
     BrokersSpec,
     LatencySpec,
@@ -22,8 +23,8 @@ from kactl.testing.shrinking import Limits, NotReproduced, ddmin, shrink
 
 
 class Ended(NamedTuple):
-    signature: str = ""
-    time_ms: float = 60_000.0
+    signature: str = PASS
+    virtual_ms: float = 60_000.0
     held: Sequence[int] = ()
 
 
@@ -154,7 +155,7 @@ def test_actions_after_the_violation_are_dropped_first() -> None:
 
     def run(script: Script) -> Ended:
         seen.append(script)
-        return Ended(FAILED.signature, time_ms=12_000.0) if 5 in numbers(script) else PASSED
+        return Ended(FAILED.signature, virtual_ms=12_000.0) if 5 in numbers(script) else PASSED
 
     shrink(a_script(), run)
 
@@ -270,7 +271,7 @@ def test_script_that_cannot_be_executed_is_dropped() -> None:
 
 @pytest.mark.parametrize("seen", [PASSED, Ended("LIV-05")])
 def test_script_that_does_not_fail_as_stated_is_rejected(seen: Ended) -> None:
-    with pytest.raises(NotReproduced, match=r"script X ends with (no violation|LIV-05) and not with INV-19: replay it"):
+    with pytest.raises(NotReproduced, match=r"script X ends with (pass|LIV-05) and not with INV-19: replay it"):
         shrink(a_script(name="X"), lambda script: seen, signature="INV-19")
 
 
