@@ -1,4 +1,65 @@
 """Checkers of the invariants, and counters of rare moments, over the history of a run.
 
-`events` lists what they read. No checker calls the code that it judges.
+`events` lists what they read, and who records it. No checker calls the code that it judges. A run attaches them by
+
+    observer = Observer(history)
+    watch(history, checkers(rules, observer.memories), loop.halt)
+    observer.attach(controller, node="controller 100", incarnation=1)  # for each instance, before it starts
 """
+
+from collections.abc import Callable, Iterable
+
+from kactl.testing.violations import Checker
+
+from .calls import Calls
+from .channels import Channels
+from .eligible import Eligible
+from .entries import Entries
+from .fence import Fence
+from .memory import Memories, Memory
+from .observe import Observer
+from .probes import PROBES, Probes
+from .proposals import Proposals
+from .receivers import Receivers
+from .store import Store
+from .stored import Rules
+from .topics import Topics
+
+__all__ = [
+    "PROBES",
+    "Calls",
+    "Channels",
+    "Eligible",
+    "Entries",
+    "Fence",
+    "Memories",
+    "Memory",
+    "Observer",
+    "Probes",
+    "Proposals",
+    "Receivers",
+    "Rules",
+    "Store",
+    "Topics",
+    "checkers",
+]
+
+
+def checkers(rules: Rules, memories: Callable[[], Iterable[Memory]] = tuple) -> list[Checker]:
+    """Returns a new checker of each kind, without `Probes`.
+
+    Args:
+        memories: returns the memories of the active controllers; see `Observer.memories`.
+    """
+    return [
+        Fence(),
+        Entries(rules),
+        Eligible(),
+        Proposals(),
+        Receivers(rules),
+        Channels(),
+        Memories(memories),
+        Topics(),
+        Calls(),
+        Store(),
+    ]

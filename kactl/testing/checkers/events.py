@@ -12,7 +12,8 @@ timelines and tests.
 | `store.answered` | link of the simulated store | the answer "ok" of a writing operation reaches its client |
 | `store.session` | server of the simulated store | a session of a controller instance or a broker begins or ends |
 | `store.reopened` | world of a store with files | its files were read again after a crash |
-| `ctl.*`, `fsm.*`, `req.enqueue`, `req.replace`, `req.drop`, `req.attempt`, `isr.decide` | `observe` | see the classes |
+| `ctl.*`, `fsm.*`, `isr.decide` | `observe` | see the classes |
+| `req.enqueue`, `req.replace`, `req.attempt`, `req.drop` | `observe` | see the classes |
 | `req.send`, `req.accept`, `req.reject`, `req.reply`, `req.lost` | simulated network and brokers | see the classes |
 | `role.apply`, `role.stop`, `isr.propose`, `broker.complaint` | simulated brokers | see the classes |
 | `admin.call`, `admin.reply` | workload | a client calls a method of a controller, and receives the result |
@@ -174,12 +175,17 @@ class ControllerReady(_Fields, frozen=True, kw_only=True):
 
 
 class ControllerResigned(_Fields, frozen=True, kw_only=True):
-    """`ctl.resigned`: an instance has dropped its state; the store may name it still."""
+    """`ctl.resigned`: an instance has dropped its state; the store may name it still.
+
+    Attributes:
+        handler: label of the event that was being handled; empty if there was none.
+    """
 
     controller: int
     incarnation: int
     controller_epoch: int
     cause: str
+    handler: str
 
 
 class ControllerView(_Fields, frozen=True, kw_only=True):
@@ -221,6 +227,15 @@ class ReplicaMoved(_Fields, frozen=True, kw_only=True):
     to_state: str
 
 
+class BrokerChanged(_Fields, frozen=True, kw_only=True):
+    """`fsm.broker`: as in the event log of the controller; `what` is started, bounced, failed, modified,
+    directory-failed, shutting-down or restored."""
+
+    controller_epoch: int
+    broker: int
+    what: str
+
+
 class TopicChanged(_Fields, frozen=True, kw_only=True):
     """`fsm.topic`: as in the event log of the controller; `what` is created, grown, vanished, deletion started,
     deletion halted or deleted."""
@@ -254,12 +269,13 @@ class RequestsReplaced(_Fields, frozen=True, kw_only=True):
     """`req.replace`: waiting requests of a channel were coalesced.
 
     Attributes:
-        before, after: numbers of the waiting requests, in order.
+        before: numbers of the waiting requests, in order.
+        after: those that wait now: number, type and partitions, as in `req.enqueue`.
     """
 
     channel: int
     before: list[int]
-    after: list[int]
+    after: list[tuple[int, str, list[str]]]
 
 
 class ChannelDropped(_Fields, frozen=True, kw_only=True):
@@ -446,6 +462,8 @@ class AdminCall(_Fields, frozen=True, kw_only=True):
     Attributes:
         call: number of the call, unique in the run.
         controller: name of the node that is called.
+        operation: what is asked for; elections are `elect preferred` and `elect unclean`.
+        target: what it is applied to: names of partitions or topics, joined by ", ".
         limit_ms: time within which it must be answered while the node runs; 0 for no limit.
     """
 
@@ -525,6 +543,7 @@ FIELDS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "ctl.brokers": ControllerView,
     "fsm.partition": PartitionMoved,
     "fsm.replica": ReplicaMoved,
+    "fsm.broker": BrokerChanged,
     "fsm.topic": TopicChanged,
     "req.enqueue": RequestEnqueued,
     "req.replace": RequestsReplaced,

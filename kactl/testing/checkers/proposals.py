@@ -1,0 +1,96 @@
+"""Decisions on the ISRs that leaders propose: INV-24."""
+
+from typing import Any
+
+from kactl.testing.history import Event
+from kactl.testing.violations import Checker, Violation
+
+from .stored import Views, leadership_writes
+
+Key = tuple[str, str]
+
+
+class Proposals(Checker):
+    """Compares each accepted proposal with the stored entries: it equals an entry of its sender, or it was written over
+    the entry that it names.
+
+    A refusal is always safe, so only the errors that a leader gives up on are checked, by `Quiet` in the end.
+    """
+
+    kinds = ("store.commit", "ctl.brokers", "isr.decide")
+    invariants = ("INV-24",)
+
+    def __init__(self) -> None:
+        # All versions of each partition in commit order, over the lives of its topic; and the stored one.
+        self._versions: dict[Key, list[tuple[int, dict[str, Any], Event]]] = {}
+        self._current: dict[Key, tuple[dict[str, Any], Event]] = {}
+        self._views = Views()
+
+    def check(self, event: Event) -> Violation | None:
+        if event.kind == "ctl.brokers":
+            self._views.add(event)
+        elif event.kind == "isr.decide":
+            return self._decided(event) if event.fields["error"] == "NONE" else None
+        elif event.fields["outcome"] == "ok":
+            return self._committed(event)
+        return None
+
+    def _committed(self, event: Event) -> Violation | None:
+        violation = None
+        for topic, partition, _, new, value in leadership_writes(event):
+            key = (topic, partition)
+            before = self._current.pop(key, None)
+            if value is None:
+                continue
+            if before is not None and event.fields["fence"] is not None and _is_same(before[0], value):
+                text = f"{topic}-{partition}: version {new} was written, and repeats version {new - 1}"
+                violation = violation or Violation("INV-24", text, event=event, contradicts=before[1])
+            self._versions.setdefault(key, []).append((new, value, event))
+            self._current[key] = (value, event)
+        return violation
+
+    def _decided(self, event: Event) -> Violation | None:
+        fields = event.fields
+        name = f"{fields['topic']}-{fields['partition']}"
+        text = self._is_from_known(event) or self._is_stored(event)
+        if fields["broker"] not in fields["isr"]:
+            text = f"the ISR {fields['isr']} does not contain its sender, broker {fields['broker']}"
+        if not text:
+            return None
+        versions = self._versions.get((fields["topic"], str(fields["partition"])), [])
+        contradicts = versions[-1][2] if versions else None
+        return Violation("INV-24", f"{name}: accepted, though {text}", event=event, contradicts=contradicts)
+
+    def _is_from_known(self, event: Event) -> str:
+        """The view cannot have changed since the decision: one event is handled before the next."""
+        broker, epoch = event.fields["broker"], event.fields["broker_epoch"]
+        view = self._views.at(event.node, event.seq)
+        if view is None or view.brokers.get(broker) == epoch:
+            return ""
+        return f"broker {broker} sent it under broker epoch {epoch}; the controller knows {view.brokers.get(broker)}"
+
+    def _is_stored(self, event: Event) -> str:
+        """The proposed state was stored, in a version after the one that it names or in that version."""
+        fields = event.fields
+        versions = self._versions.get((fields["topic"], str(fields["partition"])), [])
+        for version, value, _ in reversed(versions):
+            if version >= fields["partition_epoch"] and self._equals(fields, value):
+                return ""
+        named = [value for version, value, _ in versions if version == fields["partition_epoch"]]
+        proposed = f"leader {fields['broker']}, leader epoch {fields['leader_epoch']}, ISR {sorted(fields['isr'])}"
+        return f"{proposed} was never stored; version {fields['partition_epoch']} is {named}"
+
+    @staticmethod
+    def _equals(fields: dict[str, Any], value: dict[str, Any]) -> bool:
+        return bool(
+            value["leader"] == fields["broker"]
+            and value["leader_epoch"] == fields["leader_epoch"]
+            and set(value["isr"]) == set(fields["isr"])
+            and value["recovering"] == fields["recovering"]
+        )
+
+
+def _is_same(before: dict[str, Any], value: dict[str, Any]) -> bool:
+    return all(before[name] == value[name] for name in ("leader", "leader_epoch", "recovering")) and set(
+        before["isr"]
+    ) == set(value["isr"])

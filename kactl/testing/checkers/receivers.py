@@ -1,0 +1,162 @@
+"""Requests as brokers receive and apply them: INV-06, INV-19, INV-41, INV-44, INV-48, INV-49."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from kactl.testing.history import Event
+from kactl.testing.violations import Checker, Violation
+
+from .stored import NO_LEADER, Rules, Stored, is_zero, leadership_writes
+
+Name = tuple[str, int]
+
+
+@dataclasses.dataclass
+class _Hosted:
+    topic_id: str
+    leader_epoch: int
+    event: Event
+
+
+@dataclasses.dataclass
+class _Incarnation:
+    """One registration of a broker."""
+
+    accepted: Event | None = None  # the last request
+    greeted: set[int] = dataclasses.field(default_factory=set)  # controllers that have sent an UpdateMetadata
+    hosted: dict[Name, _Hosted] = dataclasses.field(default_factory=dict)
+    stopped: dict[tuple[str, int, str], tuple[int, Event]] = dataclasses.field(default_factory=dict)
+
+
+class Receivers(Checker):
+    """Follows the state of each registration of each broker."""
+
+    kinds = ("store.commit", "req.accept", "role.apply", "role.stop", "broker.complaint")
+    invariants = ("INV-06", "INV-19", "INV-41", "INV-44", "INV-48", "INV-49")
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rules = Rules() if rules is None else rules
+        self._stored = Stored()
+        self._lives: dict[str, int] = {}  # how often each topic was created
+        # Leaders that the store named, by topic, topic id, partition and leader epoch.
+        self._named: dict[tuple[str, str, int, int], int] = {}
+        self._leads: dict[tuple[str, str, int, int], tuple[int, Event]] = {}
+        self._incarnations: dict[tuple[int, int], _Incarnation] = {}
+
+    def check(self, event: Event) -> Violation | None:
+        return _CHECKS[event.kind](self, event)
+
+    def _of(self, event: Event) -> _Incarnation:
+        return self._incarnations.setdefault((event.fields["broker"], event.fields["broker_epoch"]), _Incarnation())
+
+    def _committed(self, event: Event) -> None:
+        if event.fields["outcome"] != "ok":
+            return
+        for key, _, _, value in event.fields["ops"]:
+            if key.startswith("topics/") and value is not None and self._stored.value(key) is None:
+                topic = key.removeprefix("topics/")
+                self._lives[topic] = self._lives.get(topic, 0) + 1
+        self._stored.apply(event)
+        for topic, partition, _, _, value in leadership_writes(event):
+            if value is not None and value["leader"] != NO_LEADER:
+                topic_id = self._stored.topic_id(topic)
+                self._named[topic, topic_id, int(partition), value["leader_epoch"]] = value["leader"]
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _accepted(self, event: Event) -> Violation | None:
+        fields = event.fields
+        incarnation = self._of(event)
+        name = f"broker {fields['broker']}, epoch {fields['broker_epoch']}"
+        epoch, last = fields["controller_epoch"], incarnation.accepted
+        incarnation.accepted = event
+        if last is not None and epoch < last.fields["controller_epoch"]:
+            text = f"{name}: controller epoch {epoch} accepted after {last.fields['controller_epoch']}"
+            return Violation("INV-06", text, event=event, contradicts=last)
+        if -1 < fields["asked_epoch"] < fields["broker_epoch"]:
+            text = f"{name}: {fields['what']} accepted, which was made for epoch {fields['asked_epoch']}"
+            return Violation("INV-49", text, event=event)
+        if fields["what"] == "UpdateMetadata":
+            incarnation.greeted.add(epoch)
+        elif fields["what"] == "LeaderAndIsr" and epoch not in incarnation.greeted:
+            request = f"LeaderAndIsr (controller epoch {epoch}, {len(fields.get('led', ()))} partitions)"
+            text = f"{name}: {request} accepted before any UpdateMetadata"
+            return Violation("INV-49", text, event=event)
+        return None
+
+    def _applied(self, event: Event) -> Violation | None:
+        fields = event.fields
+        if fields["outcome"] != "applied":
+            return None
+        return self._is_known_leader(event) or self._is_new_to(self._of(event), event)
+
+    def _is_known_leader(self, event: Event) -> Violation | None:
+        fields = event.fields
+        topic, topic_id = fields["topic"], fields["topic_id"]
+        if fields["role"] != "leader" or (is_zero(topic_id) and self._lives.get(topic, 0) > 1):
+            return None
+        broker, epoch = fields["broker"], fields["leader_epoch"]
+        key = (topic, topic_id, fields["partition"], epoch)
+        other = self._leads.setdefault(key, (broker, event))
+        name = f"{topic}-{fields['partition']}"
+        if other[0] != broker:
+            text = f"{name}: brokers {other[0]} and {broker} both lead under leader epoch {epoch}"
+            return Violation("INV-19", text, event=event, contradicts=other[1])
+        named = self._named.get(key)
+        if topic in self._lives and named != broker:
+            text = f"{name}: broker {broker} leads under leader epoch {epoch}, for which the store names {named}"
+            return Violation("INV-19", text, event=event)
+        return None
+
+    def _is_new_to(self, incarnation: _Incarnation, event: Event) -> Violation | None:
+        fields = event.fields
+        name = (fields["topic"], fields["partition"])
+        topic_id, epoch = fields["topic_id"], fields["leader_epoch"]
+        held = incarnation.hosted.get(name)
+        incarnation.hosted[name] = _Hosted(topic_id, epoch, event)
+        text = f"broker {fields['broker']}: {name[0]}-{name[1]}"
+        if is_zero(topic_id):
+            return None
+        if held is not None and not is_zero(held.topic_id):
+            if held.topic_id != topic_id:
+                text += f" of topic id {topic_id} is applied over id {held.topic_id}"
+                return Violation("INV-41", text, event=event, contradicts=held.event)
+            if epoch <= held.leader_epoch:
+                text += f" is applied under leader epoch {epoch} after {held.leader_epoch}"
+                return Violation("INV-48", text, event=event, contradicts=held.event)
+        stopped = incarnation.stopped.get((*name, topic_id))
+        if stopped is not None and not self._rules.stock_brokers and epoch <= stopped[0]:
+            text += f" is started under leader epoch {epoch}, and was stopped under {stopped[0]}"
+            return Violation("INV-44", text, event=event, contradicts=stopped[1])
+        return None
+
+    def _has_stopped(self, event: Event) -> Violation | None:
+        fields = event.fields
+        if fields["outcome"] != "applied":
+            return None
+        incarnation, name = self._of(event), (fields["topic"], fields["partition"])
+        held = incarnation.hosted.pop(name, None)
+        topic_id = fields["topic_id"]
+        if held is not None and not is_zero(topic_id) and not is_zero(held.topic_id) and held.topic_id != topic_id:
+            text = f"broker {fields['broker']}: {name[0]}-{name[1]} of id {held.topic_id} is stopped for id {topic_id}"
+            return Violation("INV-41", text, event=event, contradicts=held.event)
+        if held is not None:
+            # A request for the deletion of a topic carries no leader epoch.
+            epoch = fields["leader_epoch"] if fields["leader_epoch"] >= 0 else held.leader_epoch
+            incarnation.stopped[(*name, held.topic_id)] = (epoch, event)
+        return None
+
+    def _complained(self, event: Event) -> Violation | None:
+        fields = event.fields
+        text = f"broker {fields['broker']}, epoch {fields['broker_epoch']}: {fields['text']}"
+        return Violation(fields["invariant"], text, event=event)
+
+
+_CHECKS: Final[dict[str, Callable[[Receivers, Event], Violation | None]]] = {
+    "store.commit": Receivers._committed,
+    "req.accept": Receivers._accepted,
+    "role.apply": Receivers._applied,
+    "role.stop": Receivers._has_stopped,
+    "broker.complaint": Receivers._complained,
+}

@@ -1,0 +1,160 @@
+"""Topics, their assignments and their deletion: INV-40, INV-42, INV-43, INV-45."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.testing.history import Event
+from kactl.testing.violations import Checker, Violation
+
+from .stored import NO_LEADER, Stored, is_zero, leadership_writes, topic_writes
+
+Assignment = tuple[list[int], list[int], list[int]]
+
+
+class Topics(Checker):
+    """Compares each write of a topic with the one before it, and what is left of a topic when its deletion ends."""
+
+    kinds = ("store.commit", "fsm.topic", "ctl.resigned")
+    invariants = ("INV-40", "INV-42", "INV-43", "INV-45")
+
+    def __init__(self) -> None:
+        self._stored = Stored()
+        self._id_of: dict[str, tuple[str, Event]] = {}  # name of the topic that was given each id
+        self._born: dict[str, Event] = {}  # when each stored topic was created
+        self._marked: dict[str, Event] = {}
+        # Deletions that a controller has started, by its node.
+        self._started: dict[tuple[str, str], Event] = {}
+
+    def check(self, event: Event) -> Violation | None:
+        return _CHECKS[event.kind](self, event)
+
+    def _committed(self, event: Event) -> Violation | None:
+        if event.fields["outcome"] != "ok":
+            return None
+        violation = self._grows(event)
+        for topic, value in topic_writes(event):
+            violation = violation or self._written(event, topic, value)
+        for key, *_, value in event.fields["ops"]:
+            if key.startswith("deletions/") and value is not None:
+                self._marked[key.removeprefix("deletions/")] = event
+        self._stored.apply(event)
+        return violation
+
+    # -- identity and assignment ---------------------------------------------------------------------------------------
+
+    def _written(self, event: Event, topic: str, value: dict[str, Any] | None) -> Violation | None:
+        before = self._stored.entries.get(f"topics/{topic}")
+        if value is None:
+            self._born.pop(topic, None)
+            return None
+        if before is None:
+            self._born[topic] = event
+            return self._is_fresh(event, topic, value["id"])
+        if before.value["id"] != value["id"]:
+            if not is_zero(before.value["id"]):
+                text = f"the id of topic {topic} goes from {before.value['id']} to {value['id']}"
+                return Violation("INV-40", text, event=event, contradicts=before.event)
+            violation = self._is_fresh(event, topic, value["id"])
+            if violation is not None:
+                return violation
+        if event.fields["fence"] is None:
+            return None  # administrators may write what they like
+        for partition, (replicas, adding, removing) in value["partitions"].items():
+            was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
+            text = "" if was is None else self._is_step(topic, partition, was, now)
+            if text:
+                return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
+        return None
+
+    def _is_fresh(self, event: Event, topic: str, topic_id: str) -> Violation | None:
+        if is_zero(topic_id):
+            return None
+        other = self._id_of.get(topic_id)
+        if other is not None:
+            text = f"topic {topic} is given id {topic_id}, which topic {other[0]} had"
+            return Violation("INV-40", text, event=event, contradicts=other[1])
+        self._id_of[topic_id] = (topic, event)
+        return None
+
+    def _is_step(self, topic: str, partition: str, was: Assignment, now: Assignment) -> str:
+        """Returns what is wrong with a change of an assignment by the controller; empty if nothing is."""
+        origin = [replica for replica in was[0] if replica not in was[1]]
+        kept = [replica for replica in now[0] if replica not in now[1]]
+        if was == now:
+            return ""
+        if now[1] or now[2]:
+            lost = [replica for replica in origin if replica not in now[0]]
+            if lost:
+                return f"a reassignment of {was[0]} begins, and loses the original replicas {lost}"
+            return f"the origin changes from {origin} to {kept}" if set(kept) != set(origin) else ""
+        if not (was[1] or was[2]):
+            has_begun = self._stored.leadership(topic, partition) is not None
+            return f"replicas {was[0]} become {now[0]} without a reassignment" if has_begun else ""
+        if now[0] == origin:
+            return ""
+        target = [replica for replica in was[0] if replica not in was[2]]
+        if now[0] != target:
+            return f"a reassignment from {origin} to {target} ends with {now[0]}"
+        entry = self._stored.leadership(topic, partition)
+        missing = [replica for replica in target if entry is None or replica not in entry.value["isr"]]
+        return f"a reassignment to {target} ends, and {missing} are not in sync" if missing else ""
+
+    # -- deletion ------------------------------------------------------------------------------------------------------
+
+    def _grows(self, event: Event) -> Violation | None:
+        """Returns a violation if a controller grows or elects in a topic whose deletion it has started."""
+        fields = event.fields
+        if fields["fence"] is None:
+            return None
+        for topic, partition, _, _, value in leadership_writes(event):
+            started = self._started.get((fields["client"], topic))
+            if started is None or value is None or started.seq > fields["sent"]:
+                continue
+            before = self._stored.leadership(topic, partition)
+            if value["leader"] != NO_LEADER and (before is None or before.value["leader"] != value["leader"]):
+                text = f"{topic}-{partition}: {value['leader']} is elected after the deletion of the topic has started"
+                return Violation("INV-43", text, event=event, contradicts=started)
+        for topic, value in topic_writes(event):
+            started = self._started.get((fields["client"], topic))
+            if started is None or value is None or started.seq > fields["sent"]:
+                continue
+            was = self._stored.value(f"topics/{topic}") or {"partitions": {}}
+            replicas = {partition: set(each[0]) for partition, each in was["partitions"].items()}
+            if any(set(each[0]) - replicas.get(partition, set()) for partition, each in value["partitions"].items()):
+                text = f"topic {topic} grows after its deletion has started"
+                return Violation("INV-43", text, event=event, contradicts=started)
+        return None
+
+    def _topic_changed(self, event: Event) -> Violation | None:
+        topic, what = event.fields["topic"], event.fields["what"]
+        key = (event.node, topic)
+        if what == "deletion started":
+            self._started[key] = event
+            return None
+        started = self._started.pop(key, None) if what in ("deleted", "vanished") else None
+        return self._is_gone(event, topic, started) if what == "deleted" else None
+
+    def _is_gone(self, event: Event, topic: str, started: Event | None) -> Violation | None:
+        marked, born = self._marked.get(topic), self._born.get(topic)
+        if born is not None and marked is not None and born.seq < marked.seq:
+            text = f"topic {topic} is reported as deleted, and is stored"
+            return Violation("INV-42", text, event=event, contradicts=born)
+        if born is not None:
+            return None  # created again
+        prefix = f"leadership/{topic}/"
+        left = [key for key in self._stored.entries if key.startswith(prefix) or key == f"configs/{topic}"]
+        if left:
+            text = f"topic {topic} is reported as deleted, and {sorted(left)} are stored"
+            return Violation("INV-42", text, event=event, contradicts=started)
+        return None
+
+    def _resigned(self, event: Event) -> None:
+        for key in [key for key in self._started if key[0] == event.node]:
+            del self._started[key]
+
+
+_CHECKS: Final[dict[str, Callable[[Topics, Event], Violation | None]]] = {
+    "store.commit": Topics._committed,
+    "fsm.topic": Topics._topic_changed,
+    "ctl.resigned": Topics._resigned,
+}
