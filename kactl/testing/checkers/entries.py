@@ -74,6 +74,7 @@ class Entries(Checker):
             text = f"{name}: version {stored} was stored, and a write from {old} to {new} was committed"
             return Violation("INV-07", text, event=event, contradicts=found)
         if value is None:
+            self._stored.entries.pop(f"leadership/{topic}/{partition}", None)  # the same commit may write it again
             return None
         wrong = (
             self._is_sound(value)

@@ -12,6 +12,10 @@ from .stored import NO_LEADER, Stored, leadership_writes, topic_writes
 
 # Time between two samples of the instances that believe to be the controller.
 SAMPLE_MS: Final = 1000.0
+# Events that end a controllership by themselves; all others are interrupted.
+_ENDS: Final = frozenset(
+    ("Started", "ControllerChanged", "ControllerGone", "SessionLost", "SessionOpened", "ResignRequested", "")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +160,9 @@ class Probes(Checker):
     def _resigned(self, fields: dict[str, Any], event: Event) -> None:
         self._ruling.pop(event.node, None)
         self._hit("PRB-15", event.node in self._calls.values())
-        self._hit("PRB-16", fields["handler"])
-        self._hit(f"resigned in {fields['handler']}", fields["handler"])
+        if fields["handler"] not in _ENDS:
+            self._hit("PRB-16")
+            self._hit(f"resigned in {fields['handler']}")
 
     def _crashed(self, fields: dict[str, Any], event: Event) -> None:
         self._ruling.pop(event.node, None)

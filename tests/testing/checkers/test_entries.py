@@ -1,0 +1,227 @@
+"""INV-07, INV-15 to INV-18, INV-20 and INV-21 over hand-written histories."""
+
+import pytest
+
+from kactl.testing.checkers import Entries, Rules
+
+from .stories import A, Story
+
+
+def story(**rules: bool) -> Story:
+    """A partition on 1, 2, 3, led by 1; all three are registered."""
+    one = Story(Entries(Rules(**rules)))
+    one.brokers({1: 11, 2: 12, 3: 13})
+    one.topic({0: [1, 2, 3]}, operation="create_topic")
+    one.lead(1, 0, [1, 2, 3])
+    return one
+
+
+def test_shrinking_expanding_and_clean_elections_are_legal() -> None:
+    one = story()
+    one.lead(1, 0, [1, 2])
+    one.lead(2, 1, [2])
+    one.lead(-1, 2, [2])
+    one.lead(2, 3, [2])
+    one.lead(2, 3, [2, 1])
+    one.commit({"leadership/t1/0": None, "topics/t1": None}, operation="delete_topics", fence=1)
+    one.topic({0: [2, 3]}, topic_id="0c", operation="create_topic")
+    one.lead(3, 0, [2, 3])
+
+    assert one.found == []
+
+
+def test_a_write_over_another_version_breaks_inv_07() -> None:
+    one = story()
+    one.lead(1, 0, [1, 2])
+    one.lead(1, 0, [1, 2, 3], old=0)
+
+    assert one.found == ["INV-07"]
+
+
+def test_a_leader_outside_the_isr_breaks_inv_15() -> None:
+    one = story()
+    one.lead(1, 1, [2, 3])
+
+    assert one.found == ["INV-15"]
+
+
+@pytest.mark.parametrize("isr", [[1, 2, 2], [1, 2, 4]], ids=["twice", "no replica"])
+def test_an_isr_of_others_than_replicas_breaks_inv_16(isr: list[int]) -> None:
+    one = story()
+    one.lead(1, 0, isr)
+
+    assert one.found == ["INV-16"]
+
+
+def test_a_replica_that_left_the_assignment_joins_only_for_a_late_writer() -> None:
+    one = story()
+    one.lead(1, 0, [1, 2])
+    sent = len(one.history.events)
+    one.topic({0: [1, 2]})
+    one.lead(1, 0, [1, 2, 3], sent=sent)
+    one.lead(1, 0, [1, 2])
+    one.lead(1, 0, [1, 2, 3], fence=None, operation="write_isr", client="broker 1")
+    assert one.found == []
+    one.lead(1, 0, [1, 2])
+    one.lead(1, 0, [1, 2, 3])
+
+    assert one.found == ["INV-16"]
+
+
+def test_electing_a_replica_of_an_earlier_assignment_breaks_inv_16() -> None:
+    one = story()
+    one.topic({0: [1, 2]})
+    one.lead(3, 1, [1, 2, 3])
+
+    assert one.found == ["INV-16"]
+
+
+def test_an_empty_isr_breaks_inv_17() -> None:
+    one = story()
+    one.lead(-1, 1, [])
+
+    assert one.found == ["INV-17"]
+
+
+def test_a_leader_epoch_that_falls_breaks_inv_18() -> None:
+    one = story()
+    one.lead(2, 2, [1, 2, 3])
+    one.lead(2, 1, [1, 2, 3])
+
+    assert one.found == ["INV-18"]
+
+
+def test_a_new_leader_in_the_same_leader_epoch_breaks_inv_18() -> None:
+    one = story()
+    one.lead(-1, 1, [1])
+    one.lead(1, 1, [1])
+
+    assert one.found == ["INV-18"]
+
+
+def test_an_unclean_election_that_is_not_allowed_breaks_inv_20() -> None:
+    one = story()
+    one.lead(1, 0, [1])
+    one.brokers({2: 12, 3: 13})
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == ["INV-20"]
+
+
+def test_an_unclean_election_beside_a_live_isr_member_breaks_inv_20() -> None:
+    one = story(unclean=True)
+    one.lead(1, 0, [1, 3])
+    one.brokers({2: 12, 3: 13})
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == ["INV-20"]
+
+
+@pytest.mark.parametrize("by", ["default", "topic", "cluster", "operator"])
+def test_an_unclean_election_is_legal_where_it_is_allowed(by: str) -> None:
+    one = story(unclean=by == "default")
+    setting = {"unclean.leader.election.enable": "true"}
+    if by == "topic":
+        one.commit({"configs/t1": setting})
+    elif by == "cluster":
+        one.commit({"config": setting})
+    elif by == "operator":
+        one.record("admin.call", call=1, controller=A, operation="elect unclean", target="t0-0, t1-0", limit_ms=0.0)
+    one.lead(1, 0, [1])
+    one.brokers({2: 12, 3: 13})
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == []
+
+
+def test_a_permission_ends_some_time_after_it_was_taken_back() -> None:
+    one = story()
+    one.commit({"configs/t1": {"unclean.leader.election.enable": "true"}})
+    one.commit({"configs/t1": {}})
+    one.lead(1, 0, [1])
+    one.brokers({2: 12, 3: 13})
+    one.now_ms += 200_000
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == ["INV-20"]
+
+
+def test_a_member_with_a_failed_disk_is_not_live() -> None:
+    one = story(unclean=True)
+    one.lead(1, 0, [1])
+    one.record(
+        "role.apply",
+        message=1,
+        broker=1,
+        broker_epoch=11,
+        topic="t1",
+        topic_id="0a",
+        partition=0,
+        role="leader",
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=1,
+        isr=[1],
+        outcome="storage",
+    )
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == []
+
+
+def unclean() -> Story:
+    one = story(unclean=True)
+    one.lead(1, 0, [1])
+    one.brokers({2: 12, 3: 13})
+    return one
+
+
+@pytest.mark.parametrize(("isr", "recovering"), [([2], False), ([2, 3], True)], ids=["not marked", "more members"])
+def test_an_unclean_leader_that_does_not_recover_alone_breaks_inv_21(isr: list[int], recovering: bool) -> None:
+    one = unclean()
+    one.lead(2, 1, isr, recovering=recovering)
+
+    assert one.found == ["INV-21"]
+
+
+def test_a_recovery_ends_in_its_leader_epoch() -> None:
+    one = unclean()
+    one.lead(2, 1, [2], recovering=True)
+    one.lead(-1, 2, [2], recovering=True)
+    one.lead(2, 3, [2], recovering=True)
+    one.lead(2, 3, [2])
+    one.lead(2, 3, [2, 3])
+
+    assert one.found == []
+
+
+def test_a_recovery_that_another_leader_epoch_ends_breaks_inv_21() -> None:
+    one = unclean()
+    one.lead(2, 1, [2], recovering=True)
+    one.lead(2, 2, [2])
+
+    assert one.found == ["INV-21"]
+
+
+def test_an_isr_that_grows_while_its_leader_recovers_breaks_inv_21() -> None:
+    one = unclean()
+    one.lead(2, 1, [2], recovering=True)
+    one.lead(2, 1, [2, 3], recovering=True)
+
+    assert one.found == ["INV-21"]
+
+
+def test_a_recovery_from_nowhere_breaks_inv_21() -> None:
+    one = story()
+    one.lead(1, 0, [1], recovering=True)
+
+    assert one.found == ["INV-21"]
+
+
+def test_old_levels_do_not_mark_recoveries() -> None:
+    one = story(unclean=True, recovery=False)
+    one.lead(1, 0, [1])
+    one.brokers({2: 12, 3: 13})
+    one.lead(2, 1, [2])
+
+    assert one.found == []

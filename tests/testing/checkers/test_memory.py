@@ -1,0 +1,213 @@
+"""INV-09 to INV-14 over hand-written histories."""
+
+from typing import Any
+
+import pytest
+
+from kactl.testing.checkers import Memories, Memory
+from kactl.testing.checkers.memory import PartitionMemory
+
+from .stories import T1, A, Story
+
+PARTITION = PartitionMemory(
+    topic="t1",
+    topic_id=T1,
+    partition=0,
+    state="online",
+    leader=1,
+    leader_epoch=0,
+    isr=(1, 2),
+    partition_epoch=0,
+    recovering=False,
+    replicas=(1, 2),
+    adding=(),
+    removing=(),
+    replica_states={1: "online", 2: "online"},
+)
+
+
+def memory(partition: PartitionMemory = PARTITION, **fields: Any) -> Memory:
+    known: dict[str, Any] = {
+        "node": A,
+        "controller_epoch": 1,
+        "settled": True,
+        "partitions": [partition],
+        "brokers": {1: 11, 2: 12},
+        "deleting": frozenset(),
+        "queued": frozenset(),
+        "offline": 0,
+        "imbalanced": 0,
+        "live": 2,
+    }
+    return Memory(**(known | fields))
+
+
+def story(*memories: Memory) -> Story:
+    """A partition that comes online on 1 and 2."""
+    one = Story(Memories(lambda: memories))
+    one.brokers({1: 11, 2: 12})
+    one.topic({0: [1, 2]}, operation="create_topic")
+    move(one, "absent", "new", leader=-1, leader_epoch=-1, isr=[], partition_epoch=-1)
+    for broker in (1, 2):
+        move_replica(one, broker, "absent", "new")
+    one.lead(1, 0, [1, 2])
+    move(one, "new", "online")
+    for broker in (1, 2):
+        move_replica(one, broker, "new", "online")
+    return one
+
+
+def move(one: Story, before: str, after: str, **fields: Any) -> None:
+    known: dict[str, Any] = {
+        "controller_epoch": 1,
+        "topic": "t1",
+        "partition": 0,
+        "from_state": before,
+        "to_state": after,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": [1, 2],
+        "partition_epoch": 0,
+        "refused": "",
+    }
+    one.record("fsm.partition", A, **(known | fields))
+
+
+def move_replica(one: Story, broker: int, before: str, after: str) -> None:
+    name = {"topic": "t1", "partition": 0, "broker": broker}
+    one.record("fsm.replica", A, controller_epoch=1, from_state=before, to_state=after, **name)
+
+
+def compared(one: Story) -> list[str]:
+    """Let time pass until memories are compared with the store."""
+    one.now_ms = 60_000
+    one.commit({"config": {}})
+    return one.found
+
+
+def test_a_life_of_a_partition_is_legal() -> None:
+    one = story(memory())
+    move(one, "online", "online")
+    move(one, "offline", "new", refused="not a legal transition from its state")
+    assert compared(one) == []
+    move(one, "online", "offline")
+    one.commit({"deletions/t1": {}})
+    for broker in (1, 2):
+        for before, after in (("online", "offline"), ("offline", "deletion_started")):
+            move_replica(one, broker, before, after)
+        move_replica(one, broker, "deletion_started", "deletion_successful")
+        move_replica(one, broker, "deletion_successful", "absent")
+    move(one, "offline", "absent")
+    one.record("fsm.topic", A, controller_epoch=1, topic="t1", what="deleted")
+    move(one, "absent", "new", leader=-1, leader_epoch=-1, isr=[], partition_epoch=-1)
+
+    assert one.found == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"partition_epoch": 1}, {"leader": 2}, {"leader_epoch": 1}, {"isr": [1]}],
+    ids=["ahead", "leader", "leader epoch", "isr"],
+)
+def test_memory_that_does_not_follow_the_store_breaks_inv_09(fields: dict[str, Any]) -> None:
+    one = story()
+    move(one, "online", "online", **fields)
+
+    assert one.found == ["INV-09"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"partition_epoch": 1}, {"leader": 2}, {"leader_epoch": 1}, {"isr": (1,)}, {"recovering": True}],
+    ids=["ahead", "leader", "leader epoch", "isr", "recovering"],
+)
+def test_a_whole_memory_that_does_not_follow_the_store_breaks_inv_09(fields: dict[str, Any]) -> None:
+    assert compared(story(memory(PARTITION._replace(**fields)))) == ["INV-09"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"topic_id": "0b", "leader": 2}, {"partition_epoch": -1, "leader_epoch": -1, "leader": -1}]
+)
+def test_memory_of_another_life_is_not_compared(fields: dict[str, Any]) -> None:
+    one = story(memory(PARTITION._replace(**fields), imbalanced=int(fields["leader"] != -1)))
+
+    assert compared(one) == []
+
+
+def test_an_illegal_transition_breaks_inv_10() -> None:
+    one = story()
+    move(one, "online", "absent")
+
+    assert one.found == ["INV-10"]
+
+
+def test_a_transition_from_another_state_breaks_inv_10() -> None:
+    one = story()
+    move(one, "offline", "online")
+
+    assert one.found == ["INV-10"]
+    assert one.violations[0].signature == "INV-10 fsm.partition fsm.partition"
+
+
+@pytest.mark.parametrize(("before", "after"), [("online", "deletion_started"), ("offline", "online")])
+def test_an_illegal_replica_transition_breaks_inv_11(before: str, after: str) -> None:
+    one = story()
+    one.commit({"deletions/t1": {}})
+    move_replica(one, 2, before, after)
+
+    assert one.found == ["INV-11"]
+
+
+@pytest.mark.parametrize("fields", [{"leader": -1}, {"leader": 3, "isr": [3]}], ids=["no leader", "not registered"])
+def test_online_without_a_live_leader_breaks_inv_12(fields: dict[str, Any]) -> None:
+    one = story()
+    move(one, "online", "offline")
+    move(one, "offline", "online", **fields)
+
+    assert one.found == ["INV-12"]
+
+
+def test_deleting_a_replica_that_is_wanted_breaks_inv_12() -> None:
+    one = story()
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == ["INV-12"]
+
+
+@pytest.mark.parametrize("assignment", [([1, 2], [], [2]), [1]], ids=["being removed", "removed"])
+def test_deleting_a_replica_that_is_removed_is_legal(assignment: Any) -> None:
+    one = story()
+    one.topic({0: assignment})
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == []
+
+
+@pytest.mark.parametrize("fields", [{"offline": 1}, {"imbalanced": -1}, {"imbalanced": 1}, {"live": 3}])
+def test_a_count_that_is_wrong_breaks_inv_13(fields: dict[str, Any]) -> None:
+    assert compared(story(memory(**fields))) == ["INV-13"]
+
+
+def test_counts_leave_out_topics_that_are_deleted() -> None:
+    away = PARTITION._replace(topic="t2", state="offline", leader=-1)
+    gone = {"queued": frozenset({"t2"}), "deleting": frozenset({"t2"})}
+    one = story(memory(away, **gone), memory(away, queued=gone["queued"], offline=1))
+
+    assert compared(one) == []
+
+
+def test_a_preferred_replica_that_is_being_added_counts_once_it_is_in_sync() -> None:
+    added = PARTITION._replace(replicas=(2, 1), adding=(2,), isr=(1, 2))
+
+    assert compared(story(memory(added, imbalanced=1))) == []
+
+
+def test_counts_are_not_compared_while_an_event_is_handled() -> None:
+    assert compared(story(memory(offline=1, settled=False))) == []
+
+
+@pytest.mark.parametrize("fields", [{"state": "offline"}, {"replica_states": {1: "offline", 2: "online"}}])
+def test_a_state_without_its_event_breaks_inv_14(fields: dict[str, Any]) -> None:
+    assert compared(story(memory(PARTITION._replace(**fields), offline=int("state" in fields)))) == ["INV-14"]

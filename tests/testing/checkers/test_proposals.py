@@ -1,0 +1,101 @@
+"""INV-24 over hand-written histories."""
+
+from typing import Any
+
+from kactl.testing.checkers import Proposals
+
+from .stories import A, Story
+
+
+def story() -> Story:
+    """A partition led by 1 in leader epoch 4, version 0."""
+    one = Story(Proposals())
+    one.brokers({1: 11, 2: 12, 3: 13})
+    one.lead(1, 4, [1, 2])
+    return one
+
+
+def decide(one: Story, isr: list[int], **fields: Any) -> None:
+    known: dict[str, Any] = {
+        "controller_epoch": 1,
+        "broker": 1,
+        "broker_epoch": 11,
+        "topic": "t1",
+        "partition": 0,
+        "leader_epoch": 4,
+        "partition_epoch": 0,
+        "isr": isr,
+        "member_epochs": [],
+        "recovering": False,
+        "error": "NONE",
+        "leadership": None,
+    }
+    one.record("isr.decide", A, **(known | fields))
+
+
+def test_accepted_proposals_are_stored_and_repeated_ones_are_not_written() -> None:
+    one = story()
+    one.lead(1, 4, [1, 2, 3])
+    decide(one, [3, 2, 1])
+    decide(one, [3, 2, 1])
+    decide(one, [3, 2, 1], partition_epoch=1)
+    one.lead(2, 5, [2, 3])
+    decide(one, [1, 2], error="FENCED_LEADER_EPOCH")
+    decide(one, [1, 2, 3], leadership=(1, 4, [1, 2, 3], 1, False))
+
+    assert one.found == []
+
+
+def test_accepting_what_is_not_stored_breaks_inv_24() -> None:
+    one = story()
+    decide(one, [1, 2, 3])
+
+    assert one.found == ["INV-24"]
+
+
+def test_accepting_an_older_leader_epoch_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [1, 2, 3])
+    decide(one, [1, 2, 3], leader_epoch=3)
+
+    assert one.found == ["INV-24"]
+
+
+def test_accepting_another_sender_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [1, 2, 3])
+    decide(one, [1, 2, 3], broker=2, broker_epoch=12)
+
+    assert one.found == ["INV-24"]
+
+
+def test_accepting_an_earlier_registration_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [1, 2, 3])
+    decide(one, [1, 2, 3], broker_epoch=9)
+
+    assert one.found == ["INV-24"]
+
+
+def test_accepting_an_isr_without_its_sender_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [2])
+    decide(one, [2])
+
+    assert one.found == ["INV-24"]
+
+
+def test_accepting_from_a_version_before_the_write_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [1, 2, 3])
+    one.lead(1, 4, [1, 2])
+    decide(one, [1, 2, 3], partition_epoch=2)
+
+    assert one.found == ["INV-24"]
+
+
+def test_writing_a_repeated_proposal_breaks_inv_24() -> None:
+    one = story()
+    one.lead(1, 4, [2, 1])
+
+    assert one.found == ["INV-24"]

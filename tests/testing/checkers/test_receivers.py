@@ -1,0 +1,177 @@
+"""INV-06, INV-19, INV-41, INV-44, INV-48 and INV-49 over hand-written histories."""
+
+from typing import Any
+
+import pytest
+
+from kactl.testing.checkers import Receivers, Rules
+
+from .stories import T1, T2, Story
+
+
+def story(**rules: bool) -> Story:
+    """A topic whose partition 0 is led by 1 in leader epoch 0; brokers have received metadata."""
+    one = Story(Receivers(Rules(**rules)))
+    one.topic({0: [1, 2]}, operation="create_topic")
+    one.lead(1, 0, [1, 2])
+    for broker in (1, 2):
+        accept(one, broker, what="UpdateMetadata")
+    return one
+
+
+def accept(one: Story, broker: int = 1, *, epoch: int = 1, registration: int = 10, **fields: Any) -> None:
+    known: dict[str, Any] = {
+        "message": 1,
+        "broker": broker,
+        "broker_epoch": registration,
+        "asked_epoch": registration,
+        "what": "LeaderAndIsr",
+        "controller": 100,
+        "controller_epoch": epoch,
+    }
+    one.record("req.accept", f"broker {broker}", **(known | fields))
+
+
+def apply(one: Story, broker: int = 1, *, leader: int = 1, epoch: int = 0, **fields: Any) -> None:
+    known: dict[str, Any] = {
+        "message": 1,
+        "broker": broker,
+        "broker_epoch": 10,
+        "topic": "t1",
+        "topic_id": T1,
+        "partition": 0,
+        "role": "leader" if broker == leader else "follower",
+        "leader": leader,
+        "leader_epoch": epoch,
+        "partition_epoch": 0,
+        "isr": [1, 2],
+        "outcome": "applied",
+    }
+    one.record("role.apply", f"broker {broker}", **(known | fields))
+
+
+def stop(one: Story, broker: int = 1, *, epoch: int = 0, **fields: Any) -> None:
+    known: dict[str, Any] = {
+        "message": 1,
+        "broker": broker,
+        "broker_epoch": 10,
+        "topic": "t1",
+        "topic_id": T1,
+        "partition": 0,
+        "leader_epoch": epoch,
+        "delete": False,
+        "outcome": "applied",
+    }
+    one.record("role.stop", f"broker {broker}", **(known | fields))
+
+
+def test_leading_following_and_leader_changes_are_legal() -> None:
+    one = story()
+    accept(one)
+    apply(one, 1)
+    apply(one, 1, outcome="same")
+    apply(one, 2)
+    one.lead(2, 1, [1, 2])
+    accept(one, epoch=2, what="UpdateMetadata")
+    accept(one, epoch=2)
+    apply(one, 2, leader=2, epoch=1)
+    stop(one, 1, epoch=1)
+    apply(one, 1, leader=2, epoch=1)
+    accept(one, registration=11, asked_epoch=-1, epoch=1, what="UpdateMetadata")
+    accept(one, registration=11, asked_epoch=12, epoch=1)
+
+    assert one.found == []
+
+
+def test_an_older_controller_breaks_inv_06() -> None:
+    one = story()
+    accept(one, epoch=2, what="UpdateMetadata")
+    accept(one, epoch=1)
+
+    assert one.found == ["INV-06"]
+
+
+def test_two_leaders_of_one_leader_epoch_break_inv_19() -> None:
+    one = story()
+    apply(one, 1)
+    apply(one, 2, leader=2)
+
+    assert one.found == ["INV-19"]
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_leader_that_the_store_does_not_name_breaks_inv_19(leader: int) -> None:
+    one = story()
+    one.lead(2, 1, [1, 2])
+    apply(one, leader, leader=leader, epoch=1)
+
+    assert one.found == ([] if leader == 2 else ["INV-19"])
+
+
+def test_topics_without_ids_are_not_compared_after_they_were_created_again() -> None:
+    one = Story(Receivers())
+    for leader in (1, 2):
+        one.topic({0: [1, 2]}, topic_id="00", operation="create_topic")
+        one.lead(leader, 0, [1, 2])
+        apply(one, leader, leader=leader, topic_id="00")
+        one.commit({"topics/t1": None, "leadership/t1/0": None})
+
+    assert one.found == []
+
+
+def test_applying_another_topic_id_breaks_inv_41() -> None:
+    one = story()
+    apply(one, 2)
+    apply(one, 2, epoch=5, topic_id=T2)
+
+    assert one.found == ["INV-41"]
+
+
+def test_stopping_for_another_topic_id_breaks_inv_41() -> None:
+    one = story()
+    apply(one, 2)
+    stop(one, 2, topic_id=T2)
+
+    assert one.found == ["INV-41"]
+
+
+@pytest.mark.parametrize(("stock", "epoch"), [(True, 0), (False, 0), (False, 1)])
+def test_starting_again_what_was_stopped_breaks_inv_44(stock: bool, epoch: int) -> None:
+    one = story(stock_brokers=stock)
+    apply(one, 2)
+    stop(one, 2, epoch=-2)
+    apply(one, 2, epoch=epoch)
+
+    assert one.found == ([] if stock or epoch else ["INV-44"])
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_applying_a_leader_epoch_again_breaks_inv_48(epoch: int) -> None:
+    one = story()
+    apply(one, 2, epoch=3)
+    apply(one, 2, epoch=epoch)
+
+    assert one.found == ["INV-48"]
+
+
+def test_a_request_for_an_earlier_registration_breaks_inv_49() -> None:
+    one = story()
+    accept(one, registration=11, asked_epoch=10, what="UpdateMetadata")
+
+    assert one.found == ["INV-49"]
+
+
+def test_leader_and_isr_before_any_metadata_breaks_inv_49() -> None:
+    one = story()
+    accept(one, registration=11)
+
+    assert one.found == ["INV-49"]
+    assert "accepted before any UpdateMetadata" in one.violations[0].text
+
+
+def test_a_complaint_is_a_violation() -> None:
+    one = story()
+    complaint: dict[str, Any] = {"controller_epoch": 1, "invariant": "INV-49", "text": "t1-0 is missing"}
+    one.record("broker.complaint", broker=1, broker_epoch=10, **complaint)
+
+    assert one.found == ["INV-49"]

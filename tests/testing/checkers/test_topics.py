@@ -1,0 +1,142 @@
+"""INV-40, INV-42, INV-43 and INV-45 over hand-written histories."""
+
+from typing import Any
+
+import pytest
+
+from kactl.testing.checkers import Topics
+
+from .stories import T1, T2, A, Story
+
+
+def story() -> Story:
+    """A topic with one partition on 1, 2, led by 1."""
+    one = Story(Topics())
+    one.topic({0: [1, 2]}, operation="create_topic")
+    one.lead(1, 0, [1, 2])
+    return one
+
+
+def say(one: Story, what: str) -> None:
+    one.record("fsm.topic", A, controller_epoch=1, topic="t1", what=what)
+
+
+def delete(one: Story, *left: str) -> None:
+    """Delete the topic from the store, except for some keys."""
+    keys = {"topics/t1", "leadership/t1/0", "configs/t1", "deletions/t1"} - set(left)
+    one.commit(dict.fromkeys(sorted(keys)), operation="delete_topics", fence=1)
+
+
+def test_a_life_of_a_topic_is_legal() -> None:
+    one = story()
+    one.topic({0: [1, 2], 1: [2, 1]})
+    one.topic({0: ([3, 4, 1, 2], [3, 4], [1, 2]), 1: [2, 1]}, fence=1)
+    one.topic({0: ([3, 1, 2], [3], [1, 2]), 1: [2, 1]}, fence=1)
+    one.lead(1, 1, [1, 2, 3])
+    one.topic({0: [3], 1: [2, 1]}, fence=1)
+    one.topic({0: ([4, 3], [4], [3]), 1: [2, 1]}, fence=1)
+    one.topic({0: [3], 1: [2, 1]}, fence=1)
+    one.commit({"deletions/t1": {}}, operation="mark_deletion")
+    say(one, "deletion started")
+    one.lead(-1, 2, [3])
+    delete(one)
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    say(one, "deleted")
+    one.lead(1, 0, [1, 2])
+
+    assert one.found == []
+
+
+def test_a_changed_id_breaks_inv_40() -> None:
+    one = story()
+    one.topic({0: [1, 2]}, topic_id=T2)
+
+    assert one.found == ["INV-40"]
+
+
+def test_a_topic_without_an_id_may_be_given_one() -> None:
+    one = Story(Topics())
+    one.topic({0: [1, 2]}, topic_id="00", operation="create_topic")
+    one.topic({0: [1, 2]}, fence=1)
+
+    assert one.found == []
+
+
+@pytest.mark.parametrize("name", ["t1", "t2"])
+def test_an_id_that_is_given_twice_breaks_inv_40(name: str) -> None:
+    one = story()
+    delete(one)
+    one.topic({0: [1, 2]}, name=name, topic_id=T1, operation="create_topic")
+
+    assert one.found == ["INV-40"]
+
+
+@pytest.mark.parametrize("left", ["topics/t1", "leadership/t1/0", "configs/t1"])
+def test_data_left_of_a_deleted_topic_breaks_inv_42(left: str) -> None:
+    one = story()
+    one.commit({"configs/t1": {"retention.ms": "1"}})
+    one.commit({"deletions/t1": {}}, operation="mark_deletion")
+    say(one, "deletion started")
+    delete(one, left)
+    say(one, "deleted")
+
+    assert one.found == ["INV-42"]
+
+
+def test_an_election_in_a_dying_topic_breaks_inv_43() -> None:
+    one = story()
+    sent = len(one.history.events)
+    say(one, "deletion started")
+    one.lead(2, 1, [1, 2], sent=sent)
+    assert one.found == []
+    one.lead(1, 2, [1, 2])
+
+    assert one.found == ["INV-43"]
+
+
+def test_a_dying_topic_that_grows_breaks_inv_43() -> None:
+    one = story()
+    say(one, "deletion started")
+    one.topic({0: [1, 2], 1: [1]}, fence=1)
+
+    assert one.found == ["INV-43"]
+
+
+def test_the_next_controller_starts_the_deletion_again() -> None:
+    one = story()
+    say(one, "deletion started")
+    one.resigned(1)
+    one.lead(2, 1, [1, 2])
+
+    assert one.found == []
+
+
+BEGUN: Any = ([3, 4, 1, 2], [3, 4], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 2], ([3, 2], [3], [])),
+        ([1, 2], [3, 4]),
+        (BEGUN, ([5, 1], [5], [1])),
+        (BEGUN, ([5, 3, 1, 2], [5], [1, 2])),
+        (BEGUN, [4, 3]),
+        (BEGUN, [2, 1]),
+        (BEGUN, [3, 4]),
+    ],
+    ids=["origin lost", "no reassignment", "origin lost again", "merged", "order", "cancelled in order", "not in sync"],
+)
+def test_a_reassignment_that_weakens_a_partition_breaks_inv_45(before: Any, after: Any) -> None:
+    one = story()
+    one.topic({0: before})
+    one.topic({0: after}, fence=1)
+
+    assert one.found == ["INV-45"]
+
+
+def test_administrators_may_write_any_assignment() -> None:
+    one = story()
+    one.topic({0: [3, 4]})
+
+    assert one.found == []
