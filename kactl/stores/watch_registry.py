@@ -57,6 +57,11 @@ class Watches:
         if self._listener:
             self._listener(event)
 
+    def clear(self) -> None:
+        """Disarm all watches; the listener stays."""
+        self._armed.clear()
+        self.leaderships = frozenset()
+
     def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
         self.leaderships = frozenset(names)
 

@@ -33,6 +33,7 @@ from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaSt
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingConnection, World, open_standby, world
+from tests.support.store_clients import watches_of
 
 pytestmark = pytest.mark.anyio
 
@@ -179,7 +180,7 @@ async def test_failed_read_of_the_controller_is_repeated_later() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
         # A later controller without a notification.
-        w.controller.store._watches._armed.clear()  # type: ignore[attr-defined]
+        watches_of(w.controller.store).clear()
         await w.store.contest(200, take_over=True)
         fail_calls(w, "controller", AWAY)
 

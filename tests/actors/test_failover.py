@@ -18,6 +18,7 @@ from kactl.telemetry.terms import Term
 from tests.actors.metadata import MetadataView, alive, block_loop, metadata_at
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import CONTROLLER, RecordingBrokers, open_standby, resign_for_good, world
+from tests.support.store_clients import watches_of
 
 pytestmark = pytest.mark.anyio
 
@@ -336,7 +337,7 @@ async def test_queued_requests_are_dropped_before_the_controller_is_read() -> No
 async def test_nothing_is_sent_while_the_session_is_suspended() -> None:
     """Another instance may be the controller, and brokers would receive requests of both."""
     async with world(1) as w:
-        tell = w.controller.store._watches.fire  # type: ignore[attr-defined]
+        tell = watches_of(w.controller.store).fire
         w.brokers.forget()
 
         tell(StoreEvent(Changed.SUSPENDED))

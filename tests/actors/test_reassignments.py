@@ -10,6 +10,7 @@ from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, leaders_in, open_standby, world
+from tests.support.store_clients import watches_of
 
 from .reassignment_helpers import (
     ongoing,
@@ -197,7 +198,7 @@ async def test_deposed_controller_reassigns_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         # Of all changes, only the request is notified.
-        watches = w.controller.store._watches  # type: ignore[attr-defined]
+        watches = watches_of(w.controller.store)
         watches._armed = {armed for armed in watches._armed if armed.what is Changed.REASSIGNMENT_REQUEST}
         await w.store.contest(200, take_over=True)
         w.brokers.forget()
@@ -248,7 +249,7 @@ async def test_isr_written_by_leaders_is_watched() -> None:
 
         assert await w.stored("t-0") == (2, 3, (2,))
         await moved_to(w, "t-0", 2)
-        assert w.controller.store._watches.leaderships == frozenset()  # type: ignore[attr-defined]
+        assert watches_of(w.controller.store).leaderships == frozenset()
 
 
 async def test_next_controller_continues_the_reassignment() -> None:

@@ -9,7 +9,7 @@ from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
 from kactl.participant.participant import RETRY_MS
 from kactl.stores.memory import MemoryStore
-from kactl.stores.memory_state import MemorySession
+from kactl.stores.memory.client import MemorySession
 from tests.support.clocks import ManualClock, settle
 from tests.support.control_requests import ORDERS_0, StateRow, leader_and_isr, update_metadata
 

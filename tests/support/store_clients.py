@@ -18,6 +18,8 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.stores.base import Changed, Names, Session, Store, StoreEvent, Write
+from kactl.stores.memory import DirectLink, MemoryStore
+from kactl.stores.watch_registry import Watches
 
 # Events may come through a server, a thread or a poll. Only a lost event takes this long.
 WAIT_S: Final = 20.0
@@ -41,6 +43,14 @@ class Stores(Protocol):
 
     async def expire_session(self, session: Session) -> None:
         """End a broker's session as after its timeout."""
+
+
+def watches_of(store: Store) -> Watches:
+    """Returns the watches that the server of an in-memory store keeps for one of its clients."""
+    assert isinstance(store, MemoryStore)
+    assert isinstance(store._link, DirectLink)
+    assert store._link.connection is not None
+    return store._link.connection.watches
 
 
 class EventRecorder:

@@ -19,6 +19,7 @@ from kactl.model import Assignment, PartitionState, TopicRef
 from tests.actors.reassignment_helpers import reassign
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
+from tests.support.store_clients import watches_of
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +140,7 @@ async def test_deposed_controller_overwrites_nothing() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         second, _ = open_standby(w, 200, take_over=True)
-        w.store.state.watches.remove(w.controller.store._watches)  # type: ignore[attr-defined]
+        w.store.state.watches.remove(watches_of(w.controller.store))
         async with second:
             await settle()
             assert w.controller.is_active  # by its own state
@@ -148,7 +149,7 @@ async def test_deposed_controller_overwrites_nothing() -> None:
                 await w.controller.grow_topic("t", 2)
 
             assert await stored_replicas(w, "t") == {0: (1, 2)}
-        w.store.state.watches.append(w.controller.store._watches)  # type: ignore[attr-defined]
+        w.store.state.watches.append(watches_of(w.controller.store))
 
 
 async def test_partitions_added_by_a_tool_go_online() -> None:

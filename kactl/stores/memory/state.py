@@ -1,22 +1,18 @@
-"""Shared state of the in-memory store, and the broker sessions of its clients."""
+"""Data of the in-memory store, shared by all clients."""
 
 import dataclasses
 import itertools
 from collections.abc import Collection
 
-import anyio.lowlevel
-import msgspec
-
-from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.errors import ControllerMoved
 from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.state.rows import RowNumbers
 
-from .base import Changed, Committed, Names, Notification, StoreEvent
-from .change_log import ChangeLog
-from .entries import Entries, EntryTable
-from .topic_assignment import TopicAssignment
-from .watch_registry import Watches
+from ..base import Changed, Committed, Names, Notification, StoreEvent
+from ..change_log import ChangeLog
+from ..entries import Entries, EntryTable
+from ..topic_assignment import TopicAssignment
+from ..watch_registry import Watches
 
 
 @dataclasses.dataclass(slots=True)
@@ -115,53 +111,3 @@ class MemoryState:
             del self.brokers[broker]
         if removed:
             self.changed(Changed.BROKERS)
-
-
-class MemorySession:
-    """A broker's session; see `kactl.stores.base.Session`. It expires by the clock of the client that opened it."""
-
-    def __init__(self, state: MemoryState, clock: Clock, timeout_ms: int) -> None:
-        self._state = state
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._id = state.open_session()
-        self._deadline_ms = clock.monotonic_ms() + timeout_ms
-
-    @property
-    def timeout_ms(self) -> int:
-        return self._timeout_ms
-
-    async def register(self, broker: Broker) -> int:
-        await anyio.lowlevel.checkpoint()
-        self._check()
-        state = self._state
-        if broker.id in state.brokers and state.brokers[broker.id][1] != self._id:
-            raise BrokerIdTaken(broker.id)
-        state.broker_epoch += 1
-        state.brokers[broker.id] = (msgspec.structs.replace(broker, epoch=state.broker_epoch), self._id)
-        state.changed(Changed.BROKERS)
-        return state.broker_epoch
-
-    async def keep_alive(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        self._check()
-        self._deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
-
-    async def close(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        self._state.end_session(self._id)
-
-    async def expire_when_silent(self) -> None:
-        """Wait until the session has ended; end it when its timeout has passed."""
-        while self._id in self._state.sessions:
-            left_ms = self._deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                self._state.end_session(self._id)
-            else:
-                await self._clock.sleep_ms(left_ms)
-
-    def _check(self) -> None:
-        if self._clock.monotonic_ms() >= self._deadline_ms:
-            self._state.end_session(self._id)
-        if self._id not in self._state.sessions:
-            raise SessionExpired("the session of this broker has ended: open a new one and register again")
