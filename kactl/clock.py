@@ -63,7 +63,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        return time.perf_counter() * 1000
+        return time.monotonic() * 1000
 
     def boot_time(self) -> BootTime:
         boot, offset_ns = _boot()
