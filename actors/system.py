@@ -5,6 +5,7 @@ block ends, or its scope is cancelled, everything has stopped.
 """
 
 import dataclasses
+import random
 import uuid
 from types import TracebackType
 from typing import Final, Self, Unpack
@@ -63,6 +64,7 @@ class Controller(Commands, Queries):
         store: where the cluster is stored; a MemoryStore of its own if None. It is opened and closed with the instance.
         transport: sends requests to brokers; to participants in this process, through `hub`, if None.
         clock: the clock of all timers and timestamps; the system's if None.
+        rng: source of topic ids, which must be unique: the operating system's if None; seeded in a simulation.
         settings: see `ControllerSettings`. Each of its fields is also accepted as a keyword of its own, if `settings`
             is not given.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
@@ -85,6 +87,7 @@ class Controller(Commands, Queries):
         transport: Transport | None = None,
         hub: MemoryHub | None = None,
         clock: Clock | None = None,
+        rng: random.Random | None = None,
         settings: ControllerSettings | None = None,
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
@@ -140,7 +143,7 @@ class Controller(Commands, Queries):
             self.clock,
             settings,
             enqueue=lambda event: self.loop.inbox.put_once(event),
-            new_topic_id=_new_topic_id,
+            new_topic_id=lambda: _new_topic_id(random.SystemRandom() if rng is None else rng),
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
@@ -205,13 +208,13 @@ class Controller(Commands, Queries):
             self._ref.tell(event)
 
 
-def _new_topic_id() -> bytes:
+def _new_topic_id(rng: random.Random) -> bytes:
     """Returns a random id. Its text form does not begin with a dash, which command lines would take for an option.
 
     Source: Uuid.randomUuid.
     """
     while True:
-        topic_id = uuid.uuid4().bytes
+        topic_id = uuid.UUID(int=rng.getrandbits(128), version=4).bytes
         # The first character of the text form carries the first six bits; 62 is written as a dash.
         if topic_id[0] >> 2 != 62:
             return topic_id
