@@ -68,5 +68,7 @@ class Watches:
     def fire_leaderships(self, written: Iterable[TopicPartition]) -> None:
         """Report those of some written partitions that are watched."""
         if self._listener and self.leaderships:
-            for name in self.leaderships.intersection(written):
-                self._listener(StoreEvent(Changed.LEADERSHIP, str(name)))
+            # In the order of the write: the order of a set would differ from run to run.
+            for name in written:
+                if name in self.leaderships:
+                    self._listener(StoreEvent(Changed.LEADERSHIP, str(name)))

@@ -4,7 +4,8 @@ Sessions are ended by the server and by its clock, whatever has become of the cl
 """
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from ..watch_registry import Watches
 from .state import MemoryState
 
 # Runs a coroutine function in a task of the server.
-StartTask = Callable[[Callable[[], Awaitable[None]]], object]
+StartTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 @dataclasses.dataclass(slots=True)
@@ -117,7 +118,7 @@ class ClientSessions:
             while lease.id in self.state.sessions:
                 left_ms = lease.deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
-                    self.close_session(lease.id)
+                    self.expire_session(lease.id)
                 else:
                     await self._clock.sleep_ms(left_ms)
 
@@ -138,6 +139,10 @@ class ClientSessions:
         lease = self._check_session(session)
         lease.deadline_ms = self._clock.monotonic_ms() + lease.timeout_ms
 
+    def expire_session(self, session: int) -> None:
+        """End a broker's session after its timeout."""
+        self.close_session(session)
+
     def close_session(self, session: int) -> None:
         self._leases.pop(session, None)
         self.state.end_session(session)
@@ -145,7 +150,7 @@ class ClientSessions:
     def _check_session(self, session: int) -> BrokerLease:
         lease = self._leases.get(session)
         if lease is not None and self._clock.monotonic_ms() >= lease.deadline_ms:
-            self.close_session(session)
+            self.expire_session(session)
         if lease is None or session not in self.state.sessions:
             raise SessionExpired("the session of this broker has ended: open a new one and register again")
         return lease
