@@ -199,8 +199,8 @@ class Store(Protocol):
     async def topics(self) -> list[str]:
         """Returns the names of all topics, sorted. An invalid topic name is logged and left out.
 
-        Like every read it may be repeated by any caller, and a lost response has no consequence; see
-        `take_deleted_topics`.
+        Like every read it may be repeated by any caller, and a lost response has no consequence: a topic counts as
+        listed when the response has reached the client, never when the server sent it; see `take_deleted_topics`.
         """
 
     def take_deleted_topics(self) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """The store contract: topics that are marked for deletion, deleted, and created again."""
 
 import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 
@@ -298,6 +299,25 @@ class DeletionContract:
 
             await watching.assignments(["orders"])
             await recorder.wait_for(Changed.TOPICS)
+            await watching.topics()
+
+            assert watching.take_deleted_topics() == {"orders"}
+
+    @pytest.mark.parametrize("turns", [1, 3, 10])
+    async def test_abandoned_listing_hides_no_deletion(self, stores: Stores, turns: int) -> None:
+        """The response to a cancelled call is lost, however far the call has come."""
+        async with stores.open_client() as watching, stores.open_client() as other:
+            fence = await create_and_lead(other)
+            EventRecorder(watching)
+            await watching.assignments(await watching.topics())
+            await delete_topic(other, "orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watching.topics)
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
             await watching.topics()
 
             assert watching.take_deleted_topics() == {"orders"}
