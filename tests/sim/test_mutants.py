@@ -52,7 +52,7 @@ def test_list_is_complete() -> None:
 
 def test_mutated_module_behaves_differently() -> None:
     check = (
-        "from kactl.stores.memory_state import MemoryState as S; from kactl.model import Fence as F; S().check(F(7, 7))"
+        "from kactl.stores.memory.state import MemoryState as S; from kactl.model import Fence as F; S().check(F(7, 7))"
     )
 
     assert "ControllerMoved" in mutated("MUT-15", check).stderr
@@ -60,7 +60,7 @@ def test_mutated_module_behaves_differently() -> None:
 
 
 def test_other_modules_and_files_are_unchanged() -> None:
-    program = "import kactl.stores.memory_state as m, inspect; assert 'if False' not in inspect.getsource(m)"
+    program = "import kactl.stores.memory.state as m, inspect; assert 'if False' not in inspect.getsource(m)"
 
     done = mutated("MUT-01-memory", program)
 
@@ -70,9 +70,9 @@ def test_other_modules_and_files_are_unchanged() -> None:
 
 def test_imported_module_is_not_mutated() -> None:
     mutant = find(MUTANTS, "MUT-01-memory")
-    import kactl.stores.memory_state  # noqa: F401
+    import kactl.stores.memory.state  # noqa: F401
 
-    with pytest.raises(MutantError, match=r"MUT-01-memory: kactl\.stores\.memory_state is imported already: apply"):
+    with pytest.raises(MutantError, match=r"MUT-01-memory: kactl\.stores\.memory\.state is imported already: apply"):
         install(mutant)
 
 
