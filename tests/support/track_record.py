@@ -1,0 +1,219 @@
+"""Generator of docs/track-record.md from tests/sim/track.toml and the corpus.
+
+`python -m tests.support.track_record` writes the page; a test fails while the page differs from its sources.
+"""
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kactl.testing import corpus, mutants
+
+from .tree import ROOT
+
+PAGE: Final = ROOT / "docs" / "track-record.md"
+FOLDER: Final = ROOT / "tests" / "sim"
+BY_SIMULATION: Final = ("simulation", "exhaustive", "mutant")
+FOUND_BY: Final = (*BY_SIMULATION, "real cluster", "review", "user")
+_NONE: Final = "–"
+
+
+class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One search: cluster-hours, and what happened in them."""
+
+    release: str
+    world: str
+    cluster_hours: float
+    cpu_s: float
+    runs: int
+    faults: int
+    failovers: int
+    commit: str
+    probes: dict[str, int] = {}
+
+
+class Bug(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One bug; see track.toml."""
+
+    invariant: str
+    broke: str
+    found_by: str
+    how: str
+    fixed: str = ""
+    found: str = ""
+    cpu_s: float | None = None
+    versions: str = ""
+    why_not_found: str = ""
+    action: str = ""
+
+
+class Track(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    bug: list[Bug]
+    search: list[Search] = []
+
+
+def track(folder: Path = FOLDER) -> Track:
+    """Returns the content of track.toml.
+
+    Raises:
+        ValueError: an entry is incomplete. The text names it.
+    """
+    document = tomllib.loads((folder / "track.toml").read_text(encoding="utf-8"))
+    found = msgspec.convert(document, Track)
+    for bug in found.bug:
+        if bug.found_by not in FOUND_BY:
+            raise ValueError(f"{bug.broke!r} was found by {bug.found_by!r}: choose one of {', '.join(FOUND_BY)}")
+        if bug.found_by not in BY_SIMULATION and not (bug.why_not_found and bug.action):
+            raise ValueError(f"{bug.broke!r} was not found by simulation: write why_not_found and action")
+    return found
+
+
+def bugs(folder: Path = FOLDER) -> list[Bug]:
+    """Returns the bugs of track.toml, then those of the corpus that it does not contain (by the commit of the fix)."""
+    listed = track(folder).bug
+    fixed = {(bug.invariant, bug.fixed[:7]) for bug in listed}
+    return listed + [
+        _of_entry(entry)
+        for entry in corpus.load_all(folder / "corpus")
+        if entry.found is not None and (entry.broke, entry.fixed[:7]) not in fixed
+    ]
+
+
+def _of_entry(entry: corpus.Entry) -> Bug:
+    assert entry.found is not None
+    return Bug(
+        invariant=entry.broke,
+        broke=entry.sentence,
+        found_by="simulation",
+        how=entry.name if entry.found.seed is None else f"seed {entry.found.seed}, {entry.name}",
+        fixed=entry.fixed,
+        found=entry.found.commit,
+        cpu_s=entry.found.cpu_s,
+    )
+
+
+def page(folder: Path = FOLDER) -> str:
+    """Returns the text of the page."""
+    known = bugs(folder)
+    found = [bug for bug in known if bug.found_by in BY_SIMULATION]
+    missed = [bug for bug in known if bug.found_by not in BY_SIMULATION]
+    return f"""# Track record of the simulator
+
+`python -m tests.support.track_record` generates this page from `tests/sim/track.toml` and the scripts in
+`tests/sim/corpus/`. It lists what was searched, and every known bug of the controller: those that the simulator found,
+and those that it should have found.
+
+## Searches
+
+{_searches(track(folder).search)}
+
+A cluster-hour is one hour of virtual time with at least 3 brokers and 2 controller instances, under load and faults.
+Hours alone say nothing: faults and controller elections stand next to them.
+
+## Bugs
+
+{len(known)} bugs, {len(found)} found by simulation. Storms are the earlier simulation on a manual clock
+(`tests/actors/storms/`); their processor time was not measured.
+
+{_table(found)}
+
+## Bugs that simulation did not find
+
+{_missed(missed)}
+
+## Mutants
+
+{_mutants(mutants.load(folder / "mutants.toml").values())}
+"""
+
+
+def _searches(searches: Sequence[Search]) -> str:
+    if not searches:
+        return "No search has been published yet."
+    header = ("release", "commit", "world", "cluster-hours", "CPU-hours", "runs", "faults", "elections", "probes")
+    return _markdown(
+        header,
+        [
+            (
+                search.release,
+                search.commit,
+                search.world,
+                f"{search.cluster_hours:,.1f}",
+                f"{search.cpu_s / 3600:,.1f}",
+                f"{search.runs:,}",
+                f"{search.faults:,}",
+                f"{search.failovers:,}",
+                ", ".join(f"{number} {hits:,}" for number, hits in sorted(search.probes.items())) or _NONE,
+            )
+            for search in searches
+        ],
+    )
+
+
+def _table(shown: Sequence[Bug]) -> str:
+    header = (
+        "no.",
+        "invariant",
+        "what broke",
+        "found by",
+        "seed or script",
+        "CPU-s",
+        "found at",
+        "fixed by",
+        "versions",
+    )
+    rows = [
+        (
+            f"{number}",
+            bug.invariant,
+            bug.broke,
+            bug.found_by,
+            bug.how,
+            _NONE if bug.cpu_s is None else f"{bug.cpu_s:,.0f}",
+            bug.found or _NONE,
+            bug.fixed or "open",
+            bug.versions or "none released",
+        )
+        for number, bug in enumerate(shown, start=1)
+    ]
+    return _markdown(header, rows)
+
+
+def _missed(shown: Sequence[Bug]) -> str:
+    if not shown:
+        return "None is known."
+    header = ("invariant", "what broke", "found by", "how", "fixed by", "why not found", "action")
+    return _markdown(
+        header,
+        [
+            (bug.invariant, bug.broke, bug.found_by, bug.how, bug.fixed or "open", bug.why_not_found, bug.action)
+            for bug in shown
+        ],
+    )
+
+
+def _mutants(known: Iterable[mutants.Mutant]) -> str:
+    every = list(known)
+    without = [mutant for mutant in every if mutant.not_applicable]
+    reasons: dict[str, list[str]] = {}
+    for mutant in without:
+        reasons.setdefault(mutant.not_applicable, []).append(mutant.number)
+    lines = [
+        f"`tests/sim/mutants.toml` has {len(every)} mutants. {len(every) - len(without)} apply to the code as it is; "
+        "the others count as not applicable, and never as found:",
+        "",
+        *(f"* {', '.join(numbers)}: {reason}." for reason, numbers in reasons.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
