@@ -1,5 +1,6 @@
 """Report of a violation on one screen: what broke, in which run, the script, and the command that repeats it."""
 
+import textwrap
 from typing import Final, NamedTuple, Protocol
 
 from . import wording
@@ -9,6 +10,7 @@ from .violations import Violation
 # Actions that fit on a screen; the rest is counted.
 ACTIONS_SHOWN: Final = 25
 _WIDTH: Final = 120
+_TEXT_LINES: Final = 4
 # Lines of a failure without a violation: the waiting tasks of a deadlock may be many.
 _ERROR_LINES: Final = 10
 
@@ -66,8 +68,8 @@ def report(script: Script, outcome: Failed, origin: Origin, *, invariant: str = 
     more = len(script.actions) - len(shown)
     width = max((len(wording.moment(action)) for action in shown), default=0)
     return [
-        f"{number}  {invariant or outcome.signature}",
-        *(f"  {line}"[: 4 * _WIDTH] for line in _texts(outcome)),
+        f"{number}  {invariant}" if invariant else outcome.signature,
+        *(f"  {line}" for text in _texts(outcome) for line in _wrapped(text)),
         *(f"  {line}" for line in where),
         *(
             f"  {index:>2}  {wording.moment(action):<{width}}  {wording.action(action)}"[:_WIDTH]
@@ -76,6 +78,11 @@ def report(script: Script, outcome: Failed, origin: Origin, *, invariant: str = 
         *([f"      and {more} more actions"] if more else []),
         f"  replay: {origin.replay}",
     ]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Returns a text in lines; a long one is cut."""
+    return textwrap.wrap(text, _WIDTH - 2, max_lines=_TEXT_LINES, placeholder=" ...")
 
 
 def _texts(outcome: Failed) -> list[str]:

@@ -58,5 +58,5 @@ def test_long_scripts_and_errors_are_cut_to_a_screen() -> None:
     assert len(lines) < 45
     assert max(map(len, lines)) <= 120
     assert "      and 74 more actions" in lines
-    assert lines[0] == "deadlock  deadlock"
+    assert lines[0] == "deadlock"
     assert not [line for line in lines if "seed 112" in line]
