@@ -27,7 +27,7 @@ class Entries(Checker):
         # When each replica set of a partition was stored, and of which topic id.
         self._replicas: dict[tuple[str, str], list[tuple[int, str, frozenset[int]]]] = {}
         self._allowed_ms: dict[str, float] = {}  # when unclean elections were last allowed, by key of the configuration
-        self._asked_unclean: set[str] = set()  # partitions for which an operator asked for one
+        self._asked_unclean: set[str] = set()  # partitions for which an operator asked for one; all: ""
         self._failed: set[tuple[int, str, int]] = set()  # broker, topic and partition of replicas without a disk
 
     def check(self, event: Event) -> Violation | None:
@@ -153,7 +153,7 @@ class Entries(Checker):
         return None
 
     def _may_be_unclean(self, event: Event, topic: str, partition: str) -> bool:
-        if f"{topic}-{partition}" in self._asked_unclean:
+        if not self._asked_unclean.isdisjoint((f"{topic}-{partition}", "")):
             return True
         for key in (f"configs/{topic}", "config"):
             if self._allows(key) or event.time_ms - self._allowed_ms.get(key, -CONFIG_LAG_MS) < CONFIG_LAG_MS:

@@ -463,7 +463,7 @@ class AdminCall(_Fields, frozen=True, kw_only=True):
         call: number of the call, unique in the run.
         controller: name of the node that is called.
         operation: what is asked for; elections are `elect preferred` and `elect unclean`.
-        target: what it is applied to: names of partitions or topics, joined by ", ".
+        target: what it is applied to: names of partitions or topics, joined by ", "; empty for all.
         limit_ms: time within which it must be answered while the node runs; 0 for no limit.
     """
 

@@ -92,8 +92,8 @@ class Topics(Checker):
             # Another order is reached in one step. Before the first leader, controllers are replaced among replicas.
             may_change = self._stored.leadership(topic, partition) is None or set(was[0]) == set(now[0])
             return "" if may_change else f"replicas {was[0]} become {now[0]} without a reassignment"
-        if now[0] == origin:
-            return ""
+        if set(now[0]) == set(origin):
+            return ""  # cancelled; the order of the original replicas is not kept
         target = [replica for replica in was[0] if replica not in was[2]]
         if now[0] != target:
             return f"a reassignment from {origin} to {target} ends with {now[0]}"

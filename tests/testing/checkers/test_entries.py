@@ -117,7 +117,7 @@ def test_an_unclean_election_beside_a_live_isr_member_breaks_inv_20() -> None:
     assert one.found == ["INV-20"]
 
 
-@pytest.mark.parametrize("by", ["default", "topic", "cluster", "operator"])
+@pytest.mark.parametrize("by", ["default", "topic", "cluster", "operator", "operator of all"])
 def test_an_unclean_election_is_legal_where_it_is_allowed(by: str) -> None:
     one = story(unclean=by == "default")
     setting = {"unclean.leader.election.enable": "true"}
@@ -125,8 +125,9 @@ def test_an_unclean_election_is_legal_where_it_is_allowed(by: str) -> None:
         one.commit({"configs/t1": setting})
     elif by == "cluster":
         one.commit({"config": setting})
-    elif by == "operator":
-        one.record("admin.call", call=1, controller=A, operation="elect unclean", target="t0-0, t1-0", limit_ms=0.0)
+    elif by.startswith("operator"):
+        target = "t0-0, t1-0" if by == "operator" else ""
+        one.record("admin.call", call=1, controller=A, operation="elect unclean", target=target, limit_ms=0.0)
     one.lead(1, 0, [1])
     one.brokers({2: 12, 3: 13})
     one.lead(2, 1, [2], recovering=True)
