@@ -155,6 +155,8 @@ EXTRAS_OF = {
     "kactl.cli": {"server", "pipeline"},
     "kactl.forensics": {"pipeline", "java"},
     "kactl.stores.zookeeper": {"zookeeper"},
+    "kactl.testing.contracts": {"test"},
+    "kactl.testing.pytest_plugin": {"test"},
 }
 
 

@@ -4,10 +4,8 @@ import pytest
 
 from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
+from kactl.testing.contracts.store import StoreContract, Stores
 from tests.support.clocks import ManualClock
-from tests.support.store_clients import Stores
-
-from .store_contract import StoreContract
 
 
 class MemoryStores:

@@ -9,12 +9,10 @@ import pytest
 from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryStore
 from kactl.testing import SimLoop
+from kactl.testing.contracts.store import StoreContract, Stores
 from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
-from tests.support.store_clients import Stores
-
-from .store_contract import StoreContract
 
 LATENCIES_MS: Final = {"none": (0.0, 0.0), "much": (1.0, 400.0)}
 # Faults that no client notices. Doubled events are not among them: the contract limits the events of one request.

@@ -9,9 +9,7 @@ import pytest
 
 from kactl.stores.base import Session, Store
 from kactl.stores.sqlite import SqliteSession, SqliteStore
-from tests.support.store_clients import SESSION_MS, Stores
-
-from .store_contract import StoreContract
+from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
 
 
 class SqliteStores:

@@ -9,11 +9,9 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.session import ZooKeeperSession
-from tests.support.store_clients import SESSION_MS
+from kactl.testing.contracts.store import SESSION_MS, StoreContract
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
-
-from .store_contract import StoreContract
 
 __all__ = ["chroot", "jars", "zookeeper"]
 

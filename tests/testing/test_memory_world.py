@@ -12,7 +12,8 @@ from kactl.model import Assignment, TopicRef
 from kactl.stores.base import StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.testing import Node, sim
-from kactl.testing.history import History
+from kactl.testing.checkers.events import FIELDS, validate
+from kactl.testing.history import Event, History
 from kactl.testing.links import Links
 from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
 from tests.support.store_clients import (
@@ -73,6 +74,14 @@ class Program:
 def new_world(latency_ms: tuple[float, float] = (1.0, 1.0)) -> MemoryWorld:
     loop = this_loop()
     history = History(lambda: loop.now_s * 1000)
+
+    def check(event: Event) -> None:
+        try:
+            validate(event)
+        except ValueError as error:
+            loop.halt(error)
+
+    history.subscribe([kind for kind in FIELDS if kind.startswith("store.")], check)
     return MemoryWorld(loop, history, Links(loop, {"store": latency_ms}), session_timeout_ms=SESSION_MS)
 
 

@@ -8,9 +8,9 @@ import pytest
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
+from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from tests.contracts.transport_contract import ConnectBroker, Respond, TransportContract
 from tests.support.clocks import ManualClock
 from tests.support.control_requests import update_metadata
 
@@ -29,7 +29,7 @@ class Responds:
         return await self._respond(request)
 
 
-class TestMemoryTransport(TransportContract):
+class TestMemoryTransport(NetworkContract):
     @pytest.fixture
     def reached(self) -> ConnectBroker:
         async def reach(respond: Respond) -> tuple[Transport, Broker]:

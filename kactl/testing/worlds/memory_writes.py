@@ -16,17 +16,10 @@ from kactl.stores.base import Assignments, Changed, Committed, Notification, Wri
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
 
+from ..checkers.events import Op
+
 # Entries without versions of their own.
 PRESENT: Final = 0
-
-
-class Op(NamedTuple):
-    """One entry that was written: old version -1 if it did not exist, new version -1 and no value if it is removed."""
-
-    key: str
-    old: int
-    new: int
-    value: dict[str, Any] | None
 
 
 class Written(NamedTuple):

@@ -7,15 +7,15 @@ import pytest
 
 from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
+from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond
 from kactl.transports.base import Transport
 from kactl.transports.kafka import KafkaTransport
-from tests.contracts.transport_contract import ConnectBroker, Respond, TransportContract
 from tests.support.message_strategies import LISTENER
 
 from .peer import listening
 
 
-class TestKafkaTransport(TransportContract):
+class TestKafkaTransport(NetworkContract):
     @pytest.fixture
     async def reached(self) -> AsyncIterator[ConnectBroker]:
         async with contextlib.AsyncExitStack() as peers:

@@ -6,7 +6,8 @@ import pytest
 from kactl.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Store
-from tests.support.store_clients import (
+
+from .store_support import (
     ORDERS_0,
     ORDERS_1,
     ORDERS_2,

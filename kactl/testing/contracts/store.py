@@ -1,10 +1,14 @@
-"""The contract suite of stores. A store runs it by a test class with a fixture `stores`:
+"""Contract suite of stores. A store runs it by a test class with a fixture `stores`:
 
-    class TestMemoryStore(StoreContract):
+    from kactl.testing.contracts.store import StoreContract, Stores
+
+    class TestMyStore(StoreContract):
         @pytest.fixture
         def stores(self) -> Stores: ...
 
-Tests wait for events and never sleep; a store may report more events than required here, but no fewer.
+`Stores` opens clients of one new, empty store, and ends sessions. The tests are asynchronous and run by anyio's plug-in
+of pytest, on asyncio. They wait for events and never sleep; a store may report more events than required here, but no
+fewer.
 """
 
 from .store_brokers import BrokerContract, NotificationContract
@@ -14,7 +18,10 @@ from .store_deletion import DeletionContract
 from .store_features import FeatureContract, ProducerIdContract, WatchedLeadershipContract
 from .store_leadership import LeadershipContract, LeaderWriteContract
 from .store_requests import RequestContract
+from .store_support import SESSION_MS, Stores
 from .store_topics import TopicContract
+
+__all__ = ["SESSION_MS", "StoreContract", "Stores"]
 
 
 class StoreContract(

@@ -14,7 +14,8 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.stores.base import Found, Names, Outcome
-from tests.support.store_clients import (
+
+from .store_support import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -11,7 +11,8 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.stores.base import Changed, Names
-from tests.support.store_clients import (
+
+from .store_support import (
     ALL,
     ORDERS,
     ORDERS_0,

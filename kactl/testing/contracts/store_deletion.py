@@ -8,7 +8,8 @@ import pytest
 from kactl.errors import BeingDeleted, ControllerMoved
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, Store
-from tests.support.store_clients import (
+
+from .store_support import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -4,7 +4,8 @@ import pytest
 
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Store
-from tests.support.store_clients import (
+
+from .store_support import (
     ORDERS,
     ORDERS_0,
     ORDERS_1,

@@ -1,6 +1,9 @@
-"""Contract suite of transports. A transport runs it by a test class with a fixture `reached`:
+"""Contract suite of networks: of the transports that deliver requests to brokers. A transport runs it by a test class
+with a fixture `reached`:
 
-    class TestMemoryTransport(TransportContract):
+    from kactl.testing.contracts.network import ConnectBroker, NetworkContract
+
+    class TestMyTransport(NetworkContract):
         @pytest.fixture
         async def reached(self) -> AsyncIterator[ConnectBroker]: ...
 
@@ -163,7 +166,7 @@ def _brokers_of(column: Ints | None, row: int) -> list[int]:
     return [] if column is None else [member for member in column[:, row].tolist() if member != NO_BROKER]
 
 
-class TransportContract:
+class NetworkContract:
     pytestmark = pytest.mark.anyio
 
     @pytest.mark.parametrize(("request_", "response"), EXCHANGES + NOTHING)

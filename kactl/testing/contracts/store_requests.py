@@ -6,7 +6,8 @@ import pytest
 from kactl.errors import ControllerMoved, RequestWaits
 from kactl.model import TopicPartition
 from kactl.stores.base import Changed
-from tests.support.store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores
+
+from .store_support import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores
 
 TARGETS = {ORDERS_0: (4, 5, 6), ORDERS_2: (1,), TopicPartition("ä-b.c_d-1", 7): (2, 1)}
 WANTED = [ORDERS_2, ORDERS_0, TopicPartition("a-1", 7)]

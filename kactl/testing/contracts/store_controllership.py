@@ -9,7 +9,8 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.stores.base import Changed, Names
-from tests.support.store_clients import (
+
+from .store_support import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -7,7 +7,8 @@ from kactl.model import (
     NO_BROKER,
 )
 from kactl.stores.base import Changed
-from tests.support.store_clients import (
+
+from .store_support import (
     ORDERS_0,
     ORDERS_1,
     ORDERS_2,
