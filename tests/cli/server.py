@@ -1,16 +1,23 @@
-"""Harness that runs `kactl up` and other commands as processes."""
+"""Harness that runs `kactl up` as a process, and other commands as processes or in this process."""
 
+import contextlib
+import io
+import os
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TextIO, TypeVar
 
 import msgspec
+import pytest
 
 from kactl.admin.schema import ControllerInfo, PartitionInfo
+from kactl.cli.main import main
+from tests.support import tree
 from tests.support.processes import HarnessError, Process, free_port
 
 KACTL: Final = (sys.executable, "-W", "error", "-m", "kactl.cli")
@@ -28,10 +35,10 @@ _Kind = TypeVar("_Kind")
 class CommandResult:
     """Result of one command."""
 
-    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
-        self.code = done.returncode
-        self.out = done.stdout
-        self.err = done.stderr
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
 
     def json(self, kind: type[_Kind]) -> _Kind:
         """Returns the document on stdout."""
@@ -42,20 +49,95 @@ class CommandResult:
         return [msgspec.json.decode(line, type=kind) for line in self.out.splitlines()]
 
 
-def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> CommandResult:
-    """Run a command without a terminal until it ends."""
-    return CommandResult(
-        subprocess.run(
-            [*KACTL, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2]), **(env or {})},
-            cwd=cwd,
-        )
+def kactl(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None, stdin: int | None = None
+) -> CommandResult:
+    """Run a command in this process until it ends, with streams and an environment like those of a new process.
+
+    An interpreter takes longer to start than most commands take to run. Servers, and tests of what only a process
+    has, use `kactl_process`.
+
+    Args:
+        stdin: file descriptor to read from; the null device if there is none.
+    """
+    out, err = _Captured(), _Captured()
+    with pytest.MonkeyPatch.context() as patch, _stdin_from(stdin) as source:
+        patch.setattr(sys, "argv", ["kactl", *map(str, arguments)])
+        patch.setattr(sys, "stdin", source)
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        patch.setattr(os, "environ", _environment(env))
+        if cwd is not None:
+            patch.chdir(cwd)
+        code = _exit_code()
+    return CommandResult(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+
+
+@contextlib.contextmanager
+def pipe_of(content: str) -> Iterator[int]:
+    """Yield the end of a pipe from which this content can be read once."""
+    end, begin = os.pipe()
+    with open(begin, "w", encoding="utf-8") as sink:
+        sink.write(content)
+    try:
+        yield end
+    finally:
+        os.close(end)
+
+
+@contextlib.contextmanager
+def _stdin_from(descriptor: int | None) -> Iterator[TextIO]:
+    """Let descriptor 0 be another file; yields it as a stream."""
+    before = os.dup(0)
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno() if descriptor is None else descriptor, 0)
+    try:
+        with open(0, encoding="utf-8", closefd=False) as source:
+            yield source
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
+class _Captured(io.TextIOWrapper):
+    """Standard stream in memory."""
+
+    buffer: io.BytesIO
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _exit_code() -> int:
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception:
+        traceback.print_exc()  # as the interpreter does
+        return 1
+    return 0
+
+
+def kactl_process(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> CommandResult:
+    """Run a command without a terminal in a process of its own until it ends."""
+    done = subprocess.run(
+        [*KACTL, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=_environment(env),
+        cwd=cwd,
     )
+    return CommandResult(done.returncode, done.stdout, done.stderr)
+
+
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT), **(env or {})}
 
 
 class Up:

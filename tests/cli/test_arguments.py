@@ -11,7 +11,7 @@ import pytest
 
 from kactl.cli.root import kactl as root
 
-from .server import KACTL, Up, kactl
+from .server import KACTL, Up, kactl, kactl_process, pipe_of
 
 
 def commands_below(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
@@ -90,7 +90,8 @@ def test_unsupported_output_format_is_rejected(arguments: list[str], message: st
 def test_supported_output_formats_are_valid_json(up: Up, arguments: list[str], form: str) -> None:
     up("topic", "create", "forms", "--assignment", "0:1")
 
-    done = up(*arguments, "-o", form)
+    run = kactl_process if form == "json" else kactl
+    done = run("--server", up.url, *arguments, "-o", form)
 
     assert done.code == 0, done.err
     for line in [done.out] if form == "json" else done.out.splitlines():
@@ -115,25 +116,35 @@ FILE_ARGUMENTS = {
     "own verify": ("reassign verify -f", TARGET, "pipes-0"),
     "elect": ("elect preferred --dry-run -f", NAMES, "pipes-0"),
 }  # fmt: skip
-SOURCES = {"stdin": "/dev/stdin", "dash": "-", "substitution": "<(cat {file})"}
+SOURCES = ("/dev/stdin", "-", "/dev/fd")
 # Kafka's tools read "-" as the name of a file.
 PIPES = [
-    pytest.param(*argument, source, id=f"{source_id}-{name}")
-    for source_id, source in SOURCES.items()
+    pytest.param(*argument, source, id=f"{source}-{name}")
+    for source in SOURCES
     for name, argument in FILE_ARGUMENTS.items()
     if source != "-" or not argument[0].startswith("compat")
 ]
 
 
 @pytest.mark.parametrize(("command", "content", "expected", "source"), PIPES)
-def test_file_argument_accepts_pipes(
-    up: Up, tmp_path: Path, command: str, content: str, expected: str, source: str
-) -> None:
+def test_file_argument_accepts_pipes(up: Up, command: str, content: str, expected: str, source: str) -> None:
     up("topic", "create", "pipes", "--assignment", "0:1")
+
+    with pipe_of(content) as pipe:
+        file = f"/dev/fd/{pipe}" if source == "/dev/fd" else source
+        done = kactl("--server", up.url, *command.split(), file, *bootstrap_server(up, command), stdin=pipe)
+
+    assert done.code == 0, done.err
+    assert expected in done.out
+
+
+@pytest.mark.parametrize("source", ["/dev/stdin", "-", "<(cat {file})"])
+def test_shell_passes_pipes_to_a_process(up: Up, tmp_path: Path, source: str) -> None:
+    up("topic", "create", "pipes", "--assignment", "0:1")
+    command, content, expected = FILE_ARGUMENTS["own verify"]
     file = tmp_path / "file.json"
     file.write_text(content)
-    server = f"--bootstrap-server {up.url.removeprefix('http://')}" if command.startswith("compat") else ""
-    script = f"cat {file} | {' '.join(KACTL)} --server {up.url} {command} {source.format(file=file)} {server}"
+    script = f"cat {file} | {' '.join(KACTL)} --server {up.url} {command} {source.format(file=file)}"
 
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
@@ -141,13 +152,16 @@ def test_file_argument_accepts_pipes(
     assert expected in done.stdout
 
 
+def bootstrap_server(up: Up, command: str) -> list[str]:
+    """Returns the option that Kafka's tools require."""
+    return ["--bootstrap-server", up.url.removeprefix("http://")] if command.startswith("compat") else []
+
+
 @pytest.mark.parametrize(
     "command", ["reassign verify -f", "compat reassign-partitions --verify --reassignment-json-file"]
 )
 def test_endless_file_is_rejected(up: Up, command: str) -> None:
-    server = ["--bootstrap-server", up.url.removeprefix("http://")] if command.startswith("compat") else []
-
-    done = up(*command.split(), "/dev/zero", *server)
+    done = up(*command.split(), "/dev/zero", *bootstrap_server(up, command))
 
     assert done.code in (1, 2)
     assert "/dev/zero: larger than 67108864 bytes; split it" in done.err + done.out

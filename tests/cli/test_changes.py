@@ -53,6 +53,7 @@ def test_plan_is_saved_applied_and_verified(up: Up, tmp_path: Path) -> None:
     applied = up("reassign", "apply", "-f", str(file), "--yes")
     up.until(lambda: up("reassign", "verify", "-f", str(file)).code == 0, "the replicas to have moved")
     after = up("reassign", "verify", "-f", str(file))
+    up.until(lambda: bool(up("reassign", "list").err), "no partition to be moved")
 
     assert planned.code == 0
     assert re.search(r"^plans-0 +1,2 +3,2 +1$", planned.out, re.MULTILINE)
@@ -163,6 +164,7 @@ def test_broker_drain_undo_and_controller_resignation(own_up: Up) -> None:
     drained = own_up("broker", "drain", "1")
     undone = own_up("broker", "drain", "1", "--undo")
     resigned = own_up("controller", "resign", "--yes")
+    own_up.until(lambda: own_up("get", "topics").code == 0, "the next election of the controller")
     terms = own_up("controller", "history", "-o", "json").json(TermList).items
     queue = own_up("controller", "queue", "-o", "json").json(QueueInfo)
 
@@ -210,13 +212,22 @@ def test_drain_below_min_isr_requires_confirmation(own_up: Up) -> None:
     assert deleted.gone
 
 
+def listed_brokers(up: Up) -> list[BrokerInfo]:
+    return up("get", "brokers", "-o", "jsonl").jsonl(BrokerInfo)
+
+
 def test_brokers_show_queue_and_last_error(patient_up: Up) -> None:
     """A killed broker stays registered until its session expires; requests to it are queued meanwhile."""
     patient_up("broker", "kill", "3")
     patient_up("topic", "create", "bread", "--assignment", "0:1,3")
 
+    patient_up.until(
+        lambda: [broker.queue_size > 0 for broker in listed_brokers(patient_up)] == [False, False, True],
+        "the requests to live brokers to be answered",
+    )
+
     text = patient_up("get", "brokers")
-    brokers = patient_up("get", "brokers", "-o", "jsonl").jsonl(BrokerInfo)
+    brokers = listed_brokers(patient_up)
 
     third = brokers[2]
     assert (third.state, third.queue_size > 0) == ("live", True)

@@ -16,7 +16,7 @@ from kactl.admin.schema import (
     TopicInfo,
 )
 
-from .server import Up, kactl
+from .server import Up, kactl, kactl_process
 
 
 def test_topic_is_created_listed_and_described(up: Up) -> None:
@@ -30,6 +30,34 @@ def test_topic_is_created_listed_and_described(up: Up) -> None:
     assert described.code == 0
     assert re.search(r"^overrides +a\.b=c$", described.out, re.MULTILINE)
     assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5} +1$", described.out, re.MULTILINE)
+
+
+# Reading commands run as processes in test_arguments.py.
+CHANGES = (
+    "config validate kactl.toml",
+    "topic create run --assignment 0:1",
+    "topic set run a=b",
+    "topic add-partitions run --partitions 2 --replicas 1",
+    "elect preferred --topic run --yes",
+    "reassign cancel --all --yes",
+    "broker drain 3",
+    "broker drain 3 --undo",
+    "broker kill 3",
+    "broker restart 3",
+    "topic delete run --yes",
+    "watch --since 0 --limit 1",
+    "controller resign --yes",
+)
+
+
+def test_changing_commands_run_as_processes(own_up: Up, tmp_path: Path) -> None:
+    (tmp_path / "kactl.toml").write_text("node-id = 1\n")
+
+    for command in CHANGES:
+        done = kactl_process(*command.split(), env={"KACTL_SERVER": own_up.url}, cwd=tmp_path)
+
+        assert done.code == 0, (command, done.err)
+        assert done.out + done.err, command
 
 
 def test_kafka_output_equals_that_of_kafka_topics(up: Up) -> None:

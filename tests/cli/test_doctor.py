@@ -11,7 +11,7 @@ import pytest
 from kactl.cli import doctor
 from tests.support.processes import free_port
 
-from .server import Up, kactl
+from .server import Up, kactl, kactl_process
 
 LOCAL_CHECKS = {"python", "uvloop", "java", "pyspark", "pyarrow", "kazoo", "open-files"}
 
@@ -34,7 +34,7 @@ def responding_zookeeper() -> Iterator[str]:
 
 
 def test_local_checks_and_clock_pass(up: Up) -> None:
-    done = kactl("doctor", "-o", "json", "--server", up.url)
+    done = kactl_process("doctor", "-o", "json", "--server", up.url)
 
     checks = {check["check"]: check for check in json.loads(done.out)}
     assert done.code == 0

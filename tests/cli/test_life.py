@@ -15,7 +15,7 @@ from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
 
-from .server import START_S, STOP_S, Up, kactl
+from .server import START_S, STOP_S, Up, kactl_process
 
 DURABLE = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
 
@@ -120,8 +120,8 @@ def registered(path: Path, *, broker: int) -> Iterator[None]:
 
 
 def test_folder_or_port_in_use_is_rejected(up: Up, tmp_path: Path) -> None:
-    same_folder = kactl("up", "--data-dir", up.data_dir, "--listen", "127.0.0.1:0")
-    same_port = kactl("up", "--data-dir", tmp_path / "new", "--listen", f"127.0.0.1:{up.port}")
+    same_folder = kactl_process("up", "--data-dir", up.data_dir, "--listen", "127.0.0.1:0")
+    same_port = kactl_process("up", "--data-dir", tmp_path / "new", "--listen", f"127.0.0.1:{up.port}")
 
     assert (same_folder.code, same_port.code) == (1, 1)
     holder = f"{up.data_dir} is in use by process {up.process.pid}, which serves {up.url}"
@@ -133,7 +133,7 @@ def test_folder_or_port_in_use_is_rejected(up: Up, tmp_path: Path) -> None:
 def test_file_that_is_not_a_store_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "kactl.db").write_text("mine")
 
-    refused = kactl("up", "--data-dir", tmp_path, "--listen", "127.0.0.1:0")
+    refused = kactl_process("up", "--data-dir", tmp_path, "--listen", "127.0.0.1:0")
 
     assert refused.code == 1
     assert refused.err.startswith(f"error: {tmp_path / 'kactl.db'}: ")
@@ -189,7 +189,7 @@ def test_demo_prints_leader_changes_and_keeps_running(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_options_of_up_are_rejected(tmp_path: Path, options: list[str], message: str) -> None:
-    refused = kactl("up", *options, cwd=tmp_path)
+    refused = kactl_process("up", *options, cwd=tmp_path)
 
     assert refused.code == 2
     assert message in refused.err

@@ -12,7 +12,7 @@ from kactl.config.settings import Config, KafkaConfig
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
 
-from .server import kactl
+from .server import kactl_process
 
 ANY = "INTERNAL://127.0.0.1:0"
 
@@ -30,7 +30,7 @@ def test_port_in_use_fails_before_anything_is_started(tmp_path: Path) -> None:
             f'node-id = 9\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n[api]\nlisten = "127.0.0.1:0"\n'
             f'[kafka]\nlisteners = ["INTERNAL://127.0.0.1:{port}"]\n'
         )
-        ran = kactl("controller", "--config", file)
+        ran = kactl_process("controller", "--config", file)
 
     assert ran.code != 0
     assert f"kafka.listeners: INTERNAL://127.0.0.1:{port} cannot be listened on (" in ran.err
