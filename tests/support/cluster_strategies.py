@@ -1,7 +1,8 @@
 """Random clusters for hypothesis."""
 
 import dataclasses
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from hypothesis import strategies as st
 
@@ -16,6 +17,10 @@ BROKERS: Final = (0, 1, 2, 3, 4, 7)
 FAR_BROKERS: Final = (1, 2, 3, 40_000, 65_536, 1_000_000)
 TOPICS: Final = ("a", "b", "c")
 REPLICATION_MAX: Final = 5
+REPLICA_STATES: Final = tuple(ReplicaState)
+PARTITION_STATES: Final = tuple(PartitionState)
+
+_Item = TypeVar("_Item")
 
 
 @dataclasses.dataclass
@@ -31,78 +36,104 @@ class Both:
         return cls(seed, seed.columns(), seed.objects())
 
 
-@st.composite
-def leaderships(draw: st.DrawFn, replicas: list[int], pool: tuple[int, ...]) -> Leadership:
+class Decisions:
+    """Decisions read from drawn bytes, one byte each; 0 is the simplest decision.
+
+    Drawing them one by one takes hypothesis ten times as long as building and checking the clusters. The bytes shrink
+    like any other draw.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = iter(content)
+
+    def below(self, limit: int) -> int:
+        """Returns a number from 0 to `limit` - 1; `limit` is at most 256."""
+        return next(self._content) % limit
+
+    def flag(self) -> bool:
+        return bool(self.below(2))
+
+    def pick(self, items: Sequence[_Item]) -> _Item:
+        return items[self.below(len(items))]
+
+    def sample(self, items: Iterable[_Item], *, size_max: int = 256) -> list[_Item]:
+        """Returns some of the items, at most `size_max`, in any order."""
+        rest = list(items)
+        size = self.below(min(size_max, len(rest)) + 1)
+        return [rest.pop(self.below(len(rest))) for _ in range(size)]
+
+    def shuffled(self, items: Iterable[_Item]) -> list[_Item]:
+        rest = list(items)
+        return [rest.pop(self.below(len(rest))) for _ in range(len(rest))]
+
+
+# At least as many bytes as there are decisions; with fewer, `Decisions` fails.
+PARTITION_BYTES: Final = 64
+CLUSTER_BYTES: Final = 32
+
+
+def leadership_of(decide: Decisions, replicas: list[int], pool: tuple[int, ...]) -> Leadership:
     """Mostly valid: an ISR from the assignment with a leader in it. Sometimes empty, unassigned, or with a leader
     outside it."""
-    isr = draw(st.lists(st.sampled_from(replicas), unique=True)) if replicas else []
-    if draw(st.booleans()):
-        strays = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
-        isr = draw(st.permutations(list(dict.fromkeys([*isr, *strays]))))
+    isr = decide.sample(replicas)
+    if decide.flag():
+        strays = decide.sample(pool, size_max=2)
+        isr = decide.shuffled(dict.fromkeys([*isr, *strays]))
     return Leadership(
-        leader=draw(st.sampled_from([*isr, *replicas, -1, *pool[:2]])),
-        leader_epoch=draw(st.integers(0, 9)),
+        leader=decide.pick([*isr, *replicas, -1, *pool[:2]]),
+        leader_epoch=decide.below(10),
         isr=tuple(isr),
-        partition_epoch=draw(st.integers(0, 9)),
-        controller_epoch=draw(st.integers(EPOCH - 2, EPOCH)),
-        recovering=draw(st.booleans()),
+        partition_epoch=decide.below(10),
+        controller_epoch=EPOCH - 2 + decide.below(3),
+        recovering=decide.flag(),
     )
 
 
-@st.composite
-def partition_seeds(draw: st.DrawFn, pool: tuple[int, ...]) -> PartitionSeed:
-    replicas = draw(st.lists(st.sampled_from(pool), max_size=REPLICATION_MAX, unique=True))
-    adding: list[int] = []
-    removing: list[int] = []
-    moving = draw(st.booleans())
-    if moving and replicas:
-        roles = draw(st.lists(st.sampled_from("-ar"), min_size=len(replicas), max_size=len(replicas)))
-        for member, role in zip(replicas, roles, strict=True):
-            if role != "-":
-                (adding if role == "a" else removing).append(member)
-    leadership = draw(leaderships(replicas, pool)) if draw(st.integers(0, 3)) else None
+def partition_seed_of(decide: Decisions, pool: tuple[int, ...]) -> PartitionSeed:
+    replicas = decide.sample(pool, size_max=REPLICATION_MAX)
+    roles = [decide.pick("-ar") for _ in replicas] if decide.flag() else []
+    leadership = leadership_of(decide, replicas, pool) if decide.below(4) else None
     states = dict.fromkeys(replicas, ReplicaState.ONLINE)
-    if replicas:
-        states |= draw(st.dictionaries(st.sampled_from(replicas), st.sampled_from(ReplicaState)))
-    if draw(st.integers(0, 5)) == 0:  # left by a replica that is no longer assigned
-        states |= draw(st.dictionaries(st.sampled_from(pool), st.sampled_from(ReplicaState), max_size=1))
-    known = [*replicas, *(leadership.isr if leadership else ())]
-    dirs_offline = draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else []
+    states |= {replica: decide.pick(REPLICA_STATES) for replica in decide.sample(replicas)}
+    if decide.below(6) == 5:  # left by a replica that is no longer assigned
+        states[decide.pick(pool)] = decide.pick(REPLICA_STATES)
+    known = dict.fromkeys([*replicas, *(leadership.isr if leadership else ())])
     return PartitionSeed(
         replicas=tuple(replicas),
-        adding=tuple(adding),
-        removing=tuple(removing),
+        adding=tuple(replica for replica, role in zip(replicas, roles, strict=False) if role == "a"),
+        removing=tuple(replica for replica, role in zip(replicas, roles, strict=False) if role == "r"),
         leadership=leadership,
-        state=draw(st.sampled_from(PartitionState)),
+        state=decide.pick(PARTITION_STATES),
         states=states,
-        dirs_offline=tuple(dirs_offline),
+        dirs_offline=tuple(decide.sample(known, size_max=2)),
     )
 
 
-@st.composite
-def cluster_seeds_drawn(draw: st.DrawFn, *, partitions_max: int = 4) -> ClusterSeed:
-    pool = draw(st.sampled_from((BROKERS, FAR_BROKERS)))
-    fates = draw(st.lists(st.sampled_from("ulsd"), min_size=len(pool), max_size=len(pool)))
-    names = draw(
-        st.lists(
-            st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 3)),
-            min_size=1,
-            max_size=partitions_max,
-            unique=True,
-        )
-    )
-    topics = sorted({name.topic for name in names})
-    queued = draw(st.sets(st.sampled_from(topics))) if draw(st.booleans()) else set()
-    started = draw(st.sets(st.sampled_from(sorted(queued)))) if queued else set()
+def cluster_seed_of(content: bytes, partitions: Mapping[TopicPartition, bytes]) -> ClusterSeed:
+    decide = Decisions(content)
+    pool = decide.pick((BROKERS, FAR_BROKERS))
+    fates = [decide.pick("ulsd") for _ in pool]
+    topics = sorted({name.topic for name in partitions})
+    queued = decide.sample(topics) if decide.flag() else []
     return ClusterSeed(
         live=frozenset(id for id, fate in zip(pool, fates, strict=True) if fate in "ul"),
         shutting_down=frozenset(id for id, fate in zip(pool, fates, strict=True) if fate == "s"),
-        partitions={name: draw(partition_seeds(pool)) for name in names},
-        topic_ids=ids_of(draw(st.sets(st.sampled_from(topics)))),
+        partitions={name: partition_seed_of(Decisions(of), pool) for name, of in partitions.items()},
+        topic_ids=ids_of(decide.sample(topics)),
         queued=frozenset(queued),
-        started=frozenset(started),
-        recovery=draw(st.booleans()),
+        started=frozenset(decide.sample(queued)),
+        recovery=decide.flag(),
     )
+
+
+def _bytes(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
+
+
+def cluster_seeds_drawn(*, partitions_max: int = 4) -> st.SearchStrategy[ClusterSeed]:
+    names = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 3))
+    partitions = st.dictionaries(names, _bytes(PARTITION_BYTES), min_size=1, max_size=partitions_max)
+    return st.builds(cluster_seed_of, _bytes(CLUSTER_BYTES), partitions)
 
 
 def clusters(*, partitions_max: int = 4) -> st.SearchStrategy[Both]:
