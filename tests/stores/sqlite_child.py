@@ -16,10 +16,11 @@ import numpy as np
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.state.rows import Ints
 from kactl.stores.base import Names, Write
-from kactl.stores.sqlite import SqliteStore, database, journal, lease, snapshot
+from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 
 TOPICS: Final = 4
 PARTITIONS: Final = 50
+POLL_MS: Final = 3
 NAMES: Final = Names.of([TopicPartition(f"t{topic}", at) for topic in range(TOPICS) for at in range(PARTITIONS)])
 
 
@@ -58,7 +59,7 @@ async def begin(path: str) -> None:
 
 
 async def commit_for_ever(path: str, mode: str) -> None:
-    async with SqliteStore(path) as store:
+    async with SqliteStore(path, poll_ms=POLL_MS) as store:
         fence = await store.contest(os.getpid(), take_over=True)
         stored = await store.leaderships(NAMES)
         version = stored.partition_epoch.copy()
@@ -86,7 +87,6 @@ def main(path: str, mode: str) -> None:
     journal.CHANGES_MAX = 7  # type: ignore[misc]
     snapshot.PART_ROWS = 3  # type: ignore[misc]
     database.LOG_BYTES_MAX = 256 << 10  # type: ignore[misc]
-    lease.POLL_MS = 3  # type: ignore[misc]
     for _ in sys.stdin:
         child = os.fork()
         if not child:

@@ -13,7 +13,7 @@ import pytest
 from kactl.clock import UNKNOWN_BOOT
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.stores.base import Changed
-from kactl.stores.sqlite import Holder, SqliteStore
+from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock, SteppedClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
@@ -30,11 +30,9 @@ CHILD_TIMEOUT_MS: Final = 2_000
 
 
 @asynccontextmanager
-async def killed_store(path: Path, clock: ManualClock, holder: Holder | None = None) -> AsyncIterator[SqliteStore]:
+async def killed_store(path: Path, clock: ManualClock, holder: Holder = NO_HOLDER) -> AsyncIterator[SqliteStore]:
     """Returns the store of a killed process: no session is renewed or closed."""
-    store = SqliteStore(
-        path, clock=clock, session_timeout_ms=TIMEOUT_MS, **({} if holder is None else {"holder": holder})
-    )
+    store = SqliteStore(path, clock=clock, session_timeout_ms=TIMEOUT_MS, holder=holder)
     await store._thread.open()
     await store._lease.open()
     try:
@@ -145,8 +143,8 @@ async def test_sessions_of_an_earlier_lock_holder_end_immediately(tmp_path: Path
         assert (await store.contest(2)).epoch == 2
 
 
-@pytest.mark.parametrize("theirs", [Holder("lock", "ours"), Holder("another lock", "first"), None])
-async def test_sessions_of_the_same_turn_or_other_locks_stay(tmp_path: Path, theirs: Holder | None) -> None:
+@pytest.mark.parametrize("theirs", [Holder("lock", "ours"), Holder("another lock", "first"), NO_HOLDER])
+async def test_sessions_of_the_same_turn_or_other_locks_stay(tmp_path: Path, theirs: Holder) -> None:
     clock, path = ManualClock(), tmp_path / "kactl.db"
     async with killed_store(path, clock, theirs) as other:
         session = await other.new_session(HOUR_MS)

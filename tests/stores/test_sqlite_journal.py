@@ -13,7 +13,7 @@ import pytest
 from kactl.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Leaderships, Names
-from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
+from kactl.stores.sqlite import Connection, Cursor, SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database
 from tests.support.clocks import ManualClock
 from tests.support.store_clients import ALL, create_and_lead, new_write
@@ -218,13 +218,13 @@ async def test_commit_rejected_by_the_database_changes_nothing(store: SqliteStor
 class Forgetful:
     """A connection that commits and then reports a failure."""
 
-    def __init__(self, real: sqlite3.Connection) -> None:
+    def __init__(self, real: Connection) -> None:
         self.real = real
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    def execute(self, query: str, *values: Any) -> sqlite3.Cursor:
+    def execute(self, query: str, *values: Any) -> Cursor:
         done = self.real.execute(query, *values)
         if query == "COMMIT":
             raise sqlite3.OperationalError("disk I/O error")
@@ -235,7 +235,7 @@ async def test_commit_with_unknown_outcome_can_be_read_back(store: SqliteStore) 
     fence = await store.contest(1)
     await store.commit(new_write(NAMES), fence)
     held = store._thread.database
-    held.connection = cast(sqlite3.Connection, Forgetful(held.connection))
+    held.connection = cast(Connection, Forgetful(held.connection))
 
     with pytest.raises(StoreUnavailable) as caught:
         await store.commit(new_write(NAMES, leader=2, expected=0), fence)

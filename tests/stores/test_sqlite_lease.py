@@ -11,7 +11,7 @@ import pytest
 from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
-from kactl.stores.sqlite import SqliteStore, database
+from kactl.stores.sqlite import SqliteStore, connection
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
@@ -138,7 +138,7 @@ async def test_closing_the_store_ends_all_sessions(tmp_path: Path) -> None:
 async def test_busy_file_is_retried(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_S", 0.0)
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
         with closing(sqlite3.connect(store.path, isolation_level=None)) as blocking:
             blocking.execute("BEGIN IMMEDIATE")
@@ -199,7 +199,7 @@ async def test_error_in_the_block_is_raised(tmp_path: Path) -> None:
 async def test_late_renewal_suspends_the_session_until_renewed(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT_S", 0.0)
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
         events: list[Changed] = []
         store.subscribe(lambda event: events.append(event.what))

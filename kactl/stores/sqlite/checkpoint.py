@@ -6,10 +6,14 @@ transfers what was written meanwhile: the log starts over, and stops growing, on
 
 import concurrent.futures
 import contextlib
-import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
-from .schema import BUSY_TIMEOUT_S
+from .connection import Connect, Connection
+
+# Starts a function outside the database's thread.
+Start = Callable[[Callable[[], None]], "Future[None]"]
 
 _MOVE = "PRAGMA wal_checkpoint(PASSIVE)"
 
@@ -17,11 +21,12 @@ _MOVE = "PRAGMA wal_checkpoint(PASSIVE)"
 class Checkpoint:
     """Checkpoints of one file; to be used by the thread that owns `connection`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: Connection, *, connect: Connect, start: Start) -> None:
         self._path = path
         self._connection = connection
-        self._executor = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite-checkpoint")
-        self._moving: concurrent.futures.Future[None] | None = None
+        self._connect = connect
+        self._start = start
+        self._moving: Future[None] | None = None
 
     def step(self, is_due: bool) -> bool:
         """Begin a checkpoint if one is due, or complete one after its first part has ended.
@@ -34,7 +39,7 @@ class Checkpoint:
         """
         if self._moving is None:
             if is_due:
-                self._moving = self._executor.submit(self._move_most)
+                self._moving = self._start(self._move_most)
             return False
         if not self._moving.done():
             return False
@@ -53,9 +58,17 @@ class Checkpoint:
         if self._moving is not None:
             concurrent.futures.wait([self._moving])
 
-    def close(self) -> None:
-        self._executor.shutdown()
-
     def _move_most(self) -> None:
-        with contextlib.closing(sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as own:
+        with contextlib.closing(self._connect(self._path)) as own:
             own.execute(_MOVE).fetchone()
+
+
+def start_at_once(job: Callable[[], None]) -> "Future[None]":
+    """Run the function before returning: for a database that no event loop uses."""
+    done: Future[None] = Future()
+    try:
+        job()
+        done.set_result(None)
+    except Exception as error:
+        done.set_exception(error)
+    return done

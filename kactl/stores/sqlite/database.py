@@ -15,10 +15,11 @@ from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavail
 from kactl.model import Fence
 from kactl.stores.base import Changed, StoreEvent
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, Start, start_at_once
+from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
 from .journal import Journal
-from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, migrate, open_read_only
+from .schema import check_file, check_structure, create, damaged, migrate
 from .snapshot import Snapshot
 
 # Transferring the write-ahead log into the file costs a second force to disk. It is done between changes, not within
@@ -55,36 +56,39 @@ class _Fingerprint(NamedTuple):
 class Database:
     """One connection, and the leadership that it stores, in columns.
 
+    Args:
+        start: starts a function in another thread, for checkpoints.
+
     Raises:
         StoreDamaged: the file is damaged, or not a kactl store; it was left unchanged.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, *, connect: Connect = connect, start: Start = start_at_once) -> None:
         self.path = path
+        self._connect = connect
         self.journal = Journal(path)
         self._log_bytes = 0
         self._data_version = -1
         self._snapshot: Snapshot | None = None  # the next one, while it is being written
         self._began_with = (0, 0)  # length of the journal when `_snapshot` was begun
         if not os.path.lexists(path):
-            create(path)
+            create(path, connect)
         check_file(path)
         with self._translated():
             self._check(path)
-            self.connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+            self.connection = connect(path)
             try:
                 migrate(path, self.connection, clock)
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
                     self.connection.execute(f"PRAGMA {pragma}")
                 self._stamp = self.one("SELECT stamp FROM meta")
-                self.checkpoint = Checkpoint(path, self.connection)
+                self.checkpoint = Checkpoint(path, self.connection, connect=connect, start=start)
             except BaseException:
                 self.connection.close()
                 raise
 
     def close(self) -> None:
-        """Close the connections. The last process to close the file transfers the log into it."""
-        self.checkpoint.close()
+        """Close the connection. The last process to close the file transfers the log into it."""
         self.connection.close()
 
     def one(self, query: str, *values: object) -> Any:
@@ -93,7 +97,7 @@ class Database:
         return None if row is None else row[0]
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Connection]:
         """A consistent view, with the columns in memory up to date. Nested uses share the outer view."""
         if self.connection.in_transaction:
             yield self.connection
@@ -107,7 +111,7 @@ class Database:
                 self.connection.execute("ROLLBACK")
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[Connection]:
         """A serialized transaction: committed durably when the block ends, rolled back if the block raises."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -225,17 +229,17 @@ class Database:
         """
         before = _fingerprint(path)
         if before.log_bytes:
-            self._check_with(open_read_only(path))
+            self._check_with(self._connect(path, "read-only"))
             return
         try:
-            self._check_with(open_read_only(path, unchanging=True))
+            self._check_with(self._connect(path, "unchanging"))
         except (StoreDamaged, sqlite3.Error):
             if _fingerprint(path) == before:
                 raise
             self.journal = Journal(path)
-            self._check_with(open_read_only(path))
+            self._check_with(self._connect(path, "read-only"))
 
-    def _check_with(self, connection: sqlite3.Connection) -> None:
+    def _check_with(self, connection: Connection) -> None:
         try:
             present = check_structure(self.path, connection)
             connection.execute("BEGIN")

@@ -7,7 +7,6 @@ well.
 """
 
 import dataclasses
-import sqlite3
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from kactl.state.rows import RowNumbers
 from kactl.stores.change_log import ChangeLog
 from kactl.stores.entries import Entries, EntryTable
 
+from .connection import Connection
 from .frame import FrameDamagedError, kind_of, pack, unpack
 from .partition_watches import PartitionWatches
 from .schema import damaged
@@ -58,7 +58,7 @@ class Journal:
         enough = max(JOURNAL_BYTES_MIN, self._snapshot_bytes)
         return self._changes >= times * CHANGES_MAX or self._journal_bytes >= times * enough
 
-    def catch_up(self, connection: sqlite3.Connection) -> None:
+    def catch_up(self, connection: Connection) -> None:
         """Apply the changes of other processes; at first, everything stored.
 
         Raises:
@@ -77,14 +77,14 @@ class Journal:
             else:
                 self.removed(seq, topic, len(frame))
 
-    def append(self, connection: sqlite3.Connection, entries: Entries) -> tuple[int, int]:
+    def append(self, connection: Connection, entries: Entries) -> tuple[int, int]:
         """Write a change. Returns its number and its size in bytes."""
         seq = self.seq + 1
         frame = sealed("change", seq, entries)
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
-    def append_removal(self, connection: sqlite3.Connection, topic: int, *, behind: int = 0) -> tuple[int, int]:
+    def append_removal(self, connection: Connection, topic: int, *, behind: int = 0) -> tuple[int, int]:
         """Write the removal of a topic's entries, after `behind` other removals of the transaction; see `append`."""
         seq = self.seq + 1 + behind
         frame = pack("removal", seq, {"topic": np.array([topic], np.int32)})
@@ -109,7 +109,7 @@ class Journal:
         self._journal_bytes += size
         self._changes += 1
 
-    def measure(self, connection: sqlite3.Connection) -> None:
+    def measure(self, connection: Connection) -> None:
         """Measure the journal and the snapshot: another process may have put a snapshot in force."""
         self._changes, self._journal_bytes = connection.execute(
             "SELECT count(*), coalesce(sum(length(frame)), 0) FROM journal"
@@ -130,7 +130,7 @@ class Journal:
         """Bytes and number of changes in the journal."""
         return self._journal_bytes, self._changes
 
-    def _load(self, connection: sqlite3.Connection, seq: int, parts: int) -> None:
+    def _load(self, connection: Connection, seq: int, parts: int) -> None:
         removals = self.removals + 1
         self._clear()
         self.removals = removals  # all entries have moved

@@ -33,12 +33,19 @@ class Lease:
     """
 
     def __init__(
-        self, thread: DatabaseThread, listener: Callable[[StoreEvent], None], *, clock: Clock, timeout_ms: int
+        self,
+        thread: DatabaseThread,
+        listener: Callable[[StoreEvent], None],
+        *,
+        clock: Clock,
+        timeout_ms: int,
+        poll_ms: float,
     ) -> None:
         self._thread = thread
         self._listener = listener
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._poll_ms = poll_ms
         self._renewed_ms = 0  # boot time
         self._broker_sessions: list[int] = []
         self._suspended = False
@@ -78,7 +85,7 @@ class Lease:
     async def run(self) -> None:
         """Renew and poll until cancelled. A failure is retried; meanwhile the session may expire."""
         while True:
-            await self._clock.sleep_ms(POLL_MS)
+            await self._clock.sleep_ms(self._poll_ms)
             try:
                 await self._renew_and_poll()
                 if self.trouble:
@@ -89,7 +96,7 @@ class Lease:
                 self._report_suspended()
                 if not self.trouble:
                     # The failure soon costs the process its controllership, and there is no other report of it.
-                    _LOGGER.error("the store cannot be used, retrying every %d ms: %s", POLL_MS, error)
+                    _LOGGER.error("the store cannot be used, retrying every %g ms: %s", self._poll_ms, error)
                 self.trouble = str(error)
 
     def _report_suspended(self) -> None:

@@ -5,21 +5,18 @@ import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from kactl.clock import Clock
 from kactl.errors import StoreDamaged
 from kactl.runtime.logs import logger
+
+from .connection import Connect, Connection, connect
 
 log = logger(__name__)
 
 # In the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
 SCHEMA_VERSION: Final = 4
-
-# Another process holds the write lock during one commit: at most a second, for a large one on a slow disk. After five
-# seconds it hangs.
-BUSY_TIMEOUT_S: Final = 5.0
 
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\x00"
@@ -100,7 +97,7 @@ _TABLES_SINCE_4: Final = _TABLES_SINCE_2 - {"sessions"} | {"leases"}
 TABLES: Final = {1: _FIRST_TABLES, 2: _TABLES_SINCE_2, 3: _TABLES_SINCE_2, 4: _TABLES_SINCE_4}
 
 
-def create(path: Path) -> None:
+def create(path: Path, connect: Connect = connect) -> None:
     """Create an empty store at `path`, whole or not at all; a file that appears there meanwhile is kept."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
@@ -111,7 +108,7 @@ def create(path: Path) -> None:
         ) from error
     new = Path(name)
     try:
-        connection = sqlite3.connect(new, isolation_level=None)
+        connection = connect(new)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -160,17 +157,7 @@ def check_file(path: Path) -> None:
     _check_size(path, header, size)
 
 
-def open_read_only(path: Path, *, unchanging: bool = False) -> sqlite3.Connection:
-    """Returns a connection that cannot write.
-
-    Args:
-        unchanging: the file is not written meanwhile; SQLite neither looks for other files beside it nor creates any.
-    """
-    options = "immutable=1" if unchanging else "mode=ro"
-    return sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
-
-
-def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str]:
+def check_structure(path: Path, connection: Connection) -> frozenset[str]:
     """Let SQLite check its pages, and verify that all tables exist.
 
     Returns:
@@ -192,7 +179,7 @@ def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str
     return TABLES[version]
 
 
-def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
+def migrate(path: Path, connection: Connection, clock: Clock) -> None:
     """Migrate a file of an earlier schema to the current one, in one transaction.
 
     Leases of a schema with wall-clock times last for one more timeout: their owners may still run, and can no longer
@@ -219,7 +206,7 @@ def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
         raise
 
 
-def _version(path: Path, connection: sqlite3.Connection) -> int:
+def _version(path: Path, connection: Connection) -> int:
     """The schema version from the database; the file's own header may be behind its write-ahead log."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return _check_version(path, version)

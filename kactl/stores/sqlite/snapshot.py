@@ -9,9 +9,9 @@ If several processes write one, the first to finish wins: it removes the parts o
 snapshot void.
 """
 
-import sqlite3
 from typing import Final
 
+from .connection import Connection
 from .journal import Journal, sealed
 
 # About 1 MiB: forcing it to disk takes a few milliseconds. An error names the damaged part.
@@ -30,7 +30,7 @@ class Snapshot:
         size: bytes of the parts written so far.
     """
 
-    def __init__(self, connection: sqlite3.Connection, journal: Journal) -> None:
+    def __init__(self, connection: Connection, journal: Journal) -> None:
         (highest,) = connection.execute("SELECT max(part) FROM snapshot").fetchone()
         self._base = 0 if highest is None else (highest // BASES_APART + 1) * BASES_APART
         self._replaces = _in_force(connection)
@@ -39,11 +39,11 @@ class Snapshot:
         self.seq = journal.seq
         self.size = 0
 
-    def is_void(self, connection: sqlite3.Connection, journal: Journal) -> bool:
+    def is_void(self, connection: Connection, journal: Journal) -> bool:
         """Returns whether continuing is useless."""
         return journal.removals != self._removals or _in_force(connection) != self._replaces
 
-    def write_part(self, connection: sqlite3.Connection, journal: Journal) -> bool:
+    def write_part(self, connection: Connection, journal: Journal) -> bool:
         """Write the next part; the last part puts the snapshot in force.
 
         Returns:
@@ -65,6 +65,6 @@ class Snapshot:
         return True
 
 
-def _in_force(connection: sqlite3.Connection) -> int:
+def _in_force(connection: Connection) -> int:
     (seq,) = connection.execute("SELECT snapshot_seq FROM meta").fetchone()
     return int(seq)

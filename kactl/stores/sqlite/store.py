@@ -43,7 +43,8 @@ from kactl.stores.entries import leader_write
 from kactl.stores.topic_assignment import TopicAssignment, split
 from kactl.stores.watch_registry import Watches
 
-from .lease import SESSION_TIMEOUT_MS, Lease, SqliteSession
+from .connection import Connect, connect
+from .lease import POLL_MS, SESSION_TIMEOUT_MS, Lease, SqliteSession
 from .sessions import NO_HOLDER, Holder
 from .thread import DatabaseThread
 
@@ -57,6 +58,9 @@ class SqliteStore:
         session_timeout_ms: how long the controllership outlives a process that was killed.
         holder: an exclusive lock that this process holds until its end. On entering, the sessions of the previous
             holder of the lock are ended, since that process has ended.
+        poll_ms: how often this client looks for changes by other processes and for its own duties. It delays their
+            notification, and should be a small part of `session_timeout_ms`.
+        connect: opens the connections to the file.
 
     Raises:
         StoreDamaged: on entering; the file is damaged, or not a kactl store. It was left unchanged.
@@ -69,13 +73,16 @@ class SqliteStore:
         clock: Clock | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         holder: Holder = NO_HOLDER,
+        poll_ms: float = POLL_MS,
+        connect: Connect = connect,
     ) -> None:
         self.path = Path(path)
         self._watches = Watches()
         self._deleted_topics = DeletedTopics()
         clock = SystemClock() if clock is None else clock
-        self._thread = DatabaseThread(self.path, self._watches.fire, clock=clock, holder=holder)
-        self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
+        fire = self._watches.fire
+        self._thread = DatabaseThread(self.path, fire, clock=clock, holder=holder, connect=connect)
+        self._lease = Lease(self._thread, fire, clock=clock, timeout_ms=session_timeout_ms, poll_ms=poll_ms)
         self._stack: BlockStack | None = None
 
     @property

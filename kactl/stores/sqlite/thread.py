@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -11,6 +12,7 @@ from kactl.errors import IllegalState
 from kactl.stores.base import StoreEvent
 
 from .catalog import Catalog
+from .connection import Connect, connect
 from .database import Database
 from .requests import Requests
 from .sessions import NO_HOLDER, Holder, Sessions
@@ -30,14 +32,23 @@ class DatabaseThread:
     """
 
     def __init__(
-        self, path: Path, listener: Callable[[StoreEvent], None], *, clock: Clock, holder: Holder = NO_HOLDER
+        self,
+        path: Path,
+        listener: Callable[[StoreEvent], None],
+        *,
+        clock: Clock,
+        holder: Holder = NO_HOLDER,
+        connect: Connect = connect,
     ) -> None:
         self._path = path
         self._listener = listener
         self._clock = clock
         self._holder = holder
+        self._connect = connect
         self._parts: tuple[Database, Sessions, Catalog, Requests] | None = None
         self._executor: ThreadPoolExecutor | None = None
+        self._checkpoints: ThreadPoolExecutor | None = None
+        self._moving: asyncio.Future[None] | None = None  # the first part of a checkpoint
 
     @property
     def is_open(self) -> bool:
@@ -65,28 +76,34 @@ class DatabaseThread:
         Raises:
             StoreDamaged: the file was left unchanged.
         """
+        loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
+        self._checkpoints = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite-checkpoint")
         opened: list[Database] = []
 
         def open_database() -> Database:
-            opened.append(Database(self._path, self._clock))
+            start = partial(self._start_checkpoint, loop)
+            opened.append(Database(self._path, self._clock, connect=self._connect, start=start))
             return opened[0]
 
         try:
-            database = await asyncio.get_running_loop().run_in_executor(self._executor, open_database)
+            database = await loop.run_in_executor(self._executor, open_database)
         except BaseException:
             # After cancellation the thread is still opening the file; it owns the database, and closes it.
-            self._executor.submit(lambda: opened[0].close() if opened else None)
+            loop.run_in_executor(self._executor, lambda: opened[0].close() if opened else None)
             self._executor.shutdown()
             raise
         sessions = Sessions(database, self._clock, holder=self._holder)
         self._parts = (database, sessions, Catalog(database), Requests(database))
 
     async def close(self) -> None:
-        if self._executor and self._parts:
+        if self._executor and self._checkpoints and self._parts:
             await asyncio.get_running_loop().run_in_executor(self._executor, self.database.close)
             self._executor.shutdown()
-        self._executor = self._parts = None
+            if self._moving is not None:
+                await asyncio.wait([self._moving])
+            self._checkpoints.shutdown()
+        self._executor = self._checkpoints = self._parts = self._moving = None
 
     async def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a job in the thread. Returns its result."""
@@ -111,6 +128,21 @@ class DatabaseThread:
                 return job(*args, **kwargs)
 
         return await loop.run_in_executor(self._executor, work)
+
+    def _start_checkpoint(self, loop: asyncio.AbstractEventLoop, job: Callable[[], None]) -> "Future[None]":
+        """Start the first part of a checkpoint in its own thread. Called in the database's thread."""
+        done: Future[None] = Future()
+
+        def report(moving: "asyncio.Future[None]") -> None:
+            error = moving.exception()
+            done.set_result(None) if error is None else done.set_exception(error)
+
+        def start() -> None:
+            self._moving = loop.run_in_executor(self._checkpoints, job)
+            self._moving.add_done_callback(report)
+
+        loop.call_soon_threadsafe(start)
+        return done
 
     def _report_changes(self, loop: asyncio.AbstractEventLoop) -> None:
         for event in self.database.take_events():
