@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
-from kactl.stores.sqlite import SqliteStore, connection
+from kactl.stores.sqlite import Connection, Cursor, SqliteStore, connection
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
@@ -155,6 +156,39 @@ async def test_busy_file_is_retried(
         assert "retrying every" in told[0]
         assert told[1] == "the store can be used again"
         assert (await store.contest(1)).epoch == 1
+
+
+class FailsOnce:
+    """A connection on which one statement fails once with an I/O error."""
+
+    def __init__(self, real: Connection, begin: str) -> None:
+        self.real = real
+        self.begin = begin
+        self.failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def execute(self, query: str, *values: Any) -> Cursor:
+        if query.startswith(self.begin) and not self.failed:
+            self.failed = True
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.real.execute(query, *values)
+
+
+@pytest.mark.parametrize("begin", ["SELECT 1 FROM leases WHERE id", "SELECT 1 FROM leases WHERE (expires_ms"])
+async def test_read_error_of_one_poll_is_retried(store: SqliteStore, clock: ManualClock, begin: str) -> None:
+    held, failing = store._thread.database, FailsOnce(store._thread.database.connection, begin)
+    held.connection = cast(Connection, failing)
+
+    await poll_for(clock, POLL_MS, store)
+    assert failing.failed
+    assert "disk I/O error" in store.trouble
+    await poll_for(clock, POLL_MS, store)
+
+    held.connection = failing.real
+    assert store.trouble == ""
+    assert (await store.contest(1)).epoch == 1
 
 
 async def test_write_to_a_full_disk_is_rejected_with_a_remedy(store: SqliteStore) -> None:

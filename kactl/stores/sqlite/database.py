@@ -74,7 +74,7 @@ class Database:
         if not os.path.lexists(path):
             create(path, connect)
         check_file(path)
-        with self._translated():
+        with self.translated():
             self._check(path)
             self.connection = connect(path)
             try:
@@ -93,7 +93,8 @@ class Database:
 
     def one(self, query: str, *values: object) -> Any:
         """Returns the first column of the first row, or None if there are no rows."""
-        row = self.connection.execute(query, values).fetchone()
+        with self.translated():
+            row = self.connection.execute(query, values).fetchone()
         return None if row is None else row[0]
 
     @contextmanager
@@ -102,7 +103,7 @@ class Database:
         if self.connection.in_transaction:
             yield self.connection
             return
-        with self._translated():
+        with self.translated():
             self.connection.execute("BEGIN")
             try:
                 self._catch_up()
@@ -113,20 +114,20 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A serialized transaction: committed durably when the block ends, rolled back if the block raises."""
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"{self.path}: {error}: nothing was changed; try again") from error
-        with self._translated():
+        with self.translated():
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise StoreError(f"{self.path}: {error}: nothing was changed; try again") from error
             try:
                 self._catch_up()
                 yield self.connection
                 self.connection.execute("COMMIT")
             except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
                 # A failed commit may be durable after all: the next transaction reads the changes again.
                 self._data_version = -1
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
                 raise
         self._log_bytes += _OVERHEAD_BYTES
 
@@ -157,7 +158,7 @@ class Database:
             return [StoreEvent(Changed.LEADERSHIP, str(name)) for name in watches.take()]
 
     def _stamped_events(self) -> list[StoreEvent]:
-        with self._translated():
+        with self.translated():
             changed = self.connection.execute(
                 "SELECT what, name, stamp FROM stamps WHERE stamp > ? ORDER BY stamp", (self._stamp,)
             ).fetchall()
@@ -188,7 +189,7 @@ class Database:
                 # It is unknown which of its parts are stored.
                 self._snapshot = None
                 raise
-        with self._translated():
+        with self.translated():
             if self.checkpoint.step(self._log_bytes >= LOG_BYTES_MAX):
                 self._log_bytes = 0
         return self._snapshot is not None
@@ -256,7 +257,8 @@ class Database:
             connection.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
+        """Raise the errors of `sqlite3` and of frames in the block as StoreUnavailable or StoreDamaged."""
         try:
             yield
         except FrameDamagedError as error:

@@ -96,8 +96,10 @@ class Sessions:
 
     def end_silent_sessions(self) -> None:
         """End the sessions with an expired lease. Nothing is written if there are none."""
-        expired = self._database.connection.execute(f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1", self._now())
-        if expired.fetchone():
+        with self._database.translated():
+            query = f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1"
+            is_due = self._database.connection.execute(query, self._now()).fetchone() is not None
+        if is_due:
             with self._database.writing():
                 self._end_silent()
 
