@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
-from .nodes import NODE, Node, on
+from .nodes import JOB_MS, NODE, Node, on
 from .schedule import Schedule
 from .streams import Streams
 
@@ -36,8 +36,6 @@ Ts = TypeVarTuple("Ts")
 LIVELOCK_STEPS: Final = 100_000
 # Steps of a whole run. At some 10 us each, a run of this length takes minutes.
 STEPS_MAX: Final = 20_000_000
-# Delay of a function that runs in an executor.
-EXECUTOR_DELAY_MS: Final = (0.0, 5.0)
 
 # Private parts of asyncio that this module uses.
 _PRIVATE: Final = (
@@ -321,7 +319,9 @@ class SimLoop(asyncio.BaseEventLoop):
         future: asyncio.Future[T] = self.create_future()
         is_serial = isinstance(executor, concurrent.futures.ThreadPoolExecutor) and executor._max_workers == 1
         earliest_s = max(self._executors.get(executor, 0.0), self._now_s) if is_serial else self._now_s
-        at_s = earliest_s + self.streams["executor"].uniform(*EXECUTOR_DELAY_MS) / 1000
+        node = NODE.get()
+        stream, job_ms = ("executor", JOB_MS) if node is None else (f"disk:{node.name}", node.job_ms)
+        at_s = earliest_s + self.streams[stream].uniform(*job_ms) / 1000
         if is_serial:
             self._executors[executor] = at_s
 
@@ -330,6 +330,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 result = func(*args)
             except (SystemExit, KeyboardInterrupt):
                 raise
+            except Sealed:
+                return  # the node was killed inside the function
             except BaseException as error:
                 if not future.cancelled():
                     future.set_exception(error)

@@ -13,6 +13,9 @@ from typing import Final, Literal
 
 State = Literal["running", "paused", "killed"]
 
+# Delay of a function that runs in an executor.
+JOB_MS: Final = (0.0, 5.0)
+
 
 class NodeClock:
     """Clocks of one node. The loop's own time is exact; a node's monotonic clock runs at its own rate.
@@ -55,6 +58,7 @@ class Node:
         tasks: tasks that were created on the node and have not ended, in the order of creation.
         withheld: handles that became ready while the node was paused, in order.
         slow_ms: each handle is delayed by up to this many ms; 0 for none.
+        job_ms: range of the delay of each function that the node gives to an executor.
     """
 
     def __init__(self, name: str, rng: random.Random) -> None:
@@ -66,6 +70,7 @@ class Node:
         self._prune_at = 64
         self.withheld: list[asyncio.Handle] = []
         self.slow_ms = 0.0
+        self.job_ms = JOB_MS
         self.busy_until_s = 0.0
 
     def add(self, task: "asyncio.Task[object]") -> None:
