@@ -42,6 +42,11 @@ class OrderedSet(Generic[T]):
         return len(self._items)
 
 
+def forget(task: "asyncio.Task[Any]") -> None:
+    """Drop anyio's state of a task that will never end: it refers to the task, and would keep it for ever."""
+    backend._task_states.pop(task, None)
+
+
 def install(is_simulated: Callable[[asyncio.AbstractEventLoop], bool]) -> None:
     """Adapt anyio. Further calls have no effect.
 
@@ -55,7 +60,11 @@ def install(is_simulated: Callable[[asyncio.AbstractEventLoop], bool]) -> None:
     if hasattr(scope.__init__, "__wrapped__"):
         return
     source = inspect.getsource(scope.__init__)
-    if "self._child_scopes: set" not in source or not hasattr(threads, "run_sync_in_worker_thread"):
+    if (
+        "self._child_scopes: set" not in source
+        or not hasattr(threads, "run_sync_in_worker_thread")
+        or not hasattr(backend, "_task_states")
+    ):
         raise RuntimeError(
             "the simulator does not know this version of anyio: install the version that kactl's constraints.txt names"
         )

@@ -406,6 +406,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 # A clean-up that schedules or awaits something meets the sealed loop.
                 with contextlib.suppress(BaseException):
                     task.get_coro().close()
+                anyio_seams.forget(task)
         finally:
             self._is_sealed = False
             logging.disable(logging_was)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 
+import anyio
 import pytest
 
 from kactl.testing import LoopClock, Node, NodeClock, Schedule, on, sim
@@ -97,9 +98,14 @@ def test_clean_up_of_a_killed_node_reaches_nothing() -> None:
 def test_a_thousand_killed_nodes_leave_no_memory() -> None:
     async def main() -> None:
         loop = this_loop()
+
+        async def program() -> None:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(beat, [])
+
         for number in range(1000):
             node = loop.node(f"n{number}")
-            loop.start(node, beat([]))
+            loop.start(node, program())
             await asyncio.sleep(2)
             loop.kill(node)
 
