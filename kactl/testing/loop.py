@@ -17,6 +17,7 @@ import heapq
 import itertools
 import logging
 import math
+import warnings
 import weakref
 from asyncio import events
 from collections import deque
@@ -401,12 +402,14 @@ class SimLoop(asyncio.BaseEventLoop):
         logging.disable(logging.CRITICAL)
         try:
             tasks: list[Any] = [*self.unfinished()] if everything else of_killed
-            for task in tasks:
-                task._log_destroy_pending = False
-                # A clean-up that schedules or awaits something meets the sealed loop.
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()
-                anyio_seams.forget(task)
+            # A clean-up may create a coroutine that it then cannot await.
+            with warnings.catch_warnings(action="ignore"):
+                for task in tasks:
+                    task._log_destroy_pending = False
+                    # A clean-up that schedules or awaits something meets the sealed loop.
+                    with contextlib.suppress(BaseException):
+                        task.get_coro().close()
+                    anyio_seams.forget(task)
         finally:
             self._is_sealed = False
             logging.disable(logging_was)

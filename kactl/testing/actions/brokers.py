@@ -1,0 +1,87 @@
+"""What brokers do besides replication: shutdowns, failures of directories, and nonsense."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.model import TopicPartition, TopicRef
+from kactl.testing import selectors
+from kactl.testing.brokers import ModelBroker
+from kactl.testing.brokers.process import BrokerProcess
+from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.selectors import Skipped
+
+from .tasks import ask, begin, in_store
+
+Args = Mapping[str, Any]
+
+
+def _running(cluster: SimulatedCluster, args: Args) -> tuple[ModelBroker, BrokerProcess]:
+    broker = selectors.broker(cluster, args["broker"])
+    if not broker.is_running or broker.process is None:
+        raise Skipped(f"{broker.name} does not run")
+    return broker, broker.process
+
+
+def _hosted(process: BrokerProcess, number: int) -> TopicPartition:
+    names = sorted(process.receiver.replicas)
+    if not names:
+        raise Skipped(f"broker {process.id} hosts nothing")
+    return names[number % len(names)]
+
+
+def leave(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `to`, `epoch_lag`: request a controlled shutdown, perhaps of an earlier registration, and stay."""
+    broker, process = _running(cluster, args)
+    ask(
+        cluster,
+        args["to"],
+        ControlledShutdownRequested(broker.id, process.receiver.epoch - args.get("epoch_lag", 0)),
+        operation="controlled shutdown",
+        about=broker.name,
+    )
+
+
+def fail_directory(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `replica`: a number; its directory fails, and the broker notifies the controller."""
+    broker, process = _running(cluster, args)
+    broker.fail_directory(_hosted(process, args["replica"]))
+    in_store(cluster, "notify a failed directory", cluster.operator_store.notify_log_dir(broker.id))
+
+
+def undeletable(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `replica`: a number; its deletion fails until the broker restarts."""
+    broker, process = _running(cluster, args)
+    broker.disk.undeletable.add(_hosted(process, args["replica"]))
+
+
+def producer_ids(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`: reserve a block of producer ids."""
+    _, process = _running(cluster, args)
+    begin(cluster, process.allocate_producer_ids(), name="producer ids")
+
+
+def nonsense(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `replica`: a number; propose an `isr` that no leader would, with epochs off by `epoch_lag`."""
+    broker, process = _running(cluster, args)
+    if not cluster.level.alter_partition:
+        raise Skipped("leaders write their ISRs at this protocol level")
+    name = _hosted(process, args["replica"])
+    replica = process.receiver.replicas[name]
+    lag = args.get("epoch_lag", 0)
+    by_id = cluster.level.topic_ids
+    proposal = IsrProposal(
+        TopicRef("", replica.topic.id) if by_id else TopicRef(name.topic),
+        name.partition,
+        replica.leader_epoch - lag,
+        tuple(args["isr"]),
+        replica.partition_epoch - args.get("version_lag", 0),
+    )
+    request = AlterPartitionRequested(broker.id, process.receiver.epoch, (proposal,), 2 if by_id else 1)
+    ask(cluster, args["to"], request, operation="alter partition", about=str(name))
+
+
+VERBS: Final = {
+    "leave": leave, "fail directory": fail_directory, "undeletable": undeletable, "producer ids": producer_ids,
+    "nonsense": nonsense,
+}  # fmt: skip

@@ -1,0 +1,161 @@
+"""Faults of processes, of the network and of sessions. Every fault that lasts ends by itself."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kactl.testing import selectors
+from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.member import Member
+from kactl.testing.selectors import Skipped
+
+from .tasks import begin, later
+
+Args = Mapping[str, Any]
+
+
+def _up(cluster: SimulatedCluster, args: Args) -> Member:
+    member = selectors.member(cluster, args["node"])
+    if not member.is_up:
+        raise Skipped(f"{member.name} is down")
+    return member
+
+
+def _during(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
+    """Record a fault, and end it after some time unless the end of the first phase did."""
+    cluster.history.record("fault.begin", fault=fault, target=target)
+
+    def ended() -> None:
+        if not cluster.is_healed:
+            end()
+        cluster.history.record("fault.end", fault=fault, target=target)
+
+    later(cluster, for_ms, ended)
+
+
+def kill(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `restart_after_ms`; `lossy`: share of the last epoch's records that a broker loses."""
+    member = _up(cluster, args)
+    cluster.kill(member)
+    if "lossy" in args:
+        selectors.broker(cluster, member.name).lose_unforced(args["lossy"])
+    _during(cluster, "kill", member.name, args.get("restart_after_ms", 10_000), member.start)
+
+
+def kill_all(cluster: SimulatedCluster, args: Args) -> None:
+    """`restart_after_ms`: a time for each member in turn."""
+    times = args["restart_after_ms"]
+    for number, member in enumerate(cluster.members()):
+        if member.is_up:
+            cluster.kill(member)
+        _during(cluster, "kill all", member.name, times[number % len(times)], member.start)
+
+
+def stop(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `restart_after_ms`: end a process as SIGTERM does; a broker requests its controlled shutdown first."""
+    member = _up(cluster, args)
+    if member.name.startswith("broker"):
+        begin(cluster, selectors.broker(cluster, member.name).shut_down(), name=f"stop {member.name}")
+    else:
+        begin(cluster, member.stop(), name=f"stop {member.name}")
+    _during(cluster, "stop", member.name, args.get("restart_after_ms", 10_000), member.start)
+
+
+def pause(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `for_ms`."""
+    member = _up(cluster, args)
+    if not member.is_running:
+        raise Skipped(f"{member.name} is paused")
+    member.pause()
+    _during(cluster, "pause", member.name, args["for_ms"], member.resume)
+
+
+def slow(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `delay_ms`, `for_ms`: each step takes up to `delay_ms` more."""
+    member = _up(cluster, args)
+    node = member.node
+    assert node is not None
+    cluster.loop.slow(node, args["delay_ms"])
+    _during(cluster, "slow", member.name, args["for_ms"], lambda: cluster.loop.slow(node, 0))
+
+
+def clock(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `offset_ms` of the wall clock, `rate` of the monotonic clock, `for_ms`."""
+    member = _up(cluster, args)
+    node = member.node
+    assert node is not None
+    node.clock.wall_offset_ms += args.get("offset_ms", 0.0)
+    node.clock.set_rate(args.get("rate", 1.0), cluster.loop.now_s)
+    _during(
+        cluster, "clock", member.name, args["for_ms"], lambda: node.clock.set_rate(1.0, cluster.loop.now_s)
+    )  # fmt: skip
+
+
+# -- network -----------------------------------------------------------------------------------------------------------
+
+
+def _directions(cluster: SimulatedCluster, args: Args) -> list[tuple[str, str]]:
+    """Returns the links between `node` and `to`, or all other members; `direction` is `both`, `in` or `out`."""
+    name = selectors.member(cluster, args["node"]).name
+    if "to" in args:
+        others = [selectors.member(cluster, args["to"]).name]
+    else:
+        others = [member.name for member in cluster.members()]
+    links = []
+    for other in others:
+        if other != name:
+            if args.get("direction", "both") != "in":
+                links.append((name, other))
+            if args.get("direction", "both") != "out":
+                links.append((other, name))
+    return links
+
+
+def cut(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `to`, `direction`, `for_ms`: stop the messages between members. The store is reached as before.
+
+    `deliver`: at the end the messages arrive; otherwise they are lost.
+    """
+    links = _directions(cluster, args)
+    for source, target in links:
+        cluster.links.cut(source, target, kind="network", both=False)
+
+    def heal() -> None:
+        for source, target in links:
+            cluster.links.heal(source, target, kind="network", both=False, deliver=args.get("deliver", False))
+
+    _during(cluster, "cut", args["node"], args["for_ms"], heal)
+
+
+def hold(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `to`, `direction`, `for_ms`: keep the next message of each link, and deliver it at the end."""
+    channels = [cluster.network.channel(*link) for link in _directions(cluster, args)]
+    for channel in channels:
+        channel.hold()
+
+    def release() -> None:
+        for channel in channels:
+            channel.release()
+
+    _during(cluster, "hold", args["node"], args["for_ms"], release)
+
+
+def lose(cluster: SimulatedCluster, args: Args) -> None:
+    """`rate`, `for_ms`: lose messages of all links."""
+    cluster.network.lose(args["rate"])
+    _during(cluster, "lose", "all links", args["for_ms"], lambda: cluster.network.lose(0.0))
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def expire(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`: end the session of a member at the server."""
+    member = _up(cluster, args)
+    cluster.history.record("fault.begin", fault="expire", target=member.name)
+    cluster.world.expire_session(member.name)
+
+
+VERBS: Final = {
+    "kill": kill, "kill all": kill_all, "stop": stop, "pause": pause, "slow": slow, "clock": clock,
+    "cut": cut, "hold": hold, "lose": lose, "expire": expire,
+}  # fmt: skip

@@ -1,0 +1,92 @@
+"""Requests of operators about partitions, brokers and the controllership."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kactl.messages.admin import (
+    ElectionKind,
+    ElectionRequested,
+    ReassignmentRequested,
+    ResignRequested,
+    UndrainRequested,
+)
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.model import TopicPartition
+from kactl.testing import selectors
+from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.selectors import Skipped
+
+from .tasks import ask, in_store
+
+Args = Mapping[str, Any]
+
+
+def _partitions(cluster: SimulatedCluster, names: Sequence[str]) -> list[TopicPartition]:
+    return list(dict.fromkeys(selectors.partition(cluster, name) for name in names))
+
+
+def _text(names: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, names))
+
+
+def elect(cluster: SimulatedCluster, args: Args) -> None:
+    """`kind`: preferred or unclean; `partitions`, all if it is missing; `to`."""
+    names = _partitions(cluster, args["partitions"]) if "partitions" in args else None
+    kind = ElectionKind(args["kind"])
+    request = ElectionRequested(kind, None if names is None else tuple(names))
+    ask(cluster, args["to"], request, operation=f"elect {kind.value}", about=_text(names or []))
+
+
+def elect_stored(cluster: SimulatedCluster, args: Args) -> None:
+    """`partitions`: leave a request for preferred elections in the store."""
+    names = [*_partitions(cluster, args["partitions"]), TopicPartition("nothing", 0)]
+    in_store(cluster, "request elections", cluster.operator_store.request_preferred_election(names))
+
+
+def reassign(cluster: SimulatedCluster, args: Args) -> None:
+    """`targets`: replicas by partition; `to`."""
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {
+        selectors.partition(cluster, name): tuple(replicas) for name, replicas in args["targets"].items()
+    }
+    ask(cluster, args["to"], ReassignmentRequested(targets), operation="reassign", about=_text(targets))
+
+
+def reassign_stored(cluster: SimulatedCluster, args: Args) -> None:
+    """`targets`: leave a request for reassignments in the store."""
+    targets = {selectors.partition(cluster, name): tuple(replicas) for name, replicas in args["targets"].items()}
+    targets[TopicPartition("nothing", 0)] = (1, 2)
+    in_store(cluster, "request reassignments", cluster.operator_store.request_reassignment(targets))
+
+
+def cancel(cluster: SimulatedCluster, args: Args) -> None:
+    """`partition`: one that is being reassigned, as a number; `to`."""
+    running = sorted(
+        name for name, held in cluster.world.stored.assignments().items() if held.is_being_reassigned
+    )  # fmt: skip
+    if not running:
+        raise Skipped("nothing is being reassigned")
+    name = running[args["partition"] % len(running)]
+    ask(cluster, args["to"], ReassignmentRequested({name: None}), operation="cancel", about=str(name))
+
+
+def drain(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `to`: move leadership away from a broker."""
+    broker = selectors.broker(cluster, args["broker"]).id
+    ask(cluster, args["to"], ControlledShutdownRequested(broker), operation="drain", about=f"broker {broker}")
+
+
+def undrain(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `to`."""
+    broker = selectors.broker(cluster, args["broker"]).id
+    ask(cluster, args["to"], UndrainRequested(broker), operation="undrain", about=f"broker {broker}")
+
+
+def resign(cluster: SimulatedCluster, args: Args) -> None:
+    """`to`: ask an instance to resign."""
+    ask(cluster, args["to"], ResignRequested(), operation="resign")
+
+
+VERBS: Final = {
+    "elect": elect, "elect stored": elect_stored, "reassign": reassign, "reassign stored": reassign_stored,
+    "cancel": cancel, "drain": drain, "undrain": undrain, "resign": resign,
+}  # fmt: skip

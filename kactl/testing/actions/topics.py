@@ -1,0 +1,97 @@
+"""Topics that are created, grown, configured and deleted, by request and by hand."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.model import ZERO_ID, Assignment, TopicRef
+from kactl.testing import selectors
+from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.selectors import Skipped
+
+from .tasks import ask, in_store
+
+Args = Mapping[str, Any]
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+def _assignment(args: Args) -> dict[int, Assignment]:
+    return {number: Assignment(tuple(replicas)) for number, replicas in enumerate(args["replicas"])}
+
+
+def create(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `replicas` of each partition, `config`, `to`; without `to` in the store, as Kafka's tools do.
+
+    In the store, `has_id` says whether the tool gives the topic an id.
+    """
+    topic, config = args["topic"], args.get("config", {})
+    if "to" in args:
+        ask(
+            cluster,
+            args["to"],
+            TopicCreationRequested(topic, assignment=_assignment(args), config=config),
+            operation="create topic",
+            about=topic,
+        )
+        return
+    # Without an id it cannot be distinguished from one that was removed by hand, of which brokers keep replicas.
+    has_id = cluster.level.topic_ids and (args.get("has_id", True) or topic in cluster.removed_by_hand)
+    if not cluster.level.topic_ids and topic in cluster.removed_by_hand:
+        raise Skipped(f"{topic} was removed by hand, and topics have no ids")
+    topic_id = cluster.loop.streams["topic ids"].randbytes(16) if has_id else ZERO_ID
+    created = cluster.operator_store.create_topic(TopicRef(topic, topic_id), _assignment(args), config)
+    in_store(cluster, "create topic", created)
+
+
+def delete(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `to`."""
+    topic = selectors.topic(cluster, args["topic"])
+    ask(cluster, args["to"], TopicDeletionRequested(topic), operation="delete topic", about=topic)
+
+
+def mark(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, which need not exist: mark it for deletion in the store, as Kafka's tools do."""
+    in_store(cluster, "mark deletion", cluster.operator_store.mark_deletion(args["topic"]))
+
+
+def vanish(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`: remove it from the store by hand."""
+    topic = selectors.topic(cluster, args["topic"])
+    cluster.removed_by_hand.add(topic)
+    cluster.world.stored.remove_topic(topic)
+    cluster.history.record("admin.store", operation="remove topic by hand", outcome="done", topic=topic)
+
+
+def grow(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `replicas` of the new partition, `to`."""
+    topic = selectors.topic(cluster, args["topic"])
+    count = sum(name.topic == topic for name in cluster.world.stored.assignments())
+    request = PartitionsRequested(topic, count + 1, (tuple(args["replicas"]),))
+    ask(cluster, args["to"], request, operation="grow topic", about=topic)
+
+
+def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `replicas` of the new partition: add it in the store, as Kafka's tools do; not during a reassignment."""
+    topic = selectors.topic(cluster, args["topic"])
+
+    async def write() -> None:
+        stored = await cluster.operator_store.assignments([topic])
+        held = {name.partition: assignment for name, assignment in stored.items()}
+        if held and not any(assignment.is_being_reassigned for assignment in held.values()):
+            held[len(held)] = Assignment(tuple(args["replicas"]))
+            await cluster.operator_store.write_assignment(stored.topics[0], held, None)
+
+    in_store(cluster, "add a partition", write())
+
+
+def config(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `unclean`: allow unclean elections of a topic, or do not."""
+    topic = selectors.topic(cluster, args["topic"])
+    allowed = "true" if args["unclean"] else "false"
+    in_store(cluster, "configure", cluster.operator_store.set_topic_config(topic, {UNCLEAN: allowed}))
+
+
+VERBS: Final = {
+    "create": create, "delete": delete, "mark": mark, "vanish": vanish, "grow": grow, "grow stored": grow_stored,
+    "config": config,
+}  # fmt: skip

@@ -1,0 +1,264 @@
+"""Liveness: what must hold again some time after the last fault, without any help.
+
+    faults end ── T_session + 2·T_req: a controller ── + 2·T_req: leaders ── T_settle: everything ──▶ end of the run
+
+Each unmet condition is a text that says what is missing. A condition that is unmet after its limit is a violation.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from kactl.actors.system import Controller
+from kactl.model import NO_LEADER, Assignment, Leadership, TopicPartition
+from kactl.testing.brokers import ModelBroker
+from kactl.testing.cluster import ControllerMember, SimulatedCluster
+from kactl.testing.violations import Violation
+
+# Conditions that every run checks, in the order of their limits.
+INVARIANTS: Final = (
+    "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
+)  # fmt: skip
+
+
+class Unmet(NamedTuple):
+    """A condition that does not hold now.
+
+    Attributes:
+        invariant: number of the property.
+        limit_ms: after the end of all faults, until which it may be unmet.
+    """
+
+    invariant: str
+    text: str
+    limit_ms: float
+
+
+class Quiet:
+    """Conditions of a cluster at rest.
+
+    Args:
+        core_down: members that stay down.
+    """
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        session, request, lag = (
+            cluster.settings[name] for name in ("session_timeout_ms", "request_timeout_ms", "lag_ms")
+        )
+        self.controller_ms = session + 2 * request
+        self.leader_ms = self.controller_ms + 2 * request
+        self.settle_ms = 3 * session + 10 * request + 3 * lag
+
+    def unmet(self) -> list[Unmet]:
+        """Returns all conditions that do not hold now."""
+        if (active := self._active()) is None:
+            return [Unmet("LIV-01", self._who_is_active(), self.controller_ms)]
+        assert active.controller is not None
+        view = _View(self._cluster, active.controller)
+        parts: tuple[tuple[str, float, Callable[[], Iterator[str]]], ...] = (
+            ("LIV-02", self.leader_ms, view.without_leader),
+            ("LIV-10", self.settle_ms, view.unregistered),
+            ("LIV-05", self.settle_ms, view.unfinished),
+            ("LIV-03", self.settle_ms, view.disagreements),
+            ("LIV-04", self.settle_ms, view.out_of_sync),
+            ("LIV-08", self.settle_ms, view.retries),
+            ("INV-09", self.settle_ms, view.memory_differences),
+            ("INV-16", self.settle_ms, view.strangers),
+            ("INV-42", self.settle_ms, view.remains),
+        )
+        return [Unmet(number, text, limit_ms) for number, limit_ms, texts in parts for text in texts()]
+
+    def violation(self, unmet: list[Unmet], *, since_ms: float) -> Violation | None:
+        """Returns the violation of the first condition whose limit has passed.
+
+        Args:
+            since_ms: time since the end of all faults.
+        """
+        for condition in sorted(unmet, key=lambda each: each.limit_ms):
+            if since_ms > condition.limit_ms:
+                return Violation(condition.invariant, f"{condition.text}, {since_ms / 1000:.1f} s after the last fault")
+        return None
+
+    def _active(self) -> ControllerMember | None:
+        """Returns the controller if exactly one instance is active and has taken over."""
+        active = [member for member in self._cluster.controllers.values() if member.is_active]
+        if len(active) != 1 or active[0] is not self._cluster.active or active[0].controller is None:
+            return None
+        return active[0] if active[0].controller.loop.controllership.ready else None
+
+    def _who_is_active(self) -> str:
+        active = [member.name for member in self._cluster.controllers.values() if member.is_active]
+        stored = self._cluster.world.stored.controller()
+        named = "no controller" if stored is None else f"controller {stored.id} under epoch {stored.epoch}"
+        return f"active and ready is not exactly one instance: active are {active}, the store names {named}"
+
+
+class _View:
+    """One moment of the cluster, as its store, its controller and its brokers have it."""
+
+    def __init__(self, cluster: SimulatedCluster, controller: Controller) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        stored = cluster.world.stored
+        self._assignments = stored.assignments()
+        self._leaderships = stored.leaderships()
+        self._registrations = stored.registrations()
+        self._leaving = controller.cluster.shutting_down
+        self._running = {
+            broker.id: broker
+            for broker in cluster.fleet.running()
+            if broker.process is not None and broker.id in self._registrations
+        }
+
+    def _serves(self, broker: int, name: TopicPartition) -> bool:
+        """Whether a broker is live and can have a replica of a partition."""
+        member = self._running.get(broker)
+        return member is not None and name not in member.disk.failed
+
+    def _may_lead(self, broker: int, name: TopicPartition) -> bool:
+        return self._serves(broker, name) and broker not in self._leaving
+
+    def _deleted(self, name: TopicPartition) -> bool:
+        return name.topic in self._cluster.world.stored.deletions()
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, Assignment, Leadership | None]]:
+        """Returns the partitions of topics that are not being deleted."""
+        for name, assignment in self._assignments.items():
+            if not self._deleted(name):
+                yield name, assignment, self._leaderships.get(name)
+
+    # -- conditions ----------------------------------------------------------------------------------------------------
+
+    def without_leader(self) -> Iterator[str]:
+        """Each partition with a live ISR member has a live leader."""
+        for name, assignment, held in self._partitions():
+            candidates = assignment.replicas if held is None else held.isr
+            able = [broker for broker in candidates if self._may_lead(broker, name) and broker in assignment.replicas]
+            if held is None and able:
+                yield f"partition {name} has no leadership; replicas {able} are live"
+            elif held is not None and able and not (held.leader != NO_LEADER and self._serves(held.leader, name)):
+                yield f"partition {name}: leader {held.leader}; ISR {list(held.isr)}, of which {able} are live"
+
+    def unregistered(self) -> Iterator[str]:
+        """Each broker that runs is registered, and the controller knows its registration."""
+        for broker in self._cluster.fleet.running():
+            if broker.id not in self._registrations:
+                yield f"broker {broker.id} runs and is not registered"
+        known = {broker: registered.epoch for broker, registered in self._controller.cluster.brokers.items()}
+        if known != self._registrations:
+            yield f"the controller knows registrations {known}, and the store has {self._registrations}"
+
+    def unfinished(self) -> Iterator[str]:
+        """Each reassignment and deletion whose brokers are live is complete; so are requests in the store."""
+        for name, assignment, _ in self._partitions():
+            if assignment.is_being_reassigned and all(self._may_lead(each, name) for each in assignment.target):
+                yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
+        for topic in self._cluster.world.stored.deletions():
+            names = [name for name in self._assignments if name.topic == topic]
+            if all(self._can_delete(broker, name) for name in names for broker in self._assignments[name].replicas):
+                yield f"the deletion of {topic} has not ended"
+        moving = any(assignment.is_being_reassigned for assignment in self._assignments.values())
+        for kind in self._cluster.world.stored.requests():
+            if kind == "reassignment" and moving:
+                continue  # it shrinks with each reassignment that ends
+            yield f"the {kind} request in the store waits"
+
+    def _can_delete(self, broker: int, name: TopicPartition) -> bool:
+        member = self._running.get(broker)
+        return member is not None and name not in member.disk.failed and name not in member.disk.undeletable
+
+    def disagreements(self) -> Iterator[str]:
+        """Live replicas agree with the store on leader and leader epoch, and live brokers on metadata."""
+        for broker in self._running.values():
+            yield from self._metadata_differences(broker)
+            assert broker.process is not None
+            replicas = broker.process.receiver.replicas
+            for name, assignment, held in self._partitions():
+                if broker.id not in assignment.replicas or held is None or held.leader == NO_LEADER:
+                    continue
+                if not self._serves(broker.id, name) or broker.id in self._leaving:
+                    continue
+                replica = replicas.get(name)
+                if replica is None:
+                    yield f"broker {broker.id} has no replica of {name}"
+                elif (replica.leader, replica.leader_epoch) != (held.leader, held.leader_epoch):
+                    yield (
+                        f"broker {broker.id} has leader {replica.leader} under epoch {replica.leader_epoch} of {name}, "
+                        f"and stored is leader {held.leader} under epoch {held.leader_epoch}"
+                    )
+
+    def _metadata_differences(self, broker: ModelBroker) -> Iterator[str]:
+        assert broker.process is not None
+        known = broker.process.receiver.known
+        live = broker.process.receiver.live
+        if live != self._registrations.keys():
+            yield f"broker {broker.id} knows live brokers {sorted(live)}, not {sorted(self._registrations)}"
+        for name, assignment, held in self._partitions():
+            entry = known.get(name)
+            if held is None:
+                continue
+            if entry is None:
+                yield f"broker {broker.id} has no metadata of {name}"
+                continue
+            told = (entry.leader, entry.leader_epoch, frozenset(entry.isr), entry.partition_epoch, entry.replicas)
+            meant = (
+                held.leader, held.leader_epoch, frozenset(held.isr), held.partition_epoch, assignment.replicas
+            )  # fmt: skip
+            if told != meant:
+                yield f"broker {broker.id} knows {told} of {name}, and stored is {meant}"
+
+    def out_of_sync(self) -> Iterator[str]:
+        """Each live replica that can reach its leader is in the ISR."""
+        for name, assignment, held in self._partitions():
+            if held is None or held.leader == NO_LEADER or not self._serves(held.leader, name):
+                continue
+            missing = [
+                broker for broker in assignment.replicas if broker not in held.isr and self._may_lead(broker, name)
+            ]
+            if missing:
+                yield f"partition {name}: {missing} are live and not in the ISR {list(held.isr)}; leader {held.leader}"
+
+    def retries(self) -> Iterator[str]:
+        """Nothing is retried for something that does not exist, and no request waits for a live broker."""
+        for member in self._cluster.controllers.values():
+            if not member.is_running or member.controller is None:
+                continue
+            later = [event.label for event in member.controller.loop._later]
+            if later:
+                yield f"{member.name} will handle {later} again"
+        for channel in self._controller.channels.all():
+            if channel.broker.id not in self._registrations:
+                yield f"the controller has a channel to broker {channel.broker.id}, which is not registered"
+            elif len(channel) and channel.broker.id in self._running:
+                yield f"{len(channel)} requests wait for broker {channel.broker.id}"
+
+    def memory_differences(self) -> Iterator[str]:
+        """The controller's memory equals the store."""
+        table = self._controller.cluster.table
+        views = {view.name: view for view in map(table.view, table.all().tolist())}
+        known = {name: view.assignment for name, view in views.items()}
+        for name in sorted(known.keys() | self._assignments.keys()):
+            if known.get(name) != self._assignments.get(name):
+                yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
+        for name, held in self._leaderships.items():
+            view = views.get(name)
+            if view is not None and (view.leader, view.leader_epoch, view.partition_epoch, frozenset(view.isr)) != (
+                held.leader, held.leader_epoch, held.partition_epoch, frozenset(held.isr)
+            ):  # fmt: skip
+                yield f"{name}: {view} in memory, {held} stored"
+
+    def strangers(self) -> Iterator[str]:
+        """The ISR and the leader of a partition are replicas of it."""
+        for name, assignment, held in self._partitions():
+            if held is not None and not set(held.isr) <= set(assignment.replicas):
+                yield f"partition {name}: ISR {list(held.isr)} of replicas {list(assignment.replicas)}"
+
+    def remains(self) -> Iterator[str]:
+        """No memory of a deleted topic remains."""
+        topics = self._cluster.world.stored.topics()
+        for topic in self._controller.cluster.topics_to_delete:
+            if topic not in self._cluster.world.stored.deletions():
+                yield f"the controller still deletes {topic}, which is not marked for deletion"
+        for ref in self._controller.topics():
+            if topics.get(ref.name) != ref:
+                yield f"the controller knows {ref}, and stored is {topics.get(ref.name)}"

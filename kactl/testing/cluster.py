@@ -1,0 +1,258 @@
+"""Simulated cluster: controller instances, brokers, operators and a store, each on nodes of one loop."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from typing import Any, Final, Protocol
+
+from opentelemetry.metrics import NoOpMeterProvider
+
+from kactl.actors.system import Controller
+from kactl.config.protocol_level import ProtocolLevel
+from kactl.model import TopicPartition
+from kactl.stores.base import Store
+
+from .brokers import BrokerSettings, Fleet
+from .brokers.process import Surroundings
+from .clock import LoopClock
+from .history import History
+from .links import Links
+from .loop import SimLoop
+from .member import Member
+from .network import Network
+from .nodes import Node, on
+from .script import LatencySpec, WorldSpec
+from .stored import Stored
+from .transport import SimulatedTransport
+from .worlds.plain import PlainWorld
+
+FIRST_CONTROLLER: Final = 100
+# Settings of a world that are not those of the controllers, with their defaults.
+WORLD_SETTINGS: Final = {
+    "session_timeout_ms": 6_000,
+    "request_timeout_ms": 5_000.0,
+    "lag_ms": 10_000.0,
+    "append_rate": 2.0,
+}
+
+
+class StoreWorld(Protocol):
+    """Server of a store, with a client for each process."""
+
+    @property
+    def stored(self) -> Stored:
+        """Its content."""
+
+    def client(self, node: Node) -> Store:
+        """Returns a client for a new process, which is not entered yet."""
+
+    def killed(self, node: Node) -> None:
+        """Note that a process was killed: its connection is gone."""
+
+    def expire_session(self, name: str) -> None:
+        """End the session of the present process of a node's name."""
+
+
+class ControllerMember(Member):
+    """A controller instance.
+
+    Args:
+        prepare: called with each new controller before it starts.
+
+    Attributes:
+        controller: of the present process, or of the last one; None before the first start.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        loop: SimLoop,
+        history: History,
+        *,
+        transport: SimulatedTransport,
+        store: Callable[[Node], Store],
+        settings: dict[str, Any],
+        prepare: Callable[[Controller], object],
+    ) -> None:
+        super().__init__(loop, history, f"controller {controller_id}", self._run)
+        self.id = controller_id
+        self.controller: Controller | None = None
+        self._transport = transport
+        self._store = store
+        self._settings = settings
+        self._prepare = prepare
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a running process believes to be the controller."""
+        return self.is_up and self.controller is not None and self.controller.is_active
+
+    async def _run(self, node: Node) -> None:
+        controller = Controller(
+            self.id,
+            store=self._store(node),
+            transport=self._transport,
+            clock=LoopClock(),
+            # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
+            meter_provider=NoOpMeterProvider(),
+            **self._settings,
+        )
+        self._prepare(controller)
+        self.controller = controller
+        try:
+            async with controller:
+                self._transport.network.listen(node, controller.ask)
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._transport.network.close(node)
+
+
+class SimulatedCluster:
+    """All members of a cluster.
+
+    Args:
+        prepare: called with each new controller before it starts; for recorders.
+
+    Attributes:
+        operators: node of all admin clients; it never fails.
+        drained: brokers that an operator drained, and has not restored.
+        removed_by_hand: topics that were removed from the store by hand.
+    """
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        history: History,
+        spec: WorldSpec,
+        latency: LatencySpec,
+        *,
+        prepare: Callable[[SimLoop, History, Controller], object],
+    ) -> None:
+        settings = WORLD_SETTINGS | {name: value for name, value in spec.settings.items() if name in WORLD_SETTINGS}
+        self.loop = loop
+        self.history = history
+        self.spec = spec
+        self.settings: dict[str, Any] = settings
+        self.level = ProtocolLevel.parse(spec.brokers.level)
+        self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
+        self.network = Network(loop, self.links)
+        self.world: StoreWorld = PlainWorld(loop, session_timeout_ms=settings["session_timeout_ms"])
+        self.operators = loop.node("operators")
+        self.operator_store = self.world.client(self.operators)
+        self.is_healed = False
+        self.call_numbers = itertools.count(1)
+        self.drained: set[int] = set()
+        self.removed_by_hand: set[str] = set()
+        self.fleet = Fleet(
+            spec.brokers.count,
+            loop,
+            racks=spec.brokers.racks,
+            store=self.world.client,
+            settings=BrokerSettings(self.level, **settings),
+            around=Surroundings(
+                self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand
+            ),
+        )  # fmt: skip
+        messages = itertools.count(1)
+        own = {name: value for name, value in spec.settings.items() if name not in WORLD_SETTINGS}
+        self.controllers = {
+            controller_id: ControllerMember(
+                controller_id,
+                loop,
+                history,
+                transport=SimulatedTransport(
+                    self.network, history, numbers=messages, timeout_ms=settings["request_timeout_ms"]
+                ),
+                store=self.world.client,
+                settings={"level": self.level} | own,
+                prepare=lambda controller: prepare(loop, history, controller),
+            )
+            for controller_id in range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
+        }
+
+    def now_ms(self) -> float:
+        return self.loop.now_s * 1000
+
+    def members(self) -> list[Member]:
+        """Returns all members, controllers first, by id."""
+        return [*self.controllers.values(), *self.fleet.brokers.values()]
+
+    def member(self, name: str) -> Member | None:
+        return next((member for member in self.members() if member.name == name), None)
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Start all members; kill them at the end of the block."""
+        with on(self.operators):
+            await self.operator_store.__aenter__()
+        for member in self.members():
+            member.start()
+        yield
+        for member in self.members():
+            member.kill()
+        self.loop.kill(self.operators)
+
+    def heal(self, core_down: Iterable[Member]) -> None:
+        """End all faults: processes run at full speed, links deliver, and members that are down start.
+
+        Args:
+            core_down: members that are killed and stay down.
+        """
+        down = list(core_down)
+        self.is_healed = True
+        self.links.heal(deliver=True)
+        for channel in self.links.select():
+            channel.release()
+            channel.loss = channel.duplication = 0.0
+        self.network.lose(0.0)
+        for member in self.members():
+            if member in down:
+                self.kill(member)
+                continue
+            member.resume()
+            if member.node is not None:
+                self.loop.slow(member.node, 0)
+                member.node.clock.set_rate(1.0, self.loop.now_s)
+        self.restart(down)
+
+    def restart(self, down: Collection[Member]) -> None:
+        """Start the members that are not up, except some."""
+        for member in self.members():
+            if member not in down:
+                member.start()
+
+    def kill(self, member: Member) -> None:
+        """Kill a member; the store learns of it by the end of its sessions."""
+        node = member.node
+        if node is not None and member.is_up:
+            member.kill()
+            self.world.killed(node)
+
+    @property
+    def active(self) -> ControllerMember | None:
+        """Returns the controller of the stored epoch if it has taken over, or None."""
+        epoch = self.world.stored.controller_epoch
+        for member in self.controllers.values():
+            controller = member.controller
+            if member.is_active and controller is not None and controller.cluster.fence.epoch == epoch:
+                return member
+        return None
+
+    def _older_replicas(self, broker: int) -> frozenset[TopicPartition]:
+        """Returns the partitions with a replica on a broker, except those being added, whose stored leadership the
+        controller knows."""
+        stored = self.world.stored
+        led = stored.leaderships()
+        here = {
+            name
+            for name, held in stored.assignments().items()
+            if name in led and broker in held.replicas and broker not in held.adding
+        }
+        active = self.active
+        if active is None or active.controller is None:
+            return frozenset(here)
+        known = {name: active.controller.cluster.view(name) for name in here}
+        return frozenset(name for name, view in known.items() if view is not None and view.leadership is not None)

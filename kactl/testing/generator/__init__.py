@@ -1,0 +1,42 @@
+"""Generator: a seed becomes a complete script before the run.
+
+    seed ── world ── swarm of faults ── schedules of faults ── workload ──▶ script
+
+Each part draws from a stream of its own. Targets are selectors, so that any subset of a script is a valid script.
+"""
+
+from kactl.testing.script import LivenessSpec, Script
+from kactl.testing.streams import Streams
+
+from .faults import faults
+from .workload import workload
+from .worlds import drawn_latency, drawn_schedule, drawn_world
+
+__all__ = ["script_of_seed"]
+
+# Lengths of the first phase, with their weights.
+_MINUTES = ((2, 50), (4, 30), (8, 15), (20, 5))
+
+
+def script_of_seed(seed: int) -> Script:
+    """Returns the script of a seed."""
+    streams = Streams(seed)
+    rng = streams["script"]
+    world = drawn_world(streams["world"])
+    minutes = rng.choices([length for length, _ in _MINUTES], [weight for _, weight in _MINUTES])[0]
+    duration_ms = minutes * 60_000.0
+    swarm, fault_actions = faults(streams["faults"], world, duration_ms)
+    actions = [*fault_actions, *workload(streams["workload"], world, duration_ms)]
+    core_down = []
+    if rng.random() < 0.3:
+        core_down = [f"broker {rng.randint(1, world.brokers.count)}"]
+    return Script(
+        name=f"seed-{seed}",
+        world=world,
+        schedule=drawn_schedule(streams["schedule"], seed),
+        latency=drawn_latency(streams["world"]),
+        duration_ms=duration_ms,
+        actions=sorted(actions, key=lambda action: action.at_ms),
+        liveness=LivenessSpec(core_down),
+        swarm=swarm,
+    )

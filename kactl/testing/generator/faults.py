@@ -1,0 +1,201 @@
+"""Faults of a run: a swarm of kinds, each with a rate, and each occurrence a pattern with drawn parameters.
+
+The kinds are drawn per run, because rare combinations need runs in which other kinds do not interfere: each kind with
+probability 0.5; in a tenth of the runs a single kind at a high rate; in a twentieth none.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kactl.testing.script import Action, WorldSpec
+
+# Mean time between two occurrences.
+_INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
+
+
+class _Draw:
+    """Patterns of faults; each returns actions that begin at a time."""
+
+    def __init__(self, rng: random.Random, world: WorldSpec) -> None:
+        self._rng = rng
+        self._brokers = world.brokers.count
+        self._controllers = world.controllers
+        self._session_ms = float(world.settings.get("session_timeout_ms", 6_000))
+
+    def _broker(self) -> str:
+        return f"any broker #{self._rng.randrange(100)}"
+
+    def _controller(self) -> str:
+        choices = ("active controller", "active controller", "deposed controller", "any controller #")
+        chosen = self._rng.choice(choices)
+        return f"{chosen}{self._rng.randrange(6)}" if chosen.endswith("#") else chosen
+
+    def _member(self) -> str:
+        return self._broker() if self._rng.random() < 0.6 else self._controller()
+
+    def _around_session_ms(self) -> float:
+        """Returns a time from far under to far over the session timeout."""
+        return self._session_ms * self._rng.choice((0.02, 0.2, 0.8, 1.1, 1.5, 3.0)) * self._rng.uniform(0.8, 1.2)
+
+    # -- single faults -------------------------------------------------------------------------------------------------
+
+    def kill(self, at_ms: float) -> list[Action]:
+        args = {"node": self._member(), "restart_after_ms": self._around_session_ms()}
+        return [Action("kill", at_ms=at_ms, args=args)]
+
+    def lossy_kill(self, at_ms: float) -> list[Action]:
+        args = {"node": self._broker(), "restart_after_ms": self._around_session_ms(), "lossy": self._rng.random()}
+        return [Action("kill", at_ms=at_ms, args=args)]
+
+    def kill_all(self, at_ms: float) -> list[Action]:
+        times = [self._rng.uniform(0, 2 * self._session_ms) for _ in range(self._brokers + self._controllers)]
+        return [Action("kill all", at_ms=at_ms, args={"restart_after_ms": times})]
+
+    def stop(self, at_ms: float) -> list[Action]:
+        args = {"node": self._member(), "restart_after_ms": self._around_session_ms()}
+        return [Action("stop", at_ms=at_ms, args=args)]
+
+    def pause(self, at_ms: float) -> list[Action]:
+        return [Action("pause", at_ms=at_ms, args={"node": self._member(), "for_ms": self._around_session_ms()})]
+
+    def slow(self, at_ms: float) -> list[Action]:
+        delay_ms = self._rng.choice((1.0, 10.0, 100.0))
+        args = {"node": self._member(), "delay_ms": delay_ms, "for_ms": self._rng.uniform(1_000, 20_000)}
+        return [Action("slow", at_ms=at_ms, args=args)]
+
+    def clock(self, at_ms: float) -> list[Action]:
+        args = {
+            "node": self._member(),
+            "offset_ms": self._rng.choice((-3_600_000.0, -1_000.0, 1_000.0, 3_600_000.0)),
+            "rate": self._rng.choice((0.9, 1.0, 1.1)),
+            "for_ms": self._rng.uniform(1_000, 60_000),
+        }
+        return [Action("clock", at_ms=at_ms, args=args)]
+
+    def cut(self, at_ms: float) -> list[Action]:
+        args = {
+            "node": self._member(),
+            "for_ms": self._around_session_ms(),
+            "direction": self._rng.choice(("both", "in", "out")),
+            "deliver": self._rng.random() < 0.5,
+        }
+        if self._rng.random() < 0.5:
+            args["to"] = self._member()
+        return [Action("cut", at_ms=at_ms, args=args)]
+
+    def hold(self, at_ms: float) -> list[Action]:
+        args = {
+            "node": self._member(),
+            "for_ms": self._session_ms * self._rng.uniform(0.5, 5),
+            "direction": self._rng.choice(("both", "in", "out")),
+        }
+        return [Action("hold", at_ms=at_ms, args=args)]
+
+    def lose(self, at_ms: float) -> list[Action]:
+        args = {"rate": self._rng.choice((0.05, 0.3)), "for_ms": self._rng.uniform(1_000, 20_000)}
+        return [Action("lose", at_ms=at_ms, args=args)]
+
+    def expire(self, at_ms: float) -> list[Action]:
+        return [Action("expire", at_ms=at_ms, args={"node": self._member()})]
+
+    # -- schedules -----------------------------------------------------------------------------------------------------
+
+    def zombie(self, at_ms: float) -> list[Action]:
+        """The active controller is paused past its session while requests wait for it."""
+        for_ms = self._session_ms * self._rng.uniform(1.05, 2.5)
+        request = {"kind": "preferred", "to": "active controller"}
+        pause = {"node": "active controller", "for_ms": for_ms}
+        return [
+            Action("elect", at_ms=at_ms, args=request),
+            Action("pause", at_ms=at_ms + self._rng.uniform(0, 10), args=pause),
+        ]
+
+    def bounce(self, at_ms: float) -> list[Action]:
+        """A broker restarts within one detection interval, once or several times."""
+        node = self._broker()
+        return [
+            Action(
+                "kill",
+                at_ms=at_ms + 400 * number,
+                args={"node": node, "restart_after_ms": self._rng.uniform(0, 300)},
+            )
+            for number in range(self._rng.randint(1, 5))
+        ]
+
+    def swizzle(self, at_ms: float) -> list[Action]:
+        """The links of some members stop one after another, and are restored in another order."""
+        members = [self._member() for _ in range(self._rng.randint(2, 4))]
+        return [
+            Action(
+                "cut",
+                at_ms=at_ms + 500 * number,
+                args={"node": node, "for_ms": self._rng.uniform(2_000, 4 * self._session_ms), "deliver": True},
+            )
+            for number, node in enumerate(members)
+        ]
+
+    def election_storm(self, at_ms: float) -> list[Action]:
+        """Controllers resign or lose their sessions several times within one session timeout."""
+        step_ms = self._session_ms / 5
+        return [
+            Action("resign", at_ms=at_ms + step_ms * number, args={"to": "active controller"})
+            if self._rng.random() < 0.5
+            else Action("expire", at_ms=at_ms + step_ms * number, args={"node": "active controller"})
+            for number in range(self._rng.randint(3, 5))
+        ]
+
+    def rolling_restart(self, at_ms: float) -> list[Action]:
+        """All brokers restart in turn."""
+        verb = self._rng.choice(("stop", "kill"))
+        pause_ms = self._rng.uniform(500, 2 * self._session_ms)
+        return [
+            Action(
+                verb,
+                at_ms=at_ms + pause_ms * (broker - 1),
+                args={"node": f"broker {broker}", "restart_after_ms": self._rng.uniform(100, pause_ms)},
+            )
+            for broker in range(1, self._brokers + 1)
+        ]
+
+    def pair_kill(self, at_ms: float) -> list[Action]:
+        """The controller and a follower die together, some time after a reassignment has begun."""
+        partition = f"any partition #{self._rng.randrange(100)}"
+        target = self._rng.sample(range(1, self._brokers + 1), 2)
+        delay_ms = self._rng.choice((1.0, 5.0, 20.0, 100.0, 1_000.0)) * self._rng.random()
+        restart = {"restart_after_ms": self._around_session_ms()}
+        return [
+            Action("reassign", at_ms=at_ms, args={"targets": {partition: target}, "to": "active controller"}),
+            Action("kill", at_ms=at_ms + delay_ms, args={"node": "active controller"} | restart),
+            Action("kill", at_ms=at_ms + delay_ms, args={"node": f"broker {target[0]}"} | restart),
+        ]
+
+
+# Kinds with their weights among the runs that have a single kind.
+KINDS: Final = (
+    "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire", "zombie",
+    "bounce", "swizzle", "election storm", "rolling restart", "pair kill",
+)  # fmt: skip
+
+
+def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[dict[str, str], list[Action]]:
+    """Returns the rates of the chosen kinds, and all faults."""
+    draw = _Draw(rng, world)
+    swarm = _swarm(rng)
+    actions: list[Action] = []
+    for kind, rate in swarm.items():
+        pattern: Callable[[float], list[Action]] = getattr(draw, kind.replace(" ", "_"))
+        at_ms = 5_000 + rng.expovariate(1 / _INTERVALS_MS[rate])
+        while at_ms < duration_ms:
+            actions += pattern(at_ms)
+            at_ms += rng.expovariate(1 / _INTERVALS_MS[rate])
+    return swarm, [action for action in actions if action.at_ms < duration_ms]
+
+
+def _swarm(rng: random.Random) -> dict[str, str]:
+    sort = rng.random()
+    if sort < 0.05:
+        return {}
+    if sort < 0.15:
+        return {rng.choice(KINDS): "high"}
+    return {kind: rng.choice(("rare", "rare", "medium", "high")) for kind in KINDS if rng.random() < 0.5}

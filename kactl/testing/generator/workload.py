@@ -1,0 +1,127 @@
+"""Workload: requests of operators and of brokers, on a few topics so that they collide."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kactl.testing.script import Action, WorldSpec
+
+TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
+# Weight of each kind of request.
+WEIGHTS: Final[Mapping[str, int]] = {
+    "create": 10, "delete": 5, "mark": 2, "grow": 4, "grow stored": 1, "vanish": 1, "config": 1,
+    "drain": 2, "undrain": 2, "leave": 2, "fail directory": 2, "undeletable": 1, "reassign": 9, "cancel": 3,
+    "reassign stored": 3, "elect": 6, "elect stored": 2, "nonsense": 3, "producer ids": 1, "resign": 2,
+}  # fmt: skip
+# Requests per second.
+_RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
+    """Returns the requests of a run: some topics at first, then requests at a drawn rate."""
+    draw = _Draw(rng, world)
+    actions = [
+        Action("create", at_ms=rng.uniform(0, 3_000), args=draw.new_topic(topic, to=None)) for topic in TOPICS[:3]
+    ]
+    rate = rng.choice(_RATES)
+    at_ms = rng.expovariate(rate) * 1000
+    kinds = {kind: weight for kind, weight in WEIGHTS.items() if rng.random() < 0.8}
+    while at_ms < duration_ms and kinds:
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
+        actions.append(Action(kind, at_ms=at_ms, args=draw.args(kind)))
+        at_ms += rng.expovariate(rate) * 1000
+    return actions
+
+
+class _Draw:
+    """Arguments of requests."""
+
+    def __init__(self, rng: random.Random, world: WorldSpec) -> None:
+        self._rng = rng
+        self._brokers = world.brokers.count
+        self._controllers = world.controllers
+        self._args: dict[str, Callable[[], dict[str, Any]]] = {
+            "create": lambda: self.new_topic(self._name(), to=self._to() if rng.random() < 0.5 else None),
+            "delete": lambda: {"topic": self._topic(), "to": self._to()},
+            "mark": lambda: {"topic": self._name() if rng.random() < 0.8 else "nothing"},
+            "grow": lambda: {"topic": self._topic(), "replicas": self._replicas(), "to": self._to()},
+            "grow stored": lambda: {"topic": self._topic(), "replicas": self._replicas()},
+            "vanish": lambda: {"topic": self._topic()},
+            "config": lambda: {"topic": self._topic(), "unclean": rng.random() < 0.5},
+            "drain": lambda: {"broker": self._broker(), "to": self._to()},
+            "undrain": lambda: {"broker": self._broker(), "to": self._to()},
+            "leave": lambda: {
+                "broker": self._broker(),
+                "to": self._to(),
+                "epoch_lag": int(rng.random() < 0.2),
+            },
+            "fail directory": lambda: {"broker": self._broker(), "replica": rng.randrange(40)},
+            "undeletable": lambda: {"broker": self._broker(), "replica": rng.randrange(40)},
+            "reassign": lambda: {"targets": self._targets(), "to": self._to()},
+            "reassign stored": lambda: {"targets": self._targets()},
+            "cancel": lambda: {"partition": rng.randrange(10), "to": self._to()},
+            "elect": self._election,
+            "elect stored": lambda: {"partitions": self._partitions()},
+            "nonsense": self._nonsense,
+            "producer ids": lambda: {"broker": self._broker()},
+            "resign": lambda: {"to": self._to()},
+        }
+
+    def args(self, kind: str) -> dict[str, Any]:
+        return self._args[kind]()
+
+    def new_topic(self, topic: str, *, to: str | None) -> dict[str, Any]:
+        rng = self._rng
+        args: dict[str, Any] = {
+            "topic": topic,
+            "replicas": [self._replicas() for _ in range(rng.choice((1, 1, 2, 3, 8)))],
+        }
+        if rng.random() < 0.2:
+            args["config"] = {"unclean.leader.election.enable": "true"}
+        if to is not None:
+            args["to"] = to
+        elif rng.random() < 0.3:
+            args["has_id"] = False
+        return args
+
+    def _to(self) -> str:
+        return "active controller" if self._rng.random() < 0.6 else f"any controller #{self._rng.randrange(6)}"
+
+    def _name(self) -> str:
+        return self._rng.choice(TOPICS)
+
+    def _topic(self) -> str:
+        return f"any topic #{self._rng.randrange(len(TOPICS) * 4)}"
+
+    def _partitions(self) -> list[str]:
+        return [f"any partition #{self._rng.randrange(100)}" for _ in range(self._rng.choice((1, 1, 2)))]
+
+    def _broker(self) -> str:
+        return f"any broker #{self._rng.randrange(100)}"
+
+    def _replicas(self) -> list[int]:
+        most = min(3, self._brokers)
+        return self._rng.sample(range(1, self._brokers + 1), self._rng.randint(1, most))
+
+    def _targets(self) -> dict[str, list[int]]:
+        targets = {name: self._replicas() for name in self._partitions()}
+        if self._rng.random() < 0.1:
+            targets[next(iter(targets))] = self._rng.choice(([], [1, 1], [-1, 2], [2, 9]))
+        return targets
+
+    def _election(self) -> dict[str, Any]:
+        args: dict[str, Any] = {"kind": self._rng.choice(("preferred", "preferred", "unclean")), "to": self._to()}
+        if self._rng.random() < 0.7:
+            args["partitions"] = self._partitions()
+        return args
+
+    def _nonsense(self) -> dict[str, Any]:
+        rng = self._rng
+        return {
+            "broker": self._broker(),
+            "replica": rng.randrange(40),
+            "isr": rng.choice(([], [9], [-1, 1], [1, 1, 2], [1, 2], [1, 2, 3])),
+            "epoch_lag": rng.choice((0, 0, 1, -1)),
+            "version_lag": rng.choice((0, 0, 1, -1)),
+            "to": self._to(),
+        }

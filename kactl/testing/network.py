@@ -1,0 +1,108 @@
+"""Simulated network between nodes: request and response over links with drawn delays and faults.
+
+    call ── link ──▶ handler on the target's node ── link ──▶ answer
+       └── lost, cut or held: no answer; the caller times out
+
+Every direction between two nodes is a link of its own, so that requests may arrive while answers do not.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from .links import Channel, Links
+from .loop import SimLoop
+from .nodes import NODE, Node
+
+Handler = Callable[[Any], Awaitable[Any]]
+KIND: Final = "network"
+
+
+class Unreachable(Exception):
+    """A call got no answer. The target may have carried it out."""
+
+
+class Network:
+    """Calls between nodes, and the handlers of the nodes.
+
+    Args:
+        links: of the kind `network`.
+    """
+
+    def __init__(self, loop: SimLoop, links: Links) -> None:
+        self._loop = loop
+        self._links = links
+        self._handlers: dict[str, tuple[Node, Handler]] = {}
+        self._loss = 0.0
+
+    def listen(self, node: Node, handler: Handler) -> None:
+        """Accept calls to the name of a node; they run on it. A later node of that name replaces an earlier one."""
+        self._handlers[node.name] = (node, handler)
+
+    def close(self, node: Node) -> None:
+        """Refuse calls to a node."""
+        if self._handlers.get(node.name, (None,))[0] is node:
+            del self._handlers[node.name]
+
+    async def call(self, target: str, message: Any, *, timeout_ms: float) -> Any:
+        """Send a message from the current node and wait for the answer.
+
+        Raises:
+            Unreachable: no answer arrived within the time limit, or the target does not run.
+            Exception: what the handler raised.
+        """
+        node = NODE.get()
+        assert node is not None, "calls come from nodes"
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self.channel(node.name, target).send(lambda: self._arrive(node, target, message, answer), to=None)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await answer
+        except TimeoutError:
+            raise Unreachable(f"no answer of {target} within {timeout_ms:g} ms") from None
+
+    def channel(self, source: str, target: str) -> Channel:
+        """Returns the link from one node to another, by their names.
+
+        Messages of different connections overtake each other; a connection has one message in flight.
+        """
+        channel = self._links.channel(KIND, source, target, ordered=False)
+        channel.loss = self._loss
+        return channel
+
+    def lose(self, rate: float) -> None:
+        """Lose messages of all links with a probability."""
+        self._loss = rate
+
+    def _arrive(self, source: Node, target: str, message: Any, answer: "asyncio.Future[Any]") -> None:
+        node, handler = self._handlers.get(target, (None, None))
+        if node is None or handler is None or node.state == "killed":
+            refused = Unreachable(f"{target} does not run")
+            self.channel(target, source.name).send(lambda: _set(answer, None, refused), to=source)
+        else:
+
+            def start() -> None:
+                handling = self._handle(source, node, handler, message, answer)
+                self._loop.create_task(handling, name=f"call of {source.name}")
+
+            self._links.call_at(self._loop.now_s, start, on=node)
+
+    async def _handle(
+        self, source: Node, node: Node, handler: Handler, message: Any, answer: "asyncio.Future[Any]"
+    ) -> None:
+        result, error = None, None
+        try:
+            result = await handler(message)
+        except Exception as failed:
+            error = failed
+        self.channel(node.name, source.name).send(lambda: _set(answer, result, error), to=source)
+
+
+def _set(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    with contextlib.suppress(asyncio.InvalidStateError):
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+            answer.exception()  # retrieved, also if the caller has gone

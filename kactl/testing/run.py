@@ -1,0 +1,226 @@
+"""Runs of scripts: `run_script(script) -> Outcome`, and the entry `python -m kactl.testing.run SEED ...`.
+
+first phase: actions of the script, checkers on ──▶ all faults end ──▶ second phase: wait until all is well
+"""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kactl.actors.system import Controller
+
+from . import selectors, sim
+from .actions import VERBS
+from .checkers.quiet import Quiet
+from .cluster import SimulatedCluster
+from .failures import SimFailure
+from .generator import script_of_seed
+from .history import History
+from .loop import SimLoop
+from .schedule import Schedule
+from .script import Action, Script
+from .selectors import Skipped
+from .violations import Checker, Violation, watch
+
+PASS: Final = "pass"
+# How often the conditions of the second phase are evaluated, and how often they must hold in a row.
+QUIET_INTERVAL_S: Final = 1.0
+QUIET_COUNT: Final = 3
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """Result of a run.
+
+    Attributes:
+        signature: `pass`, or what makes two failures the same.
+        violation: the violated invariant; None also for a run that a failure of the simulation ended.
+        error: text of the failure; empty if there is none.
+        digest: SHA-256 of the history: equal for equal runs.
+        steps, virtual_ms, cpu_s: length of the run in steps, virtual time and processor time.
+        probes: counters of rare moments.
+        skipped: actions whose target did not exist, with the reason, by their number.
+    """
+
+    script: Script
+    signature: str
+    violation: Violation | None = None
+    error: str = ""
+    digest: str = ""
+    steps: int = 0
+    virtual_ms: float = 0.0
+    cpu_s: float = 0.0
+    probes: dict[str, int] = {}
+    skipped: dict[int, str] = {}
+    history: History
+
+    @property
+    def passed(self) -> bool:
+        return self.signature == PASS
+
+
+Prepare = Callable[[SimLoop, History, Controller], object]
+
+
+def record_controllership(loop: SimLoop, history: History, controller: Controller) -> None:
+    """Record the elections and resignations of a controller."""
+    terms = controller.loop.controllership.terms
+    elected, resigned = terms.elected, terms.resigned
+
+    def on_elected(**named: Any) -> None:
+        history.record("ctl.elected", controller=controller.node_id, controller_epoch=named["epoch"])
+        elected(**named)
+
+    def on_resigned(**named: Any) -> None:
+        history.record(
+            "ctl.resigned", controller=controller.node_id, controller_epoch=named["epoch"], cause=named["cause"]
+        )
+        resigned(**named)
+
+    terms.elected, terms.resigned = on_elected, on_resigned  # type: ignore[method-assign]
+
+
+def run_script(script: Script, *, checkers: Iterable[Checker] = (), prepare: Prepare = record_controllership) -> Outcome:
+    """Run a script. Returns its outcome; a violation is a result, not an error.
+
+    Args:
+        checkers: new ones, each for this run only.
+        prepare: called with each new controller before it starts.
+    """
+    started_s = time.process_time()
+    run = _Run(script, list(checkers), prepare)
+    seed = script.schedule.seed
+    schedule = Schedule(
+        script.schedule.strategy,
+        hold_back=script.schedule.hold_back,
+        changes=script.schedule.changes,
+        grid_ms=script.schedule.grid_ms,
+    )
+    signature, violation, error = PASS, None, ""
+    try:
+        sim.run(run.main, seed=seed, schedule=schedule)
+    except Violation as found:
+        signature, violation, error = found.signature, found, str(found)
+    except SimFailure as failure:
+        signature, error = failure.signature, str(failure)
+    return Outcome(
+        script=script,
+        signature=signature,
+        violation=violation,
+        error=error,
+        digest=run.history.digest(),
+        steps=run.loop.steps,
+        virtual_ms=run.loop.now_s * 1000,
+        cpu_s=time.process_time() - started_s,
+        probes=dict(sorted(run.probes.items())),
+        skipped=run.skipped,
+        history=run.history,
+    )
+
+
+class _Run:
+    """One run of a script."""
+
+    loop: SimLoop
+    history: History
+    cluster: SimulatedCluster
+
+    def __init__(self, script: Script, checkers: list[Checker], prepare: Prepare) -> None:
+        self._script = script
+        self._checkers = checkers
+        self._prepare = prepare
+        self.probes: Counter[str] = Counter()
+        self.skipped: dict[int, str] = {}
+
+    async def main(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.loop = loop
+        self.history = History(lambda: loop.now_s * 1000)
+        watch(self.history, self._checkers, loop.halt)
+        script = self._script
+        self.cluster = SimulatedCluster(loop, self.history, script.world, script.latency, prepare=self._prepare)
+        async with self.cluster.opened():
+            await self._first_phase()
+            await self._second_phase()
+        for checker in self._checkers:
+            if (violation := checker.at_end()) is not None:
+                raise violation
+
+    async def _first_phase(self) -> None:
+        timed = sorted(
+            ((action.at_ms, number, action) for number, action in enumerate(self._script.actions)),
+            key=lambda entry: entry[:2],
+        )
+        sampling = asyncio.create_task(self._sample())
+        for at_ms, number, action in timed:
+            await self._until(at_ms)
+            self._do(number, action)
+        await self._until(self._script.duration_ms)
+        sampling.cancel()
+
+    async def _until(self, at_ms: float) -> None:
+        await asyncio.sleep(max(0.0, at_ms / 1000 - self.loop.now_s))
+
+    def _do(self, number: int, action: Action) -> None:
+        try:
+            VERBS[action.do](self.cluster, action.args)
+        except Skipped as reason:
+            self.skipped[number] = str(reason)
+            self.history.record("action.skipped", number=number, do=action.do, reason=str(reason))
+        else:
+            self.history.record("action", number=number, do=action.do, args=action.args)
+
+    async def _sample(self) -> None:
+        """Count the moments at which two instances believe to be the controller."""
+        while True:
+            active = sum(member.is_active for member in self.cluster.controllers.values())
+            self.probes["PRB-30"] += active > 1
+            await asyncio.sleep(0.5)
+
+    async def _second_phase(self) -> None:
+        """End all faults, and wait until all is well.
+
+        Raises:
+            Violation: a condition is not met within its limit.
+        """
+        down = []
+        for selector in self._script.liveness.core_down:
+            with contextlib.suppress(Skipped):
+                down.append(selectors.member(self.cluster, selector))
+        self.cluster.heal(down)
+        self.history.record("phase", what="all faults have ended")
+        healed_s = self.loop.now_s
+        quiet = Quiet(self.cluster)
+        met = 0
+        while met < QUIET_COUNT:
+            await asyncio.sleep(QUIET_INTERVAL_S)
+            self.cluster.restart(down)  # a stop that had begun before may end now
+            unmet = quiet.unmet()
+            met = 0 if unmet else met + 1
+            violation = quiet.violation(unmet, since_ms=(self.loop.now_s - healed_s) * 1000)
+            if violation is not None:
+                raise violation
+
+
+def main(seeds: Iterable[int], write: Callable[[str], object]) -> int:
+    """Run seeds and write one line for each. Returns 1 if one failed."""
+    failed = 0
+    for seed in seeds:
+        outcome = run_script(script_of_seed(seed))
+        failed |= not outcome.passed
+        write(
+            f"seed {seed}: {outcome.signature}  {outcome.virtual_ms / 1000:.0f} s in {outcome.cpu_s:.2f} CPU-s, "
+            f"{outcome.steps} steps, {len(outcome.script.actions)} actions, {outcome.digest[:12]}  "
+            f"{outcome.error[:300]}\n"
+        )
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main((int(argument) for argument in sys.argv[1:]), sys.stdout.write))

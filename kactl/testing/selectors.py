@@ -1,0 +1,98 @@
+"""Selectors: names of targets in scripts, resolved when an action happens.
+
+broker 4, any broker #7, any live broker #7, leader of t1-0, follower of t1-0
+controller 100, any controller #3, active controller, deposed controller
+t1-0, any partition #7, any topic #2
+"""
+
+from typing import TypeVar
+
+from kactl.model import TopicPartition
+
+from .brokers import ModelBroker
+from .cluster import ControllerMember, SimulatedCluster
+from .member import Member
+
+T = TypeVar("T")
+
+
+class Skipped(Exception):
+    """The target of an action does not exist now."""
+
+
+def member(cluster: SimulatedCluster, text: str) -> Member:
+    """Returns the selected member. Raises Skipped."""
+    return controller(cluster, text) if "controller" in text else broker(cluster, text)
+
+
+def broker(cluster: SimulatedCluster, text: str) -> ModelBroker:
+    """Returns the selected broker. Raises Skipped."""
+    brokers = cluster.fleet.brokers
+    kind, _, rest = text.rpartition(" ")
+    match kind:
+        case "broker":
+            found = brokers.get(int(rest))
+        case "any broker":
+            found = _nth(list(brokers.values()), rest)
+        case "any live broker":
+            found = _nth(cluster.fleet.running(), rest)
+        case "leader of" | "follower of":
+            name = partition(cluster, rest)
+            held = cluster.world.stored.leaderships().get(name)
+            leader = held.leader if held is not None else -1
+            replicas = cluster.world.stored.assignments()[name].replicas
+            others = [each for each in replicas if each != leader]
+            found = brokers.get(leader) if kind == "leader of" else brokers.get(others[0]) if others else None
+        case _:
+            raise ValueError(f"{text!r} selects no broker")
+    if found is None:
+        raise Skipped(f"there is no {text} now")
+    return found
+
+
+def controller(cluster: SimulatedCluster, text: str) -> ControllerMember:
+    """Returns the selected controller instance. Raises Skipped."""
+    if text == "active controller":
+        found = cluster.active
+    elif text == "deposed controller":
+        active = cluster.active
+        deposed = [each for each in cluster.controllers.values() if each.is_active and each is not active]
+        found = deposed[0] if deposed else None
+    elif text.startswith("any controller "):
+        found = _nth(list(cluster.controllers.values()), text.removeprefix("any controller "))
+    elif text.startswith("controller "):
+        found = cluster.controllers.get(int(text.removeprefix("controller ")))
+    else:
+        raise ValueError(f"{text!r} selects no controller")
+    if found is None:
+        raise Skipped(f"there is no {text} now")
+    return found
+
+
+def partition(cluster: SimulatedCluster, text: str) -> TopicPartition:
+    """Returns the selected partition, which exists. Raises Skipped."""
+    present = sorted(cluster.world.stored.assignments())
+    if text.startswith("any partition "):
+        found = _nth(present, text.removeprefix("any partition "))
+    else:
+        named = TopicPartition.parse(text)
+        found = named if named in present else None
+    if found is None:
+        raise Skipped(f"there is no {text} now")
+    return found
+
+
+def topic(cluster: SimulatedCluster, text: str) -> str:
+    """Returns the selected topic, which exists. Raises Skipped."""
+    present = sorted(cluster.world.stored.topics())
+    if text.startswith("any topic "):
+        found = _nth(present, text.removeprefix("any topic "))
+    else:
+        found = text if text in present else None
+    if found is None:
+        raise Skipped(f"there is no {text} now")
+    return found
+
+
+def _nth(items: list[T], number: str) -> T | None:
+    return items[int(number.removeprefix("#")) % len(items)] if items else None

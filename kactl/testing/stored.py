@@ -1,0 +1,99 @@
+"""The stored cluster as values: what checks and selectors read, past all clients and links."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from kactl.model import NO_EPOCH, Assignment, ControllerRecord, Leadership, TopicPartition, TopicRef
+from kactl.stores.base import Names
+from kactl.stores.entries import topic_numbers
+from kactl.stores.memory import MemoryState
+
+
+class Stored(Protocol):
+    """Content of a store at this moment."""
+
+    def topics(self) -> dict[str, TopicRef]: ...
+
+    def assignments(self) -> dict[TopicPartition, Assignment]: ...
+
+    def leaderships(self) -> dict[TopicPartition, Leadership]:
+        """Returns the leadership of the assigned partitions that have one."""
+
+    def registrations(self) -> dict[int, int]:
+        """Returns the epoch of each registered broker."""
+
+    def controller(self) -> ControllerRecord | None: ...
+
+    @property
+    def controller_epoch(self) -> int: ...
+
+    def deletions(self) -> Collection[str]:
+        """Returns the topics that are marked for deletion."""
+
+    def requests(self) -> tuple[str, ...]:
+        """Returns the kinds of admin requests that wait: `reassignment`, `preferred election`."""
+
+    def config(self, topic: str) -> Mapping[str, str]: ...
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove a topic as an operator does by hand."""
+
+
+class MemoryStored:
+    """Content of the in-memory store."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    def topics(self) -> dict[str, TopicRef]:
+        return {name: topic.ref for name, topic in sorted(self._state.topics.items())}
+
+    def assignments(self) -> dict[TopicPartition, Assignment]:
+        found: dict[TopicPartition, Assignment] = {}
+        for name, topic in sorted(self._state.topics.items()):
+            held = topic.assignment
+            for row, partition in enumerate(held.partition.tolist()):
+                slots = [slot for slot, broker in enumerate(held.replicas[:, row].tolist()) if broker >= 0]
+                brokers = held.replicas[:, row].tolist()
+                found[TopicPartition(name, partition)] = Assignment(
+                    tuple(brokers[slot] for slot in slots),
+                    tuple(brokers[slot] for slot in slots if held.adding[slot, row]),
+                    tuple(brokers[slot] for slot in slots if held.removing[slot, row]),
+                )
+        return found
+
+    def leaderships(self) -> dict[TopicPartition, Leadership]:
+        wanted = sorted(self.assignments())
+        names = Names.of(wanted)
+        numbers = topic_numbers(names, self._state.topic_numbers) if wanted else np.zeros(0, np.int32)
+        rows = self._state.entries.read(numbers, names.partition)
+        return {name: held for row, name in enumerate(wanted) if (held := rows.one(row)) is not None}
+
+    def registrations(self) -> dict[int, int]:
+        return {broker: registered.epoch for broker, (registered, _) in sorted(self._state.brokers.items())}
+
+    def controller(self) -> ControllerRecord | None:
+        return self._state.controller[0] if self._state.controller else None
+
+    @property
+    def controller_epoch(self) -> int:
+        return self._state.epoch if self._state.epoch else NO_EPOCH
+
+    def deletions(self) -> Collection[str]:
+        return sorted(self._state.deletions)
+
+    def requests(self) -> tuple[str, ...]:
+        waiting = []
+        if self._state.reassignment_request is not None:
+            waiting.append("reassignment")
+        if self._state.preferred_election_request is not None:
+            waiting.append("preferred election")
+        return tuple(waiting)
+
+    def config(self, topic: str) -> Mapping[str, str]:
+        return dict(self._state.configs.get(topic, {}))
+
+    def remove_topic(self, topic: str) -> None:
+        self._state.delete_topic(topic)

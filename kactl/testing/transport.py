@@ -1,0 +1,69 @@
+"""Transport of simulated controllers: requests to brokers over the simulated network."""
+
+import itertools
+from typing import Any, NamedTuple
+
+from kactl.errors import BrokerUnreachable
+from kactl.messages.control import Request
+from kactl.model import Broker
+
+from .history import History
+from .network import Network, Unreachable
+
+
+class ControlMessage(NamedTuple):
+    """A control request on its way to a broker; a repeated request has another number."""
+
+    number: int
+    request: Request
+
+
+class SimulatedTransport:
+    """Transport of one controller over the simulated network; see `kactl.transports.base.Transport`.
+
+    Args:
+        numbers: of the messages, unique in the run.
+        timeout_ms: the time limit for a response.
+    """
+
+    def __init__(
+        self, network: Network, history: History, *, numbers: "itertools.count[int]", timeout_ms: float
+    ) -> None:
+        self.network = network
+        self.history = history
+        self.numbers = numbers
+        self.timeout_ms = timeout_ms
+
+    def connect(self, broker: Broker) -> "BrokerConnection":
+        return BrokerConnection(self, broker)
+
+
+class BrokerConnection:
+    """Connection of a controller to a broker; see `kactl.transports.base.Connection`."""
+
+    def __init__(self, transport: SimulatedTransport, broker: Broker) -> None:
+        self._transport = transport
+        self._broker = broker
+        self._is_closed = False
+
+    async def deliver(self, request: Request) -> Any:
+        broker, history = self._broker.id, self._transport.history
+        if self._is_closed:
+            raise BrokerUnreachable(broker, "the connection was closed")
+        message = ControlMessage(next(self._transport.numbers), request)
+        history.record(
+            "req.send", message=message.number, broker=broker, broker_epoch=request.broker_epoch,
+            what=type(request).__name__, controller=request.controller_id, controller_epoch=request.controller_epoch,
+        )  # fmt: skip
+        try:
+            response = await self._transport.network.call(
+                f"broker {broker}", message, timeout_ms=self._transport.timeout_ms
+            )
+        except Unreachable as failed:
+            history.record("req.lost", message=message.number)
+            raise BrokerUnreachable(broker, str(failed)) from None
+        history.record("req.reply", message=message.number)
+        return response
+
+    async def close(self) -> None:
+        self._is_closed = True
