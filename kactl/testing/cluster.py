@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from opentelemetry.metrics import NoOpMeterProvider
@@ -23,9 +23,9 @@ from .member import Member
 from .network import Network
 from .nodes import Node, on
 from .script import LatencySpec, WorldSpec
-from .stored import Stored
+from .stored import MemoryStored, Stored
 from .transport import SimulatedTransport
-from .worlds.plain import PlainWorld
+from .worlds.memory import MemoryWorld
 
 FIRST_CONTROLLER: Final = 100
 # Settings of a world that are not those of the controllers, with their defaults.
@@ -38,20 +38,48 @@ WORLD_SETTINGS: Final = {
 
 
 class StoreWorld(Protocol):
-    """Server of a store, with a client for each process."""
-
-    @property
-    def stored(self) -> Stored:
-        """Its content."""
+    """Server of a store, with a client for each process. Nodes are named, and their successors keep the name."""
 
     def client(self, node: Node) -> Store:
         """Returns a client for a new process, which is not entered yet."""
 
-    def killed(self, node: Node) -> None:
-        """Note that a process was killed: its connection is gone."""
+    def cut(self, node: str, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Cut a node from the server, in one direction or in both."""
 
-    def expire_session(self, name: str) -> None:
-        """End the session of the present process of a node's name."""
+    def heal(self, node: str, *, deliver: bool = True) -> None:
+        """End the cuts of a node."""
+
+    def expire_session(self, node: str, *, notify_after_ms: float = 0.0) -> None:
+        """End the sessions of a node's clients at the server; the node learns of it later."""
+
+    def expire_brokers(self, node: str) -> None:
+        """End the sessions of the brokers on a node at the server."""
+
+    def stop(self) -> None:
+        """Stop the server; sessions do not end."""
+
+    def start(self) -> None:
+        """Start the server again."""
+
+    def set_faults(self, rates: Mapping[str, float]) -> None:
+        """Set the rates of random faults by name; those that are left out do not happen."""
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove a topic by hand."""
+
+
+def open_memory(
+    loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
+) -> tuple[StoreWorld, Stored]:
+    """Returns the simulated in-memory store, and a reader of its content."""
+    world = MemoryWorld(loop, history, links, session_timeout_ms=settings["session_timeout_ms"])
+    return world, MemoryStored(world.state)
+
+
+# Kinds of stores: each returns the server and a reader of its content.
+STORES: Final[dict[str, Callable[[SimLoop, History, Links, Mapping[str, Any]], tuple[StoreWorld, Stored]]]] = {
+    "memory": open_memory,
+}
 
 
 class ControllerMember(Member):
@@ -94,6 +122,7 @@ class ControllerMember(Member):
             store=self._store(node),
             transport=self._transport,
             clock=LoopClock(),
+            rng=self._loop.streams[f"ids:{self.name}"],
             # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
             meter_provider=NoOpMeterProvider(),
             **self._settings,
@@ -139,7 +168,7 @@ class SimulatedCluster:
         self.level = ProtocolLevel.parse(spec.brokers.level)
         self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
         self.network = Network(loop, self.links)
-        self.world: StoreWorld = PlainWorld(loop, session_timeout_ms=settings["session_timeout_ms"])
+        self.world, self.stored = STORES[spec.store](loop, history, self.links, settings)
         self.operators = loop.node("operators")
         self.operator_store = self.world.client(self.operators)
         self.is_healed = False
@@ -203,6 +232,8 @@ class SimulatedCluster:
         """
         down = list(core_down)
         self.is_healed = True
+        self.world.start()
+        self.world.set_faults({})
         self.links.heal(deliver=True)
         for channel in self.links.select():
             channel.release()
@@ -225,16 +256,13 @@ class SimulatedCluster:
                 member.start()
 
     def kill(self, member: Member) -> None:
-        """Kill a member; the store learns of it by the end of its sessions."""
-        node = member.node
-        if node is not None and member.is_up:
-            member.kill()
-            self.world.killed(node)
+        """Kill a member. Its sessions end at the store after their timeout."""
+        member.kill()
 
     @property
     def active(self) -> ControllerMember | None:
         """Returns the controller of the stored epoch if it has taken over, or None."""
-        epoch = self.world.stored.controller_epoch
+        epoch = self.stored.controller_epoch
         for member in self.controllers.values():
             controller = member.controller
             if member.is_active and controller is not None and controller.cluster.fence.epoch == epoch:
@@ -244,7 +272,7 @@ class SimulatedCluster:
     def _older_replicas(self, broker: int) -> frozenset[TopicPartition]:
         """Returns the partitions with a replica on a broker, except those being added, whose stored leadership the
         controller knows."""
-        stored = self.world.stored
+        stored = self.stored
         led = stored.leaderships()
         here = {
             name

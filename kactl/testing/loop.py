@@ -38,9 +38,12 @@ LIVELOCK_STEPS: Final = 100_000
 # Steps of a whole run. At some 10 us each, a run of this length takes minutes.
 STEPS_MAX: Final = 20_000_000
 
+# Timers this close to each other are due at the same time: sums of floating point numbers differ by less.
+_NOISE_S: Final = 1e-9
+
 # Private parts of asyncio that this module uses.
 _PRIVATE: Final = (
-    (asyncio.BaseEventLoop, ("_run_once", "_check_closed", "_timer_handle_cancelled")),
+    (asyncio.BaseEventLoop, ("_run_once", "_check_closed", "_timer_handle_cancelled", "_asyncgen_finalizer_hook")),
     (events.Handle, ("_run", "_callback", "_context")),
     (asyncio.Task, ("_fut_waiter", "_log_destroy_pending")),
 )
@@ -150,13 +153,24 @@ class SimLoop(asyncio.BaseEventLoop):
         node = NODE.get()
         loop_s = when if node is None else node.clock.to_loop(when)
         if self._grid_s:
-            loop_s = math.ceil(loop_s / self._grid_s - 1e-9) * self._grid_s if math.isfinite(loop_s) else loop_s
+            loop_s = self._on_grid(loop_s)
         self._push(loop_s, handle, is_delayed=False)
         return handle
+
+    def _on_grid(self, loop_s: float) -> float:
+        """Returns the time rounded up to the grid, and never less: a timer that fires early may be set for ever."""
+        if not math.isfinite(loop_s):
+            return loop_s
+        return max(loop_s, math.ceil(loop_s / self._grid_s - 1e-9) * self._grid_s)
 
     def _push(self, loop_s: float, handle: asyncio.Handle, *, is_delayed: bool) -> None:
         if loop_s != math.inf:  # a timer at infinity never fires
             heapq.heappush(self._timers, (max(loop_s, self._now_s), next(self._numbers), handle, is_delayed))
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Close a generator that was dropped; one of a killed node is only dropped."""
+        if not self._is_sealed:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers stay in the heap until their time."""
@@ -200,8 +214,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self._steps_at_jump = self.steps
 
     def _collect_due(self) -> None:
-        while self._timers and self._timers[0][0] <= self._now_s:
-            _, _, handle, is_delayed = heapq.heappop(self._timers)
+        while self._timers and self._timers[0][0] <= self._now_s + _NOISE_S:
+            loop_s, _, handle, is_delayed = heapq.heappop(self._timers)
+            self._now_s = max(self._now_s, loop_s)
             if handle.cancelled():
                 continue
             if is_delayed:

@@ -85,7 +85,9 @@ def record_controllership(loop: SimLoop, history: History, controller: Controlle
     terms.elected, terms.resigned = on_elected, on_resigned  # type: ignore[method-assign]
 
 
-def run_script(script: Script, *, checkers: Iterable[Checker] = (), prepare: Prepare = record_controllership) -> Outcome:
+def run_script(
+    script: Script, *, checkers: Iterable[Checker] = (), prepare: Prepare = record_controllership
+) -> Outcome:
     """Run a script. Returns its outcome; a violation is a result, not an error.
 
     Args:

@@ -38,9 +38,9 @@ def broker(cluster: SimulatedCluster, text: str) -> ModelBroker:
             found = _nth(cluster.fleet.running(), rest)
         case "leader of" | "follower of":
             name = partition(cluster, rest)
-            held = cluster.world.stored.leaderships().get(name)
+            held = cluster.stored.leaderships().get(name)
             leader = held.leader if held is not None else -1
-            replicas = cluster.world.stored.assignments()[name].replicas
+            replicas = cluster.stored.assignments()[name].replicas
             others = [each for each in replicas if each != leader]
             found = brokers.get(leader) if kind == "leader of" else brokers.get(others[0]) if others else None
         case _:
@@ -71,7 +71,7 @@ def controller(cluster: SimulatedCluster, text: str) -> ControllerMember:
 
 def partition(cluster: SimulatedCluster, text: str) -> TopicPartition:
     """Returns the selected partition, which exists. Raises Skipped."""
-    present = sorted(cluster.world.stored.assignments())
+    present = sorted(cluster.stored.assignments())
     if text.startswith("any partition "):
         found = _nth(present, text.removeprefix("any partition "))
     else:
@@ -84,7 +84,7 @@ def partition(cluster: SimulatedCluster, text: str) -> TopicPartition:
 
 def topic(cluster: SimulatedCluster, text: str) -> str:
     """Returns the selected topic, which exists. Raises Skipped."""
-    present = sorted(cluster.world.stored.topics())
+    present = sorted(cluster.stored.topics())
     if text.startswith("any topic "):
         found = _nth(present, text.removeprefix("any topic "))
     else:

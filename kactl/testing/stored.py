@@ -37,9 +37,6 @@ class Stored(Protocol):
 
     def config(self, topic: str) -> Mapping[str, str]: ...
 
-    def remove_topic(self, topic: str) -> None:
-        """Remove a topic as an operator does by hand."""
-
 
 class MemoryStored:
     """Content of the in-memory store."""
@@ -94,6 +91,3 @@ class MemoryStored:
 
     def config(self, topic: str) -> Mapping[str, str]:
         return dict(self._state.configs.get(topic, {}))
-
-    def remove_topic(self, topic: str) -> None:
-        self._state.delete_topic(topic)

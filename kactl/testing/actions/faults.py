@@ -145,17 +145,48 @@ def lose(cluster: SimulatedCluster, args: Args) -> None:
     _during(cluster, "lose", "all links", args["for_ms"], lambda: cluster.network.lose(0.0))
 
 
-# -- sessions ----------------------------------------------------------------------------------------------------------
+# -- the store ---------------------------------------------------------------------------------------------------------
 
 
 def expire(cluster: SimulatedCluster, args: Args) -> None:
-    """`node`: end the session of a member at the server."""
+    """`node`, `notify_after_ms`: end the sessions of a member at the server, broker registrations included.
+
+    Until the member learns of it, it believes in its session.
+    """
     member = _up(cluster, args)
     cluster.history.record("fault.begin", fault="expire", target=member.name)
-    cluster.world.expire_session(member.name)
+    cluster.world.expire_session(member.name, notify_after_ms=args.get("notify_after_ms", 0.0))
+    cluster.world.expire_brokers(member.name)
+
+
+def cut_store(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `direction`, `for_ms`: cut a member from the store, not from other members. `deliver`: see `cut`."""
+    member = selectors.member(cluster, args["node"])
+    direction = args.get("direction", "both")
+    cluster.world.cut(member.name, to_server=direction != "in", to_client=direction != "out")
+    _during(
+        cluster,
+        "cut store",
+        member.name,
+        args["for_ms"],
+        lambda: cluster.world.heal(member.name, deliver=args.get("deliver", True)),
+    )
+
+
+def stop_store(cluster: SimulatedCluster, args: Args) -> None:
+    """`for_ms`: stop the store's server."""
+    cluster.world.stop()
+    _during(cluster, "stop store", "store", args["for_ms"], cluster.world.start)
+
+
+def fail_store(cluster: SimulatedCluster, args: Args) -> None:
+    """`rates` of the faults of `StoreFaults` by name, `for_ms`: operations and events of the store fail at random."""
+    cluster.world.set_faults(args["rates"])
+    _during(cluster, "fail store", "store", args["for_ms"], lambda: cluster.world.set_faults({}))
 
 
 VERBS: Final = {
     "kill": kill, "kill all": kill_all, "stop": stop, "pause": pause, "slow": slow, "clock": clock,
-    "cut": cut, "hold": hold, "lose": lose, "expire": expire,
+    "cut": cut, "hold": hold, "lose": lose, "expire": expire, "cut store": cut_store, "stop store": stop_store,
+    "fail store": fail_store,
 }  # fmt: skip

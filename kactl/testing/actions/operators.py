@@ -61,7 +61,7 @@ def reassign_stored(cluster: SimulatedCluster, args: Args) -> None:
 def cancel(cluster: SimulatedCluster, args: Args) -> None:
     """`partition`: one that is being reassigned, as a number; `to`."""
     running = sorted(
-        name for name, held in cluster.world.stored.assignments().items() if held.is_being_reassigned
+        name for name, held in cluster.stored.assignments().items() if held.is_being_reassigned
     )  # fmt: skip
     if not running:
         raise Skipped("nothing is being reassigned")

@@ -58,14 +58,14 @@ def vanish(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`: remove it from the store by hand."""
     topic = selectors.topic(cluster, args["topic"])
     cluster.removed_by_hand.add(topic)
-    cluster.world.stored.remove_topic(topic)
+    cluster.world.remove_topic(topic)
     cluster.history.record("admin.store", operation="remove topic by hand", outcome="done", topic=topic)
 
 
 def grow(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of the new partition, `to`."""
     topic = selectors.topic(cluster, args["topic"])
-    count = sum(name.topic == topic for name in cluster.world.stored.assignments())
+    count = sum(name.topic == topic for name in cluster.stored.assignments())
     request = PartitionsRequested(topic, count + 1, (tuple(args["replicas"]),))
     ask(cluster, args["to"], request, operation="grow topic", about=topic)
 

@@ -88,7 +88,7 @@ class Quiet:
 
     def _who_is_active(self) -> str:
         active = [member.name for member in self._cluster.controllers.values() if member.is_active]
-        stored = self._cluster.world.stored.controller()
+        stored = self._cluster.stored.controller()
         named = "no controller" if stored is None else f"controller {stored.id} under epoch {stored.epoch}"
         return f"active and ready is not exactly one instance: active are {active}, the store names {named}"
 
@@ -99,7 +99,7 @@ class _View:
     def __init__(self, cluster: SimulatedCluster, controller: Controller) -> None:
         self._cluster = cluster
         self._controller = controller
-        stored = cluster.world.stored
+        stored = cluster.stored
         self._assignments = stored.assignments()
         self._leaderships = stored.leaderships()
         self._registrations = stored.registrations()
@@ -119,7 +119,7 @@ class _View:
         return self._serves(broker, name) and broker not in self._leaving
 
     def _deleted(self, name: TopicPartition) -> bool:
-        return name.topic in self._cluster.world.stored.deletions()
+        return name.topic in self._cluster.stored.deletions()
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, Assignment, Leadership | None]]:
         """Returns the partitions of topics that are not being deleted."""
@@ -153,12 +153,12 @@ class _View:
         for name, assignment, _ in self._partitions():
             if assignment.is_being_reassigned and all(self._may_lead(each, name) for each in assignment.target):
                 yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
-        for topic in self._cluster.world.stored.deletions():
+        for topic in self._cluster.stored.deletions():
             names = [name for name in self._assignments if name.topic == topic]
             if all(self._can_delete(broker, name) for name in names for broker in self._assignments[name].replicas):
                 yield f"the deletion of {topic} has not ended"
         moving = any(assignment.is_being_reassigned for assignment in self._assignments.values())
-        for kind in self._cluster.world.stored.requests():
+        for kind in self._cluster.stored.requests():
             if kind == "reassignment" and moving:
                 continue  # it shrinks with each reassignment that ends
             yield f"the {kind} request in the store waits"
@@ -255,9 +255,9 @@ class _View:
 
     def remains(self) -> Iterator[str]:
         """No memory of a deleted topic remains."""
-        topics = self._cluster.world.stored.topics()
+        topics = self._cluster.stored.topics()
         for topic in self._controller.cluster.topics_to_delete:
-            if topic not in self._cluster.world.stored.deletions():
+            if topic not in self._cluster.stored.deletions():
                 yield f"the controller still deletes {topic}, which is not marked for deletion"
         for ref in self._controller.topics():
             if topics.get(ref.name) != ref:

@@ -13,6 +13,10 @@ from kactl.testing.script import Action, WorldSpec
 # Mean time between two occurrences.
 _INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
 
+_STORE_FAULTS: Final = (
+    "lost_requests", "lost_answers", "refusals", "late_events", "doubled_events", "coalesced_events",
+)  # fmt: skip
+
 
 class _Draw:
     """Patterns of faults; each returns actions that begin at a time."""
@@ -99,6 +103,26 @@ class _Draw:
     def expire(self, at_ms: float) -> list[Action]:
         return [Action("expire", at_ms=at_ms, args={"node": self._member()})]
 
+    def stop_store(self, at_ms: float) -> list[Action]:
+        return [Action("stop store", at_ms=at_ms, args={"for_ms": self._around_session_ms()})]
+
+    def cut_store(self, at_ms: float) -> list[Action]:
+        args = {
+            "node": self._member(),
+            "for_ms": self._around_session_ms(),
+            "direction": self._rng.choice(("both", "in", "out")),
+            "deliver": self._rng.random() < 0.5,
+        }
+        return [Action("cut store", at_ms=at_ms, args=args)]
+
+    def fail_store(self, at_ms: float) -> list[Action]:
+        """Operations fail, and events are late, doubled or coalesced."""
+        rate = self._rng.choice((0.03, 0.1, 0.25))
+        rates = {name: rate for name in _STORE_FAULTS if self._rng.random() < 0.5}
+        if "late_events" in rates:
+            rates["late_ms"] = self._rng.choice((20.0, 1_000.0, 2 * self._session_ms))
+        return [Action("fail store", at_ms=at_ms, args={"rates": rates, "for_ms": self._rng.uniform(1_000, 30_000)})]
+
     # -- schedules -----------------------------------------------------------------------------------------------------
 
     def zombie(self, at_ms: float) -> list[Action]:
@@ -110,6 +134,18 @@ class _Draw:
             Action("elect", at_ms=at_ms, args=request),
             Action("pause", at_ms=at_ms + self._rng.uniform(0, 10), args=pause),
         ]
+
+    def sleepwalk(self, at_ms: float) -> list[Action]:
+        """A session ends at the server, and its client learns of it late."""
+        notify_ms = self._rng.choice((10.0, 100.0, 1_000.0, 3 * self._session_ms)) * self._rng.uniform(0.5, 1)
+        node = self._controller() if self._rng.random() < 0.7 else self._broker()
+        return [Action("expire", at_ms=at_ms, args={"node": node, "notify_after_ms": notify_ms})]
+
+    def store_island(self, at_ms: float) -> list[Action]:
+        """The active controller is cut from the store but not from the brokers, or the reverse."""
+        for_ms = self._session_ms * self._rng.uniform(0.8, 4)
+        node = {"node": "active controller", "for_ms": for_ms, "deliver": self._rng.random() < 0.5}
+        return [Action(self._rng.choice(("cut store", "cut")), at_ms=at_ms, args=node)]
 
     def bounce(self, at_ms: float) -> list[Action]:
         """A broker restarts within one detection interval, once or several times."""
@@ -173,8 +209,9 @@ class _Draw:
 
 # Kinds with their weights among the runs that have a single kind.
 KINDS: Final = (
-    "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire", "zombie",
-    "bounce", "swizzle", "election storm", "rolling restart", "pair kill",
+    "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire",
+    "stop store", "cut store", "fail store", "zombie", "sleepwalk", "store island", "bounce", "swizzle",
+    "election storm", "rolling restart", "pair kill",
 )  # fmt: skip
 
 

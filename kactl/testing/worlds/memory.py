@@ -12,7 +12,7 @@ client learns of it with the next message that reaches it. Until then the client
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -139,6 +139,10 @@ class MemoryWorld:
                     link.connection.restart()
             self.links.heal(ANY, self.node.name, kind=KIND, both=False, deliver=False)
             self.loop.resume(self.node)
+
+    def set_faults(self, rates: Mapping[str, float]) -> None:
+        """Set the rates of random faults by name; those that are left out have their defaults."""
+        self.faults = StoreFaults(**rates)
 
     def remove_topic(self, topic: str) -> None:
         """Remove a topic from the store by hand, as an operator with a tool of the store does."""
