@@ -15,6 +15,7 @@ from kactl.stores.base import Store
 
 from .brokers import BrokerSettings, Fleet
 from .brokers.process import Surroundings
+from .checkers.observe import Observer
 from .clock import LoopClock
 from .history import History
 from .links import Links
@@ -86,8 +87,6 @@ class ControllerMember(Member):
     """A controller instance.
 
     Args:
-        prepare: called with each new controller before it starts.
-
     Attributes:
         controller: of the present process, or of the last one; None before the first start.
     """
@@ -101,7 +100,7 @@ class ControllerMember(Member):
         transport: SimulatedTransport,
         store: Callable[[Node], Store],
         settings: dict[str, Any],
-        prepare: Callable[[Controller], object],
+        observer: Observer,
     ) -> None:
         super().__init__(loop, history, f"controller {controller_id}", self._run)
         self.id = controller_id
@@ -109,12 +108,16 @@ class ControllerMember(Member):
         self._transport = transport
         self._store = store
         self._settings = settings
-        self._prepare = prepare
+        self._observer = observer
 
     @property
     def is_active(self) -> bool:
         """Whether a running process believes to be the controller."""
         return self.is_up and self.controller is not None and self.controller.is_active
+
+    def kill(self) -> None:
+        super().kill()
+        self._observer.detach(self.name)
 
     async def _run(self, node: Node) -> None:
         controller = Controller(
@@ -127,7 +130,7 @@ class ControllerMember(Member):
             meter_provider=NoOpMeterProvider(),
             **self._settings,
         )
-        self._prepare(controller)
+        self._observer.attach(controller, node=self.name, incarnation=self.incarnation)
         self.controller = controller
         try:
             async with controller:
@@ -136,6 +139,7 @@ class ControllerMember(Member):
         except asyncio.CancelledError:
             pass
         finally:
+            self._observer.detach(self.name)
             self._transport.network.close(node)
 
 
@@ -143,7 +147,7 @@ class SimulatedCluster:
     """All members of a cluster.
 
     Args:
-        prepare: called with each new controller before it starts; for recorders.
+        observer: records the events of the controllers.
 
     Attributes:
         operators: node of all admin clients; it never fails.
@@ -158,7 +162,7 @@ class SimulatedCluster:
         spec: WorldSpec,
         latency: LatencySpec,
         *,
-        prepare: Callable[[SimLoop, History, Controller], object],
+        observer: Observer,
     ) -> None:
         settings = WORLD_SETTINGS | {name: value for name, value in spec.settings.items() if name in WORLD_SETTINGS}
         self.loop = loop
@@ -197,7 +201,7 @@ class SimulatedCluster:
                 ),
                 store=self.world.client,
                 settings={"level": self.level} | own,
-                prepare=lambda controller: prepare(loop, history, controller),
+                observer=observer,
             )
             for controller_id in range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
         }

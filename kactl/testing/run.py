@@ -7,16 +7,15 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from kactl.actors.system import Controller
-
 from . import selectors, sim
 from .actions import VERBS
+from .checkers import Observer, Probes, Rules
+from .checkers import checkers as all_checkers
 from .checkers.quiet import Quiet
 from .cluster import SimulatedCluster
 from .failures import SimFailure
@@ -64,39 +63,14 @@ class Outcome(msgspec.Struct, kw_only=True):
         return self.signature == PASS
 
 
-Prepare = Callable[[SimLoop, History, Controller], object]
-
-
-def record_controllership(loop: SimLoop, history: History, controller: Controller) -> None:
-    """Record the elections and resignations of a controller."""
-    terms = controller.loop.controllership.terms
-    elected, resigned = terms.elected, terms.resigned
-
-    def on_elected(**named: Any) -> None:
-        history.record("ctl.elected", controller=controller.node_id, controller_epoch=named["epoch"])
-        elected(**named)
-
-    def on_resigned(**named: Any) -> None:
-        history.record(
-            "ctl.resigned", controller=controller.node_id, controller_epoch=named["epoch"], cause=named["cause"]
-        )
-        resigned(**named)
-
-    terms.elected, terms.resigned = on_elected, on_resigned  # type: ignore[method-assign]
-
-
-def run_script(
-    script: Script, *, checkers: Iterable[Checker] = (), prepare: Prepare = record_controllership
-) -> Outcome:
+def run_script(script: Script, *, checkers: Iterable[Checker] | None = None) -> Outcome:
     """Run a script. Returns its outcome; a violation is a result, not an error.
 
     Args:
-        checkers: new ones, each for this run only.
-        prepare: called with each new controller before it starts.
+        checkers: new ones, for this run only; by default those of all invariants.
     """
     started_s = time.process_time()
-    run = _Run(script, list(checkers), prepare)
-    seed = script.schedule.seed
+    run = _Run(script, checkers)
     schedule = Schedule(
         script.schedule.strategy,
         hold_back=script.schedule.hold_back,
@@ -105,7 +79,7 @@ def run_script(
     )
     signature, violation, error = PASS, None, ""
     try:
-        sim.run(run.main, seed=seed, schedule=schedule)
+        sim.run(run.main, seed=script.schedule.seed, schedule=schedule)
     except Violation as found:
         signature, violation, error = found.signature, found, str(found)
     except SimFailure as failure:
@@ -119,7 +93,7 @@ def run_script(
         steps=run.loop.steps,
         virtual_ms=run.loop.now_s * 1000,
         cpu_s=time.process_time() - started_s,
-        probes=dict(sorted(run.probes.items())),
+        probes=dict(sorted(run.probes.hits.items())),
         skipped=run.skipped,
         history=run.history,
     )
@@ -132,11 +106,10 @@ class _Run:
     history: History
     cluster: SimulatedCluster
 
-    def __init__(self, script: Script, checkers: list[Checker], prepare: Prepare) -> None:
+    def __init__(self, script: Script, checkers: Iterable[Checker] | None) -> None:
         self._script = script
-        self._checkers = checkers
-        self._prepare = prepare
-        self.probes: Counter[str] = Counter()
+        self._given = checkers
+        self.probes = Probes()
         self.skipped: dict[int, str] = {}
 
     async def main(self) -> None:
@@ -144,27 +117,38 @@ class _Run:
         assert isinstance(loop, SimLoop)
         self.loop = loop
         self.history = History(lambda: loop.now_s * 1000)
-        watch(self.history, self._checkers, loop.halt)
+        loop.set_exception_handler(self._task_failed)
+        observer = Observer(self.history)
         script = self._script
-        self.cluster = SimulatedCluster(loop, self.history, script.world, script.latency, prepare=self._prepare)
+        self.cluster = SimulatedCluster(loop, self.history, script.world, script.latency, observer=observer)
+        self.probes = Probes(session_timeout_ms=self.cluster.settings["session_timeout_ms"])
+        found = all_checkers(rules_of(self.cluster), observer.memories) if self._given is None else list(self._given)
+        watch(self.history, [*found, self.probes], loop.halt)
         async with self.cluster.opened():
             await self._first_phase()
             await self._second_phase()
-        for checker in self._checkers:
-            if (violation := checker.at_end()) is not None:
-                raise violation
+            for checker in found:
+                if (violation := checker.at_end()) is not None:
+                    raise violation
+
+    def _task_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Record that a task ended by an error that no code received."""
+        error = context.get("exception")
+        if error is None:
+            return  # a task of a killed node was dropped
+        task = context.get("task") or context.get("future")
+        name = task.get_name() if isinstance(task, asyncio.Task) else "callback"
+        self.history.record("task.failed", node=getattr(task, "node_name", None), task=name, error=repr(error))
 
     async def _first_phase(self) -> None:
         timed = sorted(
             ((action.at_ms, number, action) for number, action in enumerate(self._script.actions)),
             key=lambda entry: entry[:2],
         )
-        sampling = asyncio.create_task(self._sample())
         for at_ms, number, action in timed:
             await self._until(at_ms)
             self._do(number, action)
         await self._until(self._script.duration_ms)
-        sampling.cancel()
 
     async def _until(self, at_ms: float) -> None:
         await asyncio.sleep(max(0.0, at_ms / 1000 - self.loop.now_s))
@@ -177,13 +161,6 @@ class _Run:
             self.history.record("action.skipped", number=number, do=action.do, reason=str(reason))
         else:
             self.history.record("action", number=number, do=action.do, args=action.args)
-
-    async def _sample(self) -> None:
-        """Count the moments at which two instances believe to be the controller."""
-        while True:
-            active = sum(member.is_active for member in self.cluster.controllers.values())
-            self.probes["PRB-30"] += active > 1
-            await asyncio.sleep(0.5)
 
     async def _second_phase(self) -> None:
         """End all faults, and wait until all is well.
@@ -208,6 +185,16 @@ class _Run:
             violation = quiet.violation(unmet, since_ms=(self.loop.now_s - healed_s) * 1000)
             if violation is not None:
                 raise violation
+
+
+def rules_of(cluster: SimulatedCluster) -> Rules:
+    """Returns what the world of a cluster allows."""
+    return Rules(
+        recovery=cluster.level.recovery,
+        unclean=bool(cluster.spec.settings.get("unclean_leader_election", False)),
+        stock_brokers=cluster.spec.brokers.kind == "model",
+        session_timeout_ms=cluster.settings["session_timeout_ms"],
+    )
 
 
 def main(seeds: Iterable[int], write: Callable[[str], object]) -> int:

@@ -25,6 +25,9 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
     In the store, `has_id` says whether the tool gives the topic an id.
     """
     topic, config = args["topic"], args.get("config", {})
+    if not cluster.level.topic_ids and topic in cluster.removed_by_hand:
+        # It cannot be distinguished from the one that was removed, of which brokers keep replicas.
+        raise Skipped(f"{topic} was removed by hand, and topics have no ids")
     if "to" in args:
         ask(
             cluster,
@@ -34,10 +37,7 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
             about=topic,
         )
         return
-    # Without an id it cannot be distinguished from one that was removed by hand, of which brokers keep replicas.
     has_id = cluster.level.topic_ids and (args.get("has_id", True) or topic in cluster.removed_by_hand)
-    if not cluster.level.topic_ids and topic in cluster.removed_by_hand:
-        raise Skipped(f"{topic} was removed by hand, and topics have no ids")
     topic_id = cluster.loop.streams["topic ids"].randbytes(16) if has_id else ZERO_ID
     created = cluster.operator_store.create_topic(TopicRef(topic, topic_id), _assignment(args), config)
     in_store(cluster, "create topic", created)

@@ -205,7 +205,10 @@ class Receiver:
             self._record_role(entry, "storage")
             return ErrorCode.KAFKA_STORAGE_ERROR
         held = self.replicas.get(name)
-        if held is not None and name.topic not in self._removed_by_hand:
+        if held is not None and held.topic.id != entry.topic_id and name.topic in self._removed_by_hand:
+            self._remove_by_hand(name, held)
+            held = None
+        if held is not None:
             refused = self._refused(held, entry)
             if refused is not None:
                 outcome, error = refused
@@ -223,6 +226,12 @@ class Receiver:
             # The leader is not in the metadata: a log is created, and nothing is fetched.
             self.replicas[name] = Replica(entry.topic, log)
         return ErrorCode.NONE
+
+    def _remove_by_hand(self, name: TopicPartition, held: Replica) -> None:
+        """Delete a replica of a topic that was removed by hand, as the operator has to on each broker."""
+        del self.replicas[name]
+        self.disk.logs.pop(name, None)
+        self._record_stop(StopEntry(name, held.topic.id, held.leader_epoch, True), "applied")
 
     def _refused(self, held: Replica, entry: StateEntry) -> tuple[str, int] | None:
         """Returns the outcome and the error of a row that does not apply to the replica; None if it does."""
