@@ -183,9 +183,11 @@ class ReassignmentSteps(Handlers):
         self.know(targets)
         refusal = await self._lead_from_target(row_numbers)
         failures = _failures(names, refusal)
-        led = (refusal == Refusal.NONE).tolist()
+        failures |= self._out_of_sync([name for name in names if name not in failures], before)
         await self._stop(
-            _grouped(row_numbers, (brokers if here else () for brokers, here in zip(removed, led, strict=True)))
+            _grouped(
+                row_numbers, (() if name in failures else brokers for name, brokers in zip(names, removed, strict=True))
+            )
         )
         failures |= self._not_stopped([name for name in names if name not in failures])
         self._restore({name: before[name] for name in failures})
@@ -196,6 +198,20 @@ class ReassignmentSteps(Handlers):
             except (NotFound, BadRequest, StoreError) as error:
                 failures |= self._retry(group, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
+
+    def _out_of_sync(self, names: list[TopicPartition], before: Mapping[TopicPartition, Assignment]) -> Failures:
+        """Returns the reassignments whose target is not in sync after all.
+
+        Their rows were read again, because a write without a response had taken a replica out of the ISR. The next
+        change of the ISR resumes them.
+        """
+        rows = self.cluster.table.rows(self.cluster.table.rows_named(names))
+        missing = some(rows.assigned & ~rows.in_sync).tolist()
+        return {
+            name: Failure(ErrorCode.UNKNOWN_SERVER_ERROR, "a replica of its target has left the ISR")
+            for name, is_missing in zip(names, missing, strict=True)
+            if is_missing and before[name].is_being_reassigned
+        }
 
     def _restore(self, before: Mapping[TopicPartition, Assignment]) -> None:
         """Restore reassignments that have other replicas to stop, without the stopped ones.
@@ -225,6 +241,9 @@ class ReassignmentSteps(Handlers):
     async def _lead_from_target(self, row_numbers: RowNumbers) -> Bytes:
         """Raise the epoch of a leader that stays; elect one elsewhere, if a replica is eligible.
 
+        Returns:
+            uint8[n] of Refusal; NONE also where no replica is eligible.
+
         If none is, for example on a broker that is shutting down, a leader from the target stays leader under a new
         epoch. Without it the leader would never receive the new replicas.
         """
@@ -241,6 +260,9 @@ class ReassignmentSteps(Handlers):
             if moved.error is not None:
                 _unless_over(moved.error)
             await self._lead_on_unelected(elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER])
+            # The leader may be one of the replicas to be stopped.
+            failed = moved.refusal == Refusal.STORE_FAILED
+            refusal[np.isin(row_numbers, elected[failed])] = Refusal.STORE_FAILED
         return refusal
 
     async def _lead_on_unelected(self, row_numbers: RowNumbers) -> None:

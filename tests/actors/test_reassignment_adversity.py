@@ -5,6 +5,7 @@ Each of these histories failed once in a storm; see `test_storms_whole`.
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
@@ -384,3 +385,40 @@ async def test_unassigned_in_sync_replicas_stay_until_an_assigned_one_is() -> No
         assert await stored_assignment(w, "t-0") == Assignment((3,))
         assert w.brokers.of(4, StopReplica)
         await w.check()
+
+
+async def test_origin_stays_if_a_target_leaves_the_isr_during_the_completion() -> None:
+    """Otherwise only one replica of the target would have the records. Kafka removes the origin."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2, 3]})
+
+        async def shrinks() -> None:
+            partition, state = await w._stored("t-0")
+            shrunk = msgspec.structs.replace(state, isr=(1, 2))
+            assert await w.store.write_isr(partition, shrunk, expected=state.partition_epoch) is not None
+
+        script_once(w, "commit", after(shrinks))
+        await w.write_isr("t-0", 1, 2, 3)
+
+        assert await stored_assignment(w, "t-0") == Assignment((2, 3, 1), adding=(2, 3), removing=(1,))
+        assert (await w.stored("t-0"))[2] == (1, 2)
+
+        await w.write_isr("t-0", 1, 2, 3)
+        assert await stored_assignment(w, "t-0") == Assignment((2, 3))
+        assert (await w.stored("t-0"))[2] == (2, 3)
+
+
+async def test_leader_is_not_stopped_before_another_one_is_stored() -> None:
+    """Otherwise the partition would have no leader until the next retry. Kafka stops it."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+
+        script_once(w, "commit", fails(GONE))
+        await w.write_isr("t-0", 1, 2)
+        assert (await w.stored("t-0"))[0] == 1
+
+        await w.wait(12_000)
+        assert (await w.stored("t-0"))[0] == 2
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
