@@ -17,16 +17,19 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.machines import draining
 from kactl.machines.election import Election
+from kactl.machines.reassignment import raise_epoch
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.events import Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import RowNumbers, common, holds
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import RowNumbers, Rows, common, holds
 
 from .base import ControllerContext, Handler, Handlers
 from .timers import Timers
@@ -54,6 +57,9 @@ class Shutdowns(Handlers):
 
     def __init__(self, context: ControllerContext, *, on_broker_startup: OnBrokerStartup, timers: Timers) -> None:
         super().__init__(context)
+        self._committer = Committer(context.cluster, context.store)
+        # Of each broker that is shutting down, the leader epochs under which it was sent StopReplica.
+        self._stopped: dict[int, dict[TopicPartition, int]] = {}
         self._on_broker_startup = on_broker_startup
         self._timers = timers
 
@@ -107,6 +113,7 @@ class Shutdowns(Handlers):
             self._timers.set(overdue, self.settings.shutdown_limit_ms)
         self.cluster.mark_shutting_down(broker.id, drained=drained)
         if not marked:
+            self._stopped.pop(broker.id, None)
             self.history.add(self.broker_event(DRAINING, broker.id))
 
     def _hosted(self, broker: int) -> tuple[RowNumbers, RowNumbers]:
@@ -120,6 +127,8 @@ class Shutdowns(Handlers):
     async def _stop_following(self, broker: int, row_numbers: RowNumbers) -> None:
         """Send StopReplica before the replicas leave the ISRs, so that leaders do not add them again meanwhile."""
         rows = self.cluster.table.rows(row_numbers)
+        names = self.cluster.table.names(row_numbers)
+        self._stopped.setdefault(broker, {}).update(zip(names, rows.leader_epoch.tolist(), strict=True))
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
@@ -153,4 +162,33 @@ class Shutdowns(Handlers):
     async def _restore(self, broker: int) -> None:
         """Make a broker live again: it follows its partitions, and leads those that have no leader."""
         self.cluster.mark_shutting_down(broker, False)
+        await self._raise_epochs(broker)
         await self._on_broker_startup([broker], RESTORED)
+
+    async def _raise_epochs(self, broker: int) -> None:
+        """Raise the leader epochs that are still those of the StopReplica that the broker was sent.
+
+        That is where it was not in the ISR, or where the smaller ISR could not be written. A broker does not start a
+        replica under the leader epoch under which it was stopped.
+        """
+        stopped = self._stopped.pop(broker, {})
+        _, followed = self._hosted(broker)
+        epochs = self.cluster.table.column("leader_epoch")[followed].tolist()
+        names = self.cluster.table.names(followed)
+        followed = followed[[stopped.get(name) == epoch for name, epoch in zip(names, epochs, strict=True)]]
+
+        async def plan(rows: Rows) -> Change:
+            return raise_epoch(rows, np.ones(len(rows), np.bool_), controller_epoch=self.epoch)
+
+        rows = self.cluster.table.rows(followed)
+        if not len(rows):
+            return
+        async for _, change in self._committer.commit_until_settled(rows, plan):
+            committed = change.take(change.refusal == Refusal.NONE)
+            self.cluster.apply(committed)
+            self.history.add_partitions(committed, self.cluster.table.refs, controller_epoch=self.epoch)
+            self.batch.begin()
+            # The broker itself receives everything next, in one request.
+            after = committed.after()
+            self.batch.lead_and_follow(after, after.assigned & ~holds(after, broker))
+            self.channels.send(self.batch.flush())

@@ -30,7 +30,7 @@ from kactl.messages.control import (
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
 from kactl.state.rows import Bools, RowNumbers, choose, some
 
-from .hosted_replicas import HostedReplicas, Role, ids_of, names_of
+from .hosted_replicas import HostedReplicas, Ids, Role, ids_of, names_of
 from .row_index import ABSENT
 
 UNCHECKED_BROKER_EPOCH = -1
@@ -84,8 +84,17 @@ class LeaderAndIsrPlan:
     id_only: Bools
 
 
-def plan_leader_and_isr(states: PartitionStates, hosted: HostedReplicas, broker: int) -> LeaderAndIsrPlan:
-    """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan."""
+def plan_leader_and_isr(
+    states: PartitionStates, hosted: HostedReplicas, broker: int, *, controller_epoch: int = NO_EPOCH
+) -> LeaderAndIsrPlan:
+    """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan.
+
+    A replica that was stopped starts again under a higher leader epoch only: a delayed request may be older than the
+    one that stopped it. A request of a later controller is not.
+
+    Args:
+        controller_epoch: of the request.
+    """
     rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
     known = rows != ABSENT
     ids = ids_of(states.topics)[states.topic]
@@ -95,7 +104,10 @@ def plan_leader_and_isr(states: PartitionStates, hosted: HostedReplicas, broker:
 
     has_id = ids != b""
     contradicts = has_id & (local_ids != b"") & (ids != local_ids)
-    newer = states.leader_epoch > local_epoch
+    role, controller = _local(hosted.role, rows, Role.NONE), _local(hosted.controller_epoch, rows, NO_EPOCH)
+    _put_deleted(states, hosted, ids, rows == ABSENT, (role, local_epoch, controller))
+    restarts = (role == Role.STOPPED) & (states.leader_epoch == local_epoch) & (controller_epoch > controller)
+    newer = (states.leader_epoch > local_epoch) | restarts
     id_only = ~failed & known & (states.leader_epoch == local_epoch) & has_id & (local_ids == b"")
     ours = some(states.replicas == broker)
     error = choose(
@@ -117,6 +129,27 @@ def plan_leader_and_isr(states: PartitionStates, hosted: HostedReplicas, broker:
     )
     leads = states.leader == broker
     return LeaderAndIsrPlan(error=error, lead=accepted & leads, follow=accepted & ~leads, id_only=id_only)
+
+
+def _put_deleted(
+    states: PartitionStates,
+    hosted: HostedReplicas,
+    ids: Ids,
+    absent: Bools,
+    columns: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
+) -> None:
+    """Write the epochs of deleted replicas into the columns role, leader epoch and controller epoch of the rows."""
+    if not hosted.deleted:
+        return
+    role, leader_epoch, controller_epoch = columns
+    names = names_of(states.topics)
+    for position in np.flatnonzero(absent).tolist():
+        deleted = hosted.deleted.get((names[states.topic[position]], int(states.partition[position])))
+        # A topic that was created again has another id.
+        if deleted is not None and deleted.topic_id == ids[position]:
+            role[position] = Role.STOPPED
+            leader_epoch[position] = deleted.leader_epoch
+            controller_epoch[position] = deleted.controller_epoch
 
 
 def leader_and_isr_response(states: PartitionStates, error: Shorts) -> LeaderAndIsrResponse:

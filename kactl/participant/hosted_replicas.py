@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,10 +51,26 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
+class Deleted(NamedTuple):
+    """A replica that was deleted here, and that no earlier request may create again.
+
+    Attributes:
+        topic_id: as in `HostedReplicas.topic_id`.
+        leader_epoch: with which it was deleted.
+        controller_epoch: of the controller that deleted it.
+    """
+
+    topic_id: bytes
+    leader_epoch: int
+    controller_epoch: int
+
+
 class HostedReplicas:
     """Columns over all replicas of one broker; `index` maps partitions to rows."""
 
     def __init__(self) -> None:
+        # By topic and partition; an entry is removed once the replica is hosted again.
+        self.deleted: dict[tuple[str, int], Deleted] = {}
         self.index = RowIndex()
         self.role: Bytes = np.zeros(0, np.uint8)
         self.leader: Ints = np.zeros(0, np.int32)
@@ -119,12 +135,26 @@ class HostedReplicas:
         known = (rows != ABSENT) & (ids != b"")
         self.topic_id[rows[known]] = ids[known]
 
-    def stop(self, rows: RowNumbers) -> None:
-        """Mark replicas as stopped; their data and epochs remain."""
-        self.role[rows] = Role.STOPPED
+    def stop(self, rows: RowNumbers, leader_epoch: Ints, *, controller_epoch: int) -> None:
+        """Mark replicas as stopped; their data and epochs remain.
 
-    def remove(self, rows: RowNumbers) -> None:
-        """Remove replicas after their data has been deleted."""
+        Args:
+            leader_epoch: int32 of each row, with which it was stopped; a negative one says nothing.
+        """
+        self.role[rows] = Role.STOPPED
+        self.leader_epoch[rows] = np.maximum(self.leader_epoch[rows], leader_epoch)
+        self.controller_epoch[rows] = controller_epoch
+
+    def remove(self, rows: RowNumbers, leader_epoch: Ints, *, controller_epoch: int) -> None:
+        """Remove replicas after their data has been deleted. The epochs of the deletion are kept; see `deleted`.
+
+        Args:
+            leader_epoch: as for `stop`. A negative one deletes the topic, and nothing is kept.
+        """
+        for name, row, epoch in zip(self.index.names(rows), rows.tolist(), leader_epoch.tolist(), strict=True):
+            if epoch >= 0:
+                epoch = max(epoch, int(self.leader_epoch[row]))
+                self.deleted[name.topic, name.partition] = Deleted(bytes(self.topic_id[row]), epoch, controller_epoch)
         self.index.remove(rows)
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
@@ -149,6 +179,9 @@ class HostedReplicas:
         absent = rows == ABSENT
         if absent.any():
             added = self.index.add(names, topic[absent], partition[absent])
+            if self.deleted:
+                for number, of_topic in zip(topic[absent].tolist(), partition[absent].tolist(), strict=True):
+                    self.deleted.pop((names[number], of_topic), None)
             self._grow()
             self._clear(added)
             rows[absent] = added

@@ -205,14 +205,14 @@ class Incarnation:
         self.controller_epoch = request.controller_epoch
         match request:
             case LeaderAndIsr(states=states):
-                return await self._on_leader_and_isr(states)
+                return await self._on_leader_and_isr(states, request.controller_epoch)
             case UpdateMetadata():
                 return self._on_update_metadata(request)
             case StopReplica():
                 return await self._on_stop_replica(request)
 
-    async def _on_leader_and_isr(self, states: PartitionStates) -> Response:
-        plan = checks.plan_leader_and_isr(states, self.hosted, self.broker)
+    async def _on_leader_and_isr(self, states: PartitionStates, controller_epoch: int) -> Response:
+        plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
         names = Names(states.topics, states.topic, states.partition)
         listener = self._listener
 
@@ -255,9 +255,10 @@ class Incarnation:
                 plan.error,
             )
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
-        hosted = plan.stop & (rows != ABSENT)
-        self.hosted.stop(rows[hosted & ~request.delete])
-        self.hosted.remove(rows[hosted & request.delete])
+        hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
+        kept, deleted = hosted & ~request.delete, hosted & request.delete
+        self.hosted.stop(rows[kept], request.leader_epoch[kept], controller_epoch=epoch)
+        self.hosted.remove(rows[deleted], request.leader_epoch[deleted], controller_epoch=epoch)
         return checks.stop_replica_response(request, plan.error)
 
     # -- between leaders and followers

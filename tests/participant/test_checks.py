@@ -158,7 +158,7 @@ def test_stop_of_an_unknown_replica_succeeds_and_deletes(delete: bool) -> None:
 @pytest.mark.parametrize("delete", [False, True])
 def test_stopped_replica_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
     hosted = hosting(StateRow(ORDERS_0, leader_epoch=5))
-    hosted.stop(hosted.index.rows)
+    hosted.stop(hosted.index.rows, np.full(len(hosted.index.rows), NO_EPOCH, np.int32), controller_epoch=1)
 
     plan = checks.plan_stop_replica(stop_replica(ORDERS_0, delete=delete), hosted)
 
@@ -237,6 +237,38 @@ def test_columns_agree_with_the_oracle(
             accepted and row.leader == SELF,
             accepted and row.leader != SELF,
         )
+
+
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize(
+    ("leader_epoch", "controller_epoch", "error"),
+    [
+        (4, 8, ErrorCode.STALE_CONTROLLER_EPOCH),  # from before the replica was stopped
+        (6, 7, ErrorCode.STALE_CONTROLLER_EPOCH),  # the same, delayed
+        (6, 8, ErrorCode.NONE),  # a later controller does not know that it was stopped
+        (7, 7, ErrorCode.NONE),
+    ],
+)
+def test_stopped_replica_does_not_start_under_that_epoch(
+    delete: bool, leader_epoch: int, controller_epoch: int, error: ErrorCode
+) -> None:
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A), role=Role.FOLLOWER)
+    stop = hosted.remove if delete else hosted.stop
+    stop(hosted.index.rows, np.full(1, 6, np.int32), controller_epoch=7)
+    request = states(StateRow(ORDERS_0, leader=2, leader_epoch=leader_epoch, topic_id=ID_A))
+
+    plan = checks.plan_leader_and_isr(request, hosted, SELF, controller_epoch=controller_epoch)
+
+    assert plan.error.tolist() == [error]
+    assert plan.follow.tolist() == [error is ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(("epoch", "topic_id"), [(6, ID_B), (EPOCH_DURING_DELETE, ID_A)])
+def test_deleted_replica_does_not_block_another_topic(epoch: int, topic_id: bytes) -> None:
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+    hosted.remove(hosted.index.rows, np.full(1, epoch, np.int32), controller_epoch=7)
+
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=0, topic_id=topic_id)) == (0, True, False)
 
 
 @given(st.lists(rows, unique_by=row_name, max_size=6), st.lists(rows, unique_by=row_name, max_size=6))
