@@ -8,6 +8,7 @@ succeeded. When the session ends all queued requests fail, and the connection op
 """
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -56,7 +57,8 @@ class Client:
         on_watch: called in the loop with the kind of event and the path, relative to the chroot.
         on_tree: called in the loop with the path of every write below a watched tree, unless `watch_tree` was given a
             callback.
-        kind: of the connection.
+        kind: of the connection, or a factory.
+        rng: of the connection.
     """
 
     def __init__(
@@ -68,7 +70,8 @@ class Client:
         on_state: Callable[[str], None] = lambda state: None,
         on_watch: Callable[[str, str], None] = lambda kind, path: None,
         on_tree: Callable[[str], None] = lambda path: None,
-        kind: connection.Kind = "kactl",
+        kind: connection.Kind | connection.Factory = "kactl",
+        rng: random.Random | None = None,
     ) -> None:
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = (slash + chroot).rstrip("/")
@@ -85,10 +88,14 @@ class Client:
 
         self._waiting: deque[Call] = deque()
         self._lost: deque[Call] = deque()
-        self._flying: set[Call] = set()
+        self._flying: dict[Call, None] = {}  # in the order of sending
         self._progress = 0
         self._connection = connection.make(
-            kind, self.hosts, session_timeout_ms=session_timeout_ms, listener=SessionListener(self)
+            kind,
+            self.hosts,
+            session_timeout_ms=session_timeout_ms,
+            listener=SessionListener(self),
+            rng=rng or random.SystemRandom(),
         )
 
     # -- beginning and end
@@ -225,7 +232,7 @@ class Client:
                 return
             if call.responses.over:
                 continue
-            self._flying.add(call)
+            self._flying[call] = None
             self._connection.send(call)
 
     # -- events of the connection
@@ -233,7 +240,7 @@ class Client:
     def _answered(self, call: Call, result: Any) -> None:
         if call not in self._flying:
             return  # the session ended meanwhile, and failed the call
-        self._flying.discard(call)
+        del self._flying[call]
         responses = call.responses
         if responses.over:
             return
@@ -251,7 +258,7 @@ class Client:
 
     def _lose(self, call: Call) -> None:
         if call in self._flying:
-            self._flying.discard(call)
+            del self._flying[call]
             if not call.responses.over:
                 call.responses.repeated.add(call.index)
                 self._lost.append(call)

@@ -10,11 +10,11 @@ writes; the election succeeded if the ephemeral node is of this session and the 
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, tryRegisterKRaftControllerAsActiveController.
 """
 
-import time
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
+from kactl.clock import Clock
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
@@ -57,8 +57,8 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
     return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms)
 
 
-async def contest(client: Client, controller_id: int, *, take_over: bool, sticky: bool) -> Fence:
-    """Take the controllership; see `Store.contest`.
+async def contest(client: Client, controller_id: int, *, take_over: bool, sticky: bool, clock: Clock) -> Fence:
+    """Take the controllership; see `Store.contest`. `clock` gives the time that is stored with it.
 
     Raises:
         ControllerMoved: another instance holds it, or was faster; with `take_over`, was faster at every attempt.
@@ -77,7 +77,7 @@ async def contest(client: Client, controller_id: int, *, take_over: bool, sticky
             raise _damaged(f"{number} is the highest possible epoch")
         ours = number + 1
         operations = [request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)]
-        data = layout.encode_controller(controller_id, time.time_ns() // 1_000_000)
+        data = layout.encode_controller(controller_id, clock.now_ms())
         operations += _taking(client, layout.CONTROLLER, controller, data, ephemeral=not sticky)
         if sticky:
             operations += _taking(client, layout.LOCK, lock, str(controller_id).encode(), ephemeral=True)

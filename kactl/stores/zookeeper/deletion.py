@@ -76,8 +76,9 @@ async def partitions_begun(client: Client, topic: str) -> list[int]:
         raise error
     names = [path.rpartition("/")[2] for _, path in children]
     numbers = [name for name in names if layout.is_partition(name)]
-    for name in set(names) - set(numbers):
-        log.warning("%s/%s is not a partition and is skipped", parent, name)
+    for name in names:
+        if not layout.is_partition(name):
+            log.warning("%s/%s is not a partition and is skipped", parent, name)
     return sorted(map(int, numbers))
 
 

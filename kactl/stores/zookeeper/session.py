@@ -6,12 +6,13 @@ held to the same timeout here: its session is closed then.
 
 import asyncio
 import contextlib
-import time
+import random
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
+from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 
@@ -31,13 +32,30 @@ class ZooKeeperSession:
     Args:
         ended: ids of sessions of this process that have ended; this one is added when it ends. Their nodes, which may
             still exist on the server, do not prevent a registration.
-        kind: of the client's connection.
+        kind: of the client's connection, or a factory.
+        rng: of the client's connection.
+        clock: for the time that is stored in a registration.
     """
 
-    def __init__(self, connect: str, *, timeout_ms: int, ended: set[int], kind: connection.Kind) -> None:
+    def __init__(
+        self,
+        connect: str,
+        *,
+        timeout_ms: int,
+        ended: set[int],
+        kind: connection.Kind | connection.Factory,
+        rng: random.Random,
+        clock: Clock,
+    ) -> None:
         self._client = Client(
-            connect, session_timeout_ms=timeout_ms, max_in_flight=_IN_FLIGHT, on_state=self._on_state, kind=kind
+            connect,
+            session_timeout_ms=timeout_ms,
+            max_in_flight=_IN_FLIGHT,
+            on_state=self._on_state,
+            kind=kind,
+            rng=rng,
         )
+        self._clock = clock
         self._timeout_ms = timeout_ms
         self._ended = ended
         self._id: int | None = None
@@ -70,7 +88,7 @@ class ZooKeeperSession:
         """
         await self.keep_alive()
         path = self._client.path(layout.broker(broker.id))
-        data = registration.encode(broker, time.time_ns() // 1_000_000)
+        data = registration.encode(broker, self._clock.now_ms())
         registration_request = request.multi([request.create(path, None, ephemeral=True), request.put(path, data, 0)])
         for _ in range(_TRIES_MAX):
             result = await self._ask(registration_request)

@@ -3,12 +3,14 @@
 This module dispatches; each subject has a module of its own.
 """
 
+import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from kazoo.protocol.states import KazooState
 
+from kactl.clock import Clock, SystemClock
 from kactl.errors import BadConfig, StoreError
 from kactl.model import (
     Assignment,
@@ -83,7 +85,10 @@ class ZooKeeperStore:
         sticky: keep /controller when this instance stops, so that no broker becomes the controller, not even while no
             kactl instance runs. All instances have to agree on it. To return the cluster to its brokers, delete
             /controller after the last instance has stopped.
-        client: the ZooKeeper client: kactl's own, or kazoo with its threads.
+        client: the ZooKeeper client: kactl's own, kazoo with its threads, or a factory of another connection.
+        rng: draws the cluster id of an empty chroot, and the order and the times of reconnections; by default from the
+            operating system.
+        clock: for times that are stored with the controllership and with registrations; by default the machine's.
     """
 
     def __init__(
@@ -94,11 +99,15 @@ class ZooKeeperStore:
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
         sticky: bool = False,
-        client: connection.Kind = "kactl",
+        client: connection.Kind | connection.Factory = "kactl",
+        rng: random.Random | None = None,
+        clock: Clock | None = None,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
         self._connect = connect
         self._kind = client
+        self._rng = rng or random.SystemRandom()
+        self._clock = clock or SystemClock()
         self._batch = batch_partitions
         self._sticky = sticky
         self._listener: Callable[[StoreEvent], None] | None = None
@@ -114,6 +123,7 @@ class ZooKeeperStore:
             on_watch=self._on_watch,
             on_tree=self._on_tree,
             kind=client,
+            rng=self._rng,
         )
         self._armed = Watches(self._client, self._tell, self._check_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
@@ -123,7 +133,7 @@ class ZooKeeperStore:
     async def __aenter__(self) -> Self:
         await self._client.open()
         try:
-            await tree.make(self._client)
+            await tree.make(self._client, self._rng)
         except BaseException:
             await self._client.close()
             raise
@@ -148,7 +158,14 @@ class ZooKeeperStore:
 
     async def new_session(self, timeout_ms: int) -> Session:
         self._sessions = [session for session in self._sessions if not session.is_over]
-        session = ZooKeeperSession(self._connect, timeout_ms=timeout_ms, ended=self._ended_sessions, kind=self._kind)
+        session = ZooKeeperSession(
+            self._connect,
+            timeout_ms=timeout_ms,
+            ended=self._ended_sessions,
+            kind=self._kind,
+            rng=self._rng,
+            clock=self._clock,
+        )
         self._sessions.append(session)
         await session.open()
         return session
@@ -159,7 +176,9 @@ class ZooKeeperStore:
         return await controllership.read(self._client, self._watches, sticky=self._sticky)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        return await controllership.contest(self._client, controller_id, take_over=take_over, sticky=self._sticky)
+        return await controllership.contest(
+            self._client, controller_id, take_over=take_over, sticky=self._sticky, clock=self._clock
+        )
 
     async def resign(self, fence: Fence) -> None:
         await controllership.resign(self._client, fence, sticky=self._sticky)
@@ -347,8 +366,8 @@ class ZooKeeperStore:
             log.exception("the listener failed to handle %s", event)
 
 
-def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: str) -> None:
-    if client not in connection.KINDS:
+def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: object) -> None:
+    if not callable(client) and client not in connection.KINDS:
         raise BadConfig("client", f"{client!r} should be one of {', '.join(connection.KINDS)}")
     hosts, _, chroot = connect.partition("/")
     if not all(host.strip() for host in hosts.split(",")):

@@ -4,6 +4,7 @@ Source: KafkaZkClient.createTopLevelPaths, createOrGetClusterId.
 """
 
 import base64
+import random
 import uuid
 
 from kazoo.exceptions import NodeExistsError, ZookeeperError
@@ -14,13 +15,13 @@ from . import layout, request
 from .client import Client
 
 
-async def make(client: Client) -> None:
+async def make(client: Client, rng: random.Random) -> None:
     """Create the chroot, the top-level nodes of brokers, and the cluster id, so that kactl may start before the
-    brokers.
+    brokers. `rng` draws the cluster id.
     """
     names = client.chroot.split("/")[1:]
     chroot = ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = base64.urlsafe_b64encode(uuid.UUID(bytes=rng.randbytes(16), version=4).bytes).decode().rstrip("=")
     responses = await client.ask_all(
         [
             *(request.create(path, None) for path in chroot),

@@ -170,8 +170,9 @@ class Watches:
         topics = [key for key, mark in self._armed.items() if _topic(key[0]) is not None and mark != _ABSENT]
         if len(topics) < set_watches.PATHS_MIN or not (self._arms_many and self._client.reads_many):
             topics = []
+        together = set(topics)
         self._arm_many(topics)
-        self._arm(list(self._armed.keys() - set(topics)))
+        self._arm([key for key in self._armed if key not in together])
 
     def _arm_many(self, watched: list[tuple[str, Kind]]) -> None:
         """Arm the watches of nodes that existed when they were read."""

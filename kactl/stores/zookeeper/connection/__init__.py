@@ -16,25 +16,41 @@ its reader had seen, and therefore reads and compares (`kactl.stores.zookeeper.w
 watched as a whole are unknown after a gap in any case: such a watch reports writes, and the server does not keep them.
 """
 
-from typing import Final, Literal
+import random
+from typing import Final, Literal, Protocol
 
 from .interface import Connection, ConnectionListener, State
 
-__all__ = ["KINDS", "Connection", "ConnectionListener", "Kind", "State", "make"]
+__all__ = ["KINDS", "Connection", "ConnectionListener", "Factory", "Kind", "State", "make"]
 
 Kind = Literal["kactl", "kazoo"]
 KINDS: Final[tuple[Kind, ...]] = ("kactl", "kazoo")
 
 
-def make(kind: Kind, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> Connection:
+class Factory(Protocol):
+    """Makes connections of another implementation."""
+
+    def __call__(
+        self, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener, rng: random.Random
+    ) -> Connection:
+        """Returns a connection that has to be opened; see `make`."""
+
+
+def make(
+    kind: Kind | Factory, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener, rng: random.Random
+) -> Connection:
     """Returns a connection that has to be opened.
 
     Args:
+        kind: one of kactl's implementations by its name, or a factory.
         hosts: `host:port[,host:port...]`; the default port is 2181.
+        rng: orders the servers, and spreads the pauses of many clients. kazoo's client draws from its own source.
 
     Raises:
         BadConfig: `hosts` is malformed.
     """
+    if callable(kind):
+        return kind(hosts, session_timeout_ms=session_timeout_ms, listener=listener, rng=rng)
     # kazoo's client is slow to import, and rarely used.
     if kind == "kazoo":
         from .kazoo_connection import KazooConnection
@@ -42,4 +58,4 @@ def make(kind: Kind, hosts: str, *, session_timeout_ms: int, listener: Connectio
         return KazooConnection(hosts, session_timeout_ms=session_timeout_ms, listener=listener)
     from .native import NativeConnection
 
-    return NativeConnection(hosts, session_timeout_ms=session_timeout_ms, listener=listener)
+    return NativeConnection(hosts, session_timeout_ms=session_timeout_ms, listener=listener, rng=rng)

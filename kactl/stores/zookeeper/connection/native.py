@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.runtime.logs import logger
@@ -31,13 +32,17 @@ _CONNECT_SHARE: Final = 3
 # The minimum, which a busy server may need to create a session.
 HANDSHAKE_S_MIN: Final = 1.0
 
+# Connects a new protocol to an address and a port. Raises OSError if that fails.
+Dial = Callable[[Callable[[], SocketConnection], str, int], Awaitable[object]]
+
 
 class NativeConnection:
     """Implementation of `Connection` on asyncio.
 
     Args:
-        chance: orders the servers, and spreads the pauses of many clients.
+        rng: orders the servers, and spreads the pauses of many clients.
         frame_bytes_max: the longest accepted response; a longer one closes the connection.
+        dial: connects to a server; by default the loop's `create_connection`.
 
     Raises:
         BadConfig: `hosts` is malformed.
@@ -51,14 +56,16 @@ class NativeConnection:
         *,
         session_timeout_ms: int,
         listener: ConnectionListener,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        dial: Dial | None = None,
     ) -> None:
         self._hosts = names.parse(hosts)
         self._text = hosts
         self._timeout_ms = session_timeout_ms
         self._listener = listener
-        self._chance = chance or random.Random()
+        self._rng = rng or random.SystemRandom()
+        self._dial = dial or _dial
         self._frame_bytes_max = frame_bytes_max
         self._session = Session()
         self._zxid = 0
@@ -112,7 +119,7 @@ class NativeConnection:
                 log.exception("internal error in the session at %s, reconnecting", self._text)
             if duration_s >= RECONNECT_S_MAX:
                 pause_s = RECONNECT_S_MIN  # not one of a series that breaks at once
-            await asyncio.sleep(pause_s * self._chance.uniform(0.5, 1.0))
+            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RECONNECT_S_MAX)
 
     async def _hold(self) -> float:
@@ -149,14 +156,14 @@ class NativeConnection:
     async def _connect(self) -> SocketConnection | None:
         """Try each server once. Returns a connection, or None."""
         limit_s = max(self._timeout_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
-        for host in self._chance.sample(self._hosts, len(self._hosts)):
+        for host in self._rng.sample(self._hosts, len(self._hosts)):
             try:
                 async with asyncio.timeout(limit_s):
                     addresses = await names.addresses(host)
             except OSError as error:
                 self._refused(host, f"its address cannot be resolved ({error})")
                 continue
-            for address in self._chance.sample(addresses, len(addresses)):
+            for address in self._rng.sample(addresses, len(addresses)):
                 connection = await self._try(address, limit_s)
                 if connection is not None:
                     return connection
@@ -164,11 +171,10 @@ class NativeConnection:
 
     async def _try(self, address: Host, limit_s: float) -> SocketConnection | None:
         """Connect to one server; None if it rejects the session."""
-        loop = asyncio.get_running_loop()
         connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
             async with asyncio.timeout(limit_s):
-                await loop.create_connection(lambda: connection, address.name, address.port)
+                await self._dial(lambda: connection, address.name, address.port)
                 granted = await connection.handshake(self._session, timeout_ms=self._timeout_ms, zxid=self._zxid)
             reason = self._refusal(granted)
         except TimeoutError:
@@ -203,3 +209,7 @@ class NativeConnection:
         self.trouble = f"{host}: {reason}"
         level = logging.WARNING if self._refusals <= len(self._hosts) else logging.DEBUG
         log.log(level, "ZooKeeper at %s did not accept the connection: %s", host, reason)
+
+
+async def _dial(protocol: Callable[[], SocketConnection], host: str, port: int) -> object:
+    return await asyncio.get_running_loop().create_connection(protocol, host, port)
