@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak fuzz bench bench-all race lint types contracts lock clean
+.PHONY: help run test check check-all truth soak fuzz judge bench bench-all race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, S
 
 fuzz: $(READY) ## a million changed requests for the Kafka listener's decoders; minutes (ARGS='INPUTS SEED')
 	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)
+
+judge: $(READY) ## random operations on the simulated ZooKeeper and on a real one; Java (ARGS='OPERATIONS SEED')
+	@$(BIN)/python -m tests.sim.zookeeper.judge $(ARGS)
 
 bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election $(ARGS)
