@@ -97,8 +97,6 @@ class IsrProposals(Handlers):
         if not len(row_numbers):
             return error
         table = self.cluster.table
-        # A proposed member that is not a replica has no slot yet.
-        table.admit(row_numbers, proposed.isr)
         rows = table.rows(row_numbers)
         change, conflict = await self._committer.commit(
             Change.of(

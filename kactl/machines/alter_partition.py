@@ -8,7 +8,9 @@ lost. Repetitions are therefore detected before the partition epoch is compared.
 
 Source: the classic controller's tryProcessAlterPartition. Unlike there, only the stored leader may propose, the
 proposed ISR must contain the leader, and the broker epochs in it are compared: a follower that has restarted since the
-leader found it in sync may have lost its log.
+leader found it in sync may have lost its log. A broker that is not assigned cannot join: a reassignment has stopped it
+and the leader does not know yet. Members of the ISR that are no longer assigned may stay until the controller removes
+them.
 """
 
 import dataclasses
@@ -158,11 +160,19 @@ def judge(
         ErrorCode.INVALID_REQUEST,
         proposed.recovering & ~rows.recovering,
         ErrorCode.INVALID_REQUEST,
-        some(is_member & (~live[proposed.isr] | _is_stale(proposed, epochs or {}))),
+        some(is_member & (~live[proposed.isr] | ~_has_replica(rows, proposed.isr) | _is_stale(proposed, epochs or {}))),
         not_live,
         ErrorCode.NONE,
     ).astype(np.int16)
     return Judged(error, same & (error == ErrorCode.NONE))
+
+
+def _has_replica(rows: Rows, isr: Ints) -> Bools:
+    """Returns bool[K, n]: members of int32[K, n] `isr` that are assigned, or in sync already."""
+    found = np.zeros(isr.shape, np.bool_)
+    for replica, is_known in zip(rows.replicas, rows.assigned | rows.in_sync, strict=True):
+        found |= (isr == replica) & is_known
+    return found
 
 
 def _is_stale(proposed: Proposed, epochs: Mapping[int, int]) -> Bools:

@@ -109,14 +109,22 @@ async def test_expanded_isr_keeps_leader_epoch_and_has_our_controller_epoch() ->
         assert result.leadership == now
 
 
-async def test_unassigned_isr_member_is_accepted_and_stopped() -> None:
+async def test_broker_that_is_not_assigned_does_not_join_the_isr() -> None:
     async with led_partition(brokers=(1, 2, 3)) as made:
         (result,) = await propose(made, proposal((1, 2, 3)))
         await settle()
 
-        assert result.leadership is not None
-        assert result.leadership.isr == (1, 2, 3)
+        assert result.error is ErrorCode.INELIGIBLE_REPLICA
         assert (await stored_state(made)).isr == (1, 2)
+        assert made.known("t-0").replicas == (1, 2)
+
+
+async def test_unassigned_isr_member_that_a_leader_wrote_is_stopped() -> None:
+    async with led_partition(brokers=(1, 2, 3), assignment=Assignment((1, 2))) as made:
+        await made.write_isr("t-0", 1, 3)  # as a leader at a level before proposals does
+        await settle()
+
+        assert (await stored_state(made)).isr == (1,)
         assert made.known("t-0").replicas == (1, 2)
         assert made.brokers.of(3, StopReplica)
         assert not made.controller.cluster.reassigning

@@ -15,7 +15,7 @@ from kactl.state.records import Assignments, Leaderships, Names
 from kactl.state.rows import BrokerSet, Rows
 from kactl.state.table import Table
 
-REPLICAS = (1, 2, 3)
+REPLICAS = (1, 2, 3, 4)
 LED = Leadership(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=9, controller_epoch=1)
 
 
@@ -95,7 +95,7 @@ def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> t
         return "INVALID_REQUEST", False
     if case.recovering and (len(members) > 1 or not known.recovering):
         return "INVALID_REQUEST", False
-    if not members <= set(live):
+    if not members <= set(live) & {*REPLICAS, *known.isr}:
         return "INELIGIBLE_REPLICA" if version >= 2 else "OPERATION_NOT_ATTEMPTED", False
     return "NONE", False
 
@@ -185,6 +185,14 @@ def test_error_for_a_dead_member_depends_on_the_version(version: int, error: str
     assert judged(Case(isr=(1, 3)), live=(1, 2), version=version) == [(error, False)]
 
 
+def test_broker_that_is_not_assigned_is_ineligible_unless_it_is_in_sync_already() -> None:
+    stray = Leadership(leader=1, leader_epoch=5, isr=(1, 5), partition_epoch=9, controller_epoch=1)
+
+    assert judged(
+        Case(isr=(1, 5)), Case(known=stray, isr=(1, 2, 5)), Case(known=stray, isr=(1, 2)), live=(1, 2, 5)
+    ) == [("INELIGIBLE_REPLICA", False), ("NONE", False), ("NONE", False)]
+
+
 def test_no_proposals_give_no_results() -> None:
     assert judged() == []
 
@@ -194,7 +202,7 @@ def test_unknown_recovery_state_is_rejected() -> None:
         Proposed.of([IsrProposal(TopicRef("t"), 0, 5, (1,), 9, 25)])
 
 
-ISRS = st.lists(st.integers(1, 4), max_size=4, unique=True).map(tuple)
+ISRS = st.lists(st.integers(1, 5), max_size=4, unique=True).map(tuple)
 EPOCHS = st.integers(4, 6)
 KNOWN = st.builds(
     Leadership,
