@@ -18,35 +18,41 @@ from kactl.messages.log import PARTITION_STATE_NAMES
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Assignments, Leaderships
+from tests.support.cluster_strategies import Decisions
 
 TOPICS = ("b", "a", "b-1", "ab", "c")
-BROKERS = st.integers(1, 4)
+BROKERS = range(1, 5)
 MIN_ISR = 2  # of every topic
 
 
-@st.composite
-def arbitrary_clusters(draw: st.DrawFn) -> Cluster:
-    """Clusters with arbitrary states, including impossible ones, which readers must support."""
+# At least as many bytes as there are decisions.
+CLUSTER_BYTES = 512
+
+
+def arbitrary_cluster(content: bytes) -> Cluster:
+    """Returns a cluster with arbitrary states, including impossible ones, which readers must support."""
+    decide = Decisions(content)
     cluster = Cluster(0)
-    for topic in draw(st.permutations(TOPICS)):
-        for partition in draw(st.sets(st.integers(0, 6), max_size=4)):
+    for topic in decide.shuffled(TOPICS):
+        for partition in decide.sample(range(7), size_max=4):
             name = TopicPartition(topic, partition)
-            replicas = tuple(draw(st.lists(BROKERS, min_size=1, max_size=3, unique=True)))
-            at = cluster.put_assignments(Assignments.of({name: Assignment(replicas)}))
-            if draw(st.booleans()):
-                isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
-                leadership = Leadership(draw(st.sampled_from((*replicas, NO_LEADER))), 3, isr, 2, 1)
+            replicas = decide.sample(BROKERS, size_max=3) or [1]
+            at = cluster.put_assignments(Assignments.of({name: Assignment(tuple(replicas))}))
+            if decide.flag():
+                isr = tuple(decide.sample(replicas))
+                leadership = Leadership(decide.pick((*replicas, NO_LEADER)), 3, isr, 2, 1)
                 cluster.put_leaderships(at, Leaderships.of([leadership]))
-            cluster.set_states(at, draw(st.sampled_from(list(PartitionState)[:3])))
-    for topic in draw(st.sets(st.sampled_from(TOPICS), max_size=2)):
+            cluster.set_states(at, decide.pick(list(PartitionState)[:3]))
+    for topic in decide.sample(TOPICS, size_max=2):
         cluster.remove_topic(topic)
-    for topic in draw(st.sets(st.sampled_from(TOPICS), max_size=1)):
+    for topic in decide.sample(TOPICS, size_max=1):
         cluster.queue_deletion([topic])
-        if draw(st.booleans()):
+        if decide.flag():
             cluster.begin_deletion([topic])
     return cluster
 
 
+arbitrary_clusters = st.binary(min_size=CLUSTER_BYTES, max_size=CLUSTER_BYTES).map(arbitrary_cluster)
 queries = st.builds(
     PartitionQuery,
     state=st.lists(st.sampled_from(["new", "online", "offline"]), max_size=2),
@@ -85,7 +91,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("whole", [0, 5, views_module._SORTED_WHOLE_MAX])
-@given(cluster=arbitrary_clusters(), query=queries)
+@given(cluster=arbitrary_clusters, query=queries)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_pages_equal_a_filter_over_objects(
     cluster: Cluster, query: PartitionQuery, whole: int, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +125,7 @@ def _fields(query: PartitionQuery) -> dict[str, Any]:
     return {name: getattr(query, name) for name in query.__struct_fields__}
 
 
-@given(cluster=arbitrary_clusters())
+@given(cluster=arbitrary_clusters)
 def test_broker_counts_equal_a_count_over_objects(cluster: Cluster) -> None:
     held = shares(cluster.table)
 
