@@ -98,9 +98,9 @@ async def served(
         yield Served(controller, participants, clock, address.url, http)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Served]:
-    """Server with three participants and a topic of four partitions."""
+@contextlib.asynccontextmanager
+async def with_orders() -> AsyncIterator[Served]:
+    """Run a server with three participants and a topic of four partitions."""
     async with served() as opened:
         await opened.controller.create_topic("orders", partitions=4, replication_factor=3)
         await settle()
@@ -108,8 +108,22 @@ async def server() -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def standby() -> AsyncIterator[Served]:
-    """Standby beside controller 5."""
+async def server() -> AsyncIterator[Served]:
+    """Server as in `with_orders`, which the test may change."""
+    async with with_orders() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[Served]:
+    """Server as in `with_orders` of all tests of a file that change nothing. A new one takes longer than they do."""
+    async with with_orders() as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def beside_a_controller() -> AsyncIterator[Served]:
+    """Run a standby beside controller 5."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with (
@@ -118,4 +132,18 @@ async def standby() -> AsyncIterator[Served]:
     ):
         await other.wait_active()
         await settle()
+        yield opened
+
+
+@pytest.fixture
+async def standby() -> AsyncIterator[Served]:
+    """Standby beside controller 5."""
+    async with beside_a_controller() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def shared_standby() -> AsyncIterator[Served]:
+    """Standby beside controller 5, of all tests of a file that change nothing."""
+    async with beside_a_controller() as opened:
         yield opened

@@ -69,12 +69,12 @@ async def exchange(server: Served, request: str) -> tuple[int, dict[str, str], b
 
 @pytest.mark.parametrize(("request_", "status"), MALFORMED.values(), ids=MALFORMED.keys())
 async def test_malformed_request_gets_a_problem_document(
-    server: Served, caplog: pytest.LogCaptureFixture, request_: str, status: int
+    shared: Served, caplog: pytest.LogCaptureFixture, request_: str, status: int
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    before = await server.state()
+    before = await shared.state()
 
-    answered, headers, body = await exchange(server, request_)
+    answered, headers, body = await exchange(shared, request_)
 
     problem = msgspec.json.decode(body, type=Problem)
     assert (answered, problem.status) == (status, status), body
@@ -87,7 +87,7 @@ async def test_malformed_request_gets_a_problem_document(
     assert len(problem.detail) < 500
     assert not [record for record in caplog.records if record.exc_info]
     assert all(record.getMessage().isprintable() for record in caplog.records)
-    assert await server.state() == before
+    assert await shared.state() == before
 
 
 async def test_every_response_names_the_server_without_a_version(server: Served) -> None:

@@ -58,7 +58,7 @@ HOSTS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def named() -> AsyncIterator[Served]:
     """Server with additional host names."""
     hosts = ["kactl.example", "front.example:443", "[2001:db8::1]:8443"]
@@ -72,8 +72,8 @@ async def test_only_host_names_of_the_server_are_accepted(named: Served, host: s
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_foreign_host_cannot_read(server: Served, path: str) -> None:
-    answer = await server.get(path, headers={"Host": f"evil.example:{port_of(server)}"})
+async def test_foreign_host_cannot_read(shared: Served, path: str) -> None:
+    answer = await shared.get(path, headers={"Host": f"evil.example:{port_of(shared)}"})
 
     assert answer.status == 421
     assert answer.json()["title"] == "Misdirected request"
@@ -91,8 +91,8 @@ async def test_foreign_host_cannot_read(server: Served, path: str) -> None:
         ("GET http://127.0.0.1:{port}/livez HTTP/1.1\nHost: 127.0.0.1:{port}\n\n", 200),
     ],
 )
-async def test_missing_repeated_or_differing_host_is_rejected(server: Served, head: str, status: int) -> None:
-    assert await status_of(server, head) == status
+async def test_missing_repeated_or_differing_host_is_rejected(shared: Served, head: str, status: int) -> None:
+    assert await status_of(shared, head) == status
 
 
 PAGES = {
@@ -116,12 +116,12 @@ PAGES = {
     [("GET", "/v1/topics"), ("GET", "/livez"), ("HEAD", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/elections")],
 )
 async def test_page_of_another_server_cannot_read_or_change(
-    server: Served, method: str, path: str, headers: dict[str, str], allowed: bool
+    shared: Served, method: str, path: str, headers: dict[str, str], allowed: bool
 ) -> None:
-    filled = {name: value.format(port=port_of(server)) for name, value in headers.items()}
+    filled = {name: value.format(port=port_of(shared)) for name, value in headers.items()}
     more = {"json": {"type": "preferred", "all": True}} if method == "POST" else {}
 
-    answer = await server.ask(method, path, headers=filled, **more)
+    answer = await shared.ask(method, path, headers=filled, **more)
 
     assert answer.status == (200 if allowed else 403)
     if not allowed and method != "HEAD":
@@ -136,8 +136,8 @@ async def test_page_behind_a_tls_proxy_needs_a_listed_name(named: Served) -> Non
     assert (await named.get("/v1/topics", headers={**own, "Origin": "https://other.example"})).status == 403
 
 
-async def test_preflight_request_is_rejected(server: Served) -> None:
-    answer = await server.ask("OPTIONS", "/v1/topics", headers={"Access-Control-Request-Method": "POST"})
+async def test_preflight_request_is_rejected(shared: Served) -> None:
+    answer = await shared.ask("OPTIONS", "/v1/topics", headers={"Access-Control-Request-Method": "POST"})
 
     assert answer.status == 405
     assert not [name for name in answer.headers if name.startswith("Access-Control")]

@@ -37,18 +37,18 @@ def conditions(headers: dict[str, str] | None, query: dict[str, str], body: Any)
 
 
 @pytest.mark.parametrize(("method", "path", "body", "read"), WRITES.values(), ids=WRITES.keys())
-async def test_stale_version_is_rejected(server: Served, method: str, path: str, body: Any, read: str) -> None:
-    before = await server.state()
+async def test_stale_version_is_rejected(shared: Served, method: str, path: str, body: Any, read: str) -> None:
+    before = await shared.state()
 
-    of_version = await server.ask(method, path, **conditions({"If-Match": '"stale"'}, {}, body))
-    of_epoch = await server.ask(method, path, **conditions(None, {"expected_controller_epoch": "7"}, body))
+    of_version = await shared.ask(method, path, **conditions({"If-Match": '"stale"'}, {}, body))
+    of_epoch = await shared.ask(method, path, **conditions(None, {"expected_controller_epoch": "7"}, body))
 
     assert (of_version.status, of_epoch.status) == (412, 412)
-    assert of_version.headers["ETag"] == (await server.get(read)).headers["ETag"]
+    assert of_version.headers["ETag"] == (await shared.get(read)).headers["ETag"]
     assert of_version.json()["errors"][0]["header"] == "If-Match"
     assert of_epoch.json()["error_name"] == "STALE_CONTROLLER_EPOCH"
     assert "which is 1" in of_epoch.json()["detail"]
-    assert await server.state() == before
+    assert await shared.state() == before
 
 
 @pytest.mark.parametrize(("method", "path", "body", "read"), WRITES.values(), ids=WRITES.keys())

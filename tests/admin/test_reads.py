@@ -1,5 +1,7 @@
 """Read requests: probes, controller, brokers, topics, partitions, events and metrics."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from kactl.admin.schema import (
@@ -17,7 +19,7 @@ from kactl.admin.schema import (
 from kactl.admin.views import find_partitions
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.metrics import COUNTERS, GAUGES
-from tests.admin.conftest import Served, served
+from tests.admin.conftest import Served, served, with_orders
 from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
@@ -27,18 +29,18 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
-async def test_active_controller_is_live_and_ready(server: Served, path: str) -> None:
-    answer = await server.get(path)
+async def test_active_controller_is_live_and_ready(shared: Served, path: str) -> None:
+    answer = await shared.get(path)
 
     assert answer.status == 200
     assert answer.read(Probe).status == "ok"
 
 
-async def test_leader_probe_returns_the_controller(server: Served) -> None:
-    answer = await server.get("/leader")
+async def test_leader_probe_returns_the_controller(shared: Served) -> None:
+    answer = await shared.get("/leader")
 
     assert answer.status == 200
-    assert answer.read(ControllerInfo) == (await server.get("/v1/controller")).read(ControllerInfo)
+    assert answer.read(ControllerInfo) == (await shared.get("/v1/controller")).read(ControllerInfo)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/leader"])
@@ -50,10 +52,12 @@ async def test_probes_return_the_same_status_for_head(server: Served, standby: S
         assert head.body == b""
 
 
-async def test_standby_is_ready_and_not_the_leader(standby: Served) -> None:
-    assert (await standby.get("/livez")).status == 200
-    assert (await standby.get("/readyz")).read(Probe) == Probe(status="ok", detail="standing by for controller 5")
-    leader = await standby.get("/leader")
+async def test_standby_is_ready_and_not_the_leader(shared_standby: Served) -> None:
+    assert (await shared_standby.get("/livez")).status == 200
+    assert (await shared_standby.get("/readyz")).read(Probe) == Probe(
+        status="ok", detail="standing by for controller 5"
+    )
+    leader = await shared_standby.get("/leader")
     assert leader.status == 503
     assert leader.read(ControllerInfo).active_id == 5
     assert not leader.read(ControllerInfo).is_active
@@ -103,8 +107,8 @@ CLUSTER_PATHS = [
 
 
 @pytest.mark.parametrize("path", CLUSTER_PATHS)
-async def test_standby_without_a_copy_rejects_reads(standby: Served, path: str) -> None:
-    answer = await standby.get(path)
+async def test_standby_without_a_copy_rejects_reads(shared_standby: Served, path: str) -> None:
+    answer = await shared_standby.get(path)
 
     assert answer.status == 503
     problem = answer.json()
@@ -113,8 +117,8 @@ async def test_standby_without_a_copy_rejects_reads(standby: Served, path: str) 
     assert answer.headers["Retry-After"] == "1"
 
 
-async def test_health_checks_of_a_standby_without_a_copy_are_unknown(standby: Served) -> None:
-    result = (await standby.get("/v1/cluster")).read(ClusterInfo)
+async def test_health_checks_of_a_standby_without_a_copy_are_unknown(shared_standby: Served) -> None:
+    result = (await shared_standby.get("/v1/cluster")).read(ClusterInfo)
 
     checks = {item.name: item.result for item in result.checks}
     assert (result.status, checks["offline-partitions"], checks["under-min-isr"]) == ("degraded", "unknown", "unknown")
@@ -127,24 +131,24 @@ async def test_health_checks_of_a_standby_without_a_copy_are_unknown(standby: Se
         ("/v1/elections", {"type": "preferred", "all": True}),
     ],
 )
-async def test_standby_rejects_writes_and_names_the_controller(standby: Served, path: str, body: object) -> None:
-    answer = await standby.post(path, body)
+async def test_standby_rejects_writes_and_names_the_controller(shared_standby: Served, path: str, body: object) -> None:
+    answer = await shared_standby.post(path, body)
 
     assert answer.status == 503
     assert answer.json()["error_name"] == "NOT_CONTROLLER"
     assert "the controller is 5" in answer.json()["detail"]
-    assert await standby.controller.store.topics() == []
+    assert await shared_standby.controller.store.topics() == []
 
 
 # -- the controller and the cluster ------------------------------------------------------------------------------------
 
 
-async def test_controller_states_its_ids_epoch_and_election_time(server: Served) -> None:
-    info = (await server.get("/v1/controller")).read(ControllerInfo)
+async def test_controller_states_its_ids_epoch_and_election_time(shared: Served) -> None:
+    info = (await shared.get("/v1/controller")).read(ControllerInfo)
 
     assert (info.node_id, info.active_id, info.epoch, info.cluster) == (0, 0, 1, "test")
     assert (info.is_active, info.ready) == (True, True)
-    assert info.since_ms == server.clock.now_ms()
+    assert info.since_ms == shared.clock.now_ms()
     assert (info.state, info.state_number, info.changes) == ("Idle", 0, 1)
     assert info.participants == (1, 2, 3)
 
@@ -158,30 +162,30 @@ async def test_election_time_is_null_after_its_event_is_discarded(
     assert (await server.get("/v1/controller")).read(ControllerInfo).since_ms is None
 
 
-async def test_cluster_summary_has_the_counts(server: Served) -> None:
-    info = (await server.get("/v1/cluster")).read(ClusterInfo)
+async def test_cluster_summary_has_the_counts(shared: Served) -> None:
+    info = (await shared.get("/v1/cluster")).read(ClusterInfo)
 
     assert (info.brokers, info.brokers_dead, info.topics, info.partitions) == (3, 0, 1, 4)
     assert (info.offline_partitions, info.under_replicated_partitions, info.preferred_imbalance) == (0, 0, 0)
-    assert info.as_of.seq == server.controller.history.seq
+    assert info.as_of.seq == shared.controller.history.seq
 
 
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-async def test_brokers_have_leader_and_replica_counts(server: Served) -> None:
-    brokers = (await server.get("/v1/brokers")).read(BrokerList).items
+async def test_brokers_have_leader_and_replica_counts(shared: Served) -> None:
+    brokers = (await shared.get("/v1/brokers")).read(BrokerList).items
 
     assert [broker.id for broker in brokers] == [1, 2, 3]
     assert [broker.leaders for broker in brokers] == [2, 1, 1]
     assert [broker.leader_skew for broker in brokers] == [50.0, -25.0, -25.0]
     assert [(broker.replicas, broker.replica_skew) for broker in brokers] == [(4, 0.0)] * 3
     assert all(broker.state == "live" and broker.participant and broker.epoch is not None for broker in brokers)
-    assert (await server.get("/v1/brokers/2")).read(BrokerInfo) == brokers[1]
+    assert (await shared.get("/v1/brokers/2")).read(BrokerInfo) == brokers[1]
 
 
-async def test_unknown_broker_is_not_found(server: Served) -> None:
-    answer = await server.get("/v1/brokers/9")
+async def test_unknown_broker_is_not_found(shared: Served) -> None:
+    answer = await shared.get("/v1/brokers/9")
 
     assert answer.status == 404
     assert answer.json()["error_name"] == "BROKER_ID_NOT_REGISTERED"
@@ -202,6 +206,14 @@ async def test_dead_broker_with_replicas_is_listed(server: Served) -> None:
 
 
 # -- topics and partitions ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+async def three_topics() -> AsyncIterator[Served]:
+    async with with_orders() as opened:
+        await opened.controller.create_topic("a", assignment={0: [3]})
+        await opened.controller.create_topic("b1", partitions=4)
+        yield opened
 
 
 async def test_topics_are_sorted_and_paged(server: Served) -> None:
@@ -238,17 +250,17 @@ async def test_topic_has_overrides_and_partitions(server: Served) -> None:
         ("/v1/topics/orders/partitions/4", "topic orders has no partition 4: it has 4, numbered from 0"),
     ],
 )
-async def test_unknown_topic_or_partition_is_not_found(server: Served, path: str, detail: str) -> None:
-    answer = await server.get(path)
+async def test_unknown_topic_or_partition_is_not_found(shared: Served, path: str, detail: str) -> None:
+    answer = await shared.get(path)
 
     assert answer.status == 404
     assert answer.json()["error_name"] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert answer.json()["detail"] == detail
 
 
-async def test_partition_equals_that_of_the_controller(server: Served) -> None:
-    info = (await server.get("/v1/topics/orders/partitions/1")).read(PartitionInfo)
-    known = server.controller.partition("orders-1")
+async def test_partition_equals_that_of_the_controller(shared: Served) -> None:
+    info = (await shared.get("/v1/topics/orders/partitions/1")).read(PartitionInfo)
+    known = shared.controller.partition("orders-1")
 
     assert known is not None
     assert (info.leader, info.leader_epoch, info.isr, info.replicas) == (
@@ -285,11 +297,8 @@ async def test_partition_equals_that_of_the_controller(server: Served) -> None:
         ("urp=1", 0),
     ],
 )
-async def test_partition_filters_are_combined(server: Served, query: str, count: int) -> None:
-    await server.controller.create_topic("a", assignment={0: [3]})
-    await server.controller.create_topic("b1", partitions=4)
-
-    page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
+async def test_partition_filters_are_combined(three_topics: Served, query: str, count: int) -> None:
+    page = (await three_topics.get(f"/v1/partitions?{query}")).read(PartitionPage)
 
     assert page.matched == len(page.items) == count
     names = [(info.topic, info.partition) for info in page.items]
@@ -380,8 +389,8 @@ async def test_discarded_events_are_replaced_by_a_reset(server: Served, monkeypa
     assert page.items[0].seq == server.controller.history.oldest - 1
 
 
-async def test_metrics_have_the_documented_names(server: Served) -> None:
-    answer = await server.get("/metrics")
+async def test_metrics_have_the_documented_names(shared: Served) -> None:
+    answer = await shared.get("/metrics")
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -419,9 +428,9 @@ async def test_two_servers_have_separate_metrics(server: Served, standby: Served
     ],
 )
 async def test_unknown_route_or_method_is_rejected(
-    server: Served, method: str, path: str, status: int, title: str | None
+    shared: Served, method: str, path: str, status: int, title: str | None
 ) -> None:
-    answer = await server.ask(method, path)
+    answer = await shared.ask(method, path)
 
     assert answer.status == status
     if title is not None:
@@ -459,8 +468,8 @@ async def test_unknown_route_or_method_is_rejected(
         ("/livez?verbose=1", "verbose"),
     ],
 )
-async def test_invalid_parameter_is_named(server: Served, path: str, parameter: str) -> None:
-    answer = await server.get(path)
+async def test_invalid_parameter_is_named(shared: Served, path: str, parameter: str) -> None:
+    answer = await shared.get(path)
 
     assert answer.status == 400
     problem = answer.json()

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from kactl.admin.server import serve
 from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.participant.participant import Life
-from tests.admin.conftest import JSON, Answered, Served, served
+from tests.admin.conftest import JSON, Answered, Served, served, with_orders
 from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
@@ -104,18 +104,18 @@ REFUSED_TOPICS: dict[str, tuple[Any, int, str, str | None]] = {
 
 @pytest.mark.parametrize(("body", "status", "name", "pointer"), REFUSED_TOPICS.values(), ids=REFUSED_TOPICS.keys())
 async def test_invalid_topic_is_rejected_by_field(
-    server: Served, body: Any, status: int, name: str, pointer: str | None
+    shared: Served, body: Any, status: int, name: str, pointer: str | None
 ) -> None:
-    before = await server.state()
+    before = await shared.state()
 
-    answer = await server.post("/v1/topics", body)
+    answer = await shared.post("/v1/topics", body)
 
     assert answer.status == status, answer.body
     problem = answer.json()
     assert problem["status"] == status
     assert problem["error_name"] == name
     assert [error["pointer"] for error in problem["errors"]] == ([] if pointer is None else [pointer])
-    assert await server.state() == before
+    assert await shared.state() == before
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ async def test_dry_run_of_an_election_changes_nothing(server: Served) -> None:
     assert await server.state() == before
 
 
-async def test_election_returns_a_result_for_every_partition(server: Served) -> None:
+async def test_election_returns_a_result_for_every_partition(shared: Served) -> None:
     names = [("orders", 0), ("orders", 9), ("nix", 0)]
     body = {"type": "preferred", "partitions": [{"topic": topic, "partition": at} for topic, at in names]}
 
-    answer = (await server.post("/v1/elections", body)).read(ElectionAnswer)
+    answer = (await shared.post("/v1/elections", body)).read(ElectionAnswer)
 
     assert [(result.topic, result.partition) for result in answer.results] == names
     assert [result.outcome for result in answer.results] == ["not_needed", "failed", "failed"]
@@ -185,6 +185,14 @@ async def test_dead_preferred_replica_is_reported(server: Served) -> None:
     assert all(result.leader == result.previous != 1 for result in answer.results)
 
 
+@pytest.fixture(scope="module")
+async def uneven() -> AsyncIterator[Served]:
+    """Server with leaders that an election would move, of all tests that change nothing."""
+    async with with_orders() as opened:
+        await with_leaders_moved(opened)
+        yield opened
+
+
 REFUSED_ELECTIONS: dict[str, tuple[Any, str]] = {
     "no type": ({"all": True}, "/type"),
     "an unknown type": ({"type": "lucky", "all": True}, "/type"),
@@ -203,15 +211,14 @@ REFUSED_ELECTIONS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("body", "pointer"), REFUSED_ELECTIONS.values(), ids=REFUSED_ELECTIONS.keys())
-async def test_invalid_election_is_rejected_by_field(server: Served, body: Any, pointer: str) -> None:
-    await with_leaders_moved(server)
-    before = await server.state()
+async def test_invalid_election_is_rejected_by_field(uneven: Served, body: Any, pointer: str) -> None:
+    before = await uneven.state()
 
-    answer = await server.post("/v1/elections", body)
+    answer = await uneven.post("/v1/elections", body)
 
     assert answer.status == 400
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
-    assert await server.state() == before
+    assert await uneven.state() == before
 
 
 # -- participants ------------------------------------------------------------------------------------------------------
@@ -320,30 +327,30 @@ NO_REQUESTS: dict[str, tuple[Ask, int, str]] = {
 @pytest.mark.parametrize("path", WRITES)
 @pytest.mark.parametrize(("ask", "status", "title"), NO_REQUESTS.values(), ids=NO_REQUESTS.keys())
 async def test_invalid_request_is_rejected_before_its_handler(
-    server: Served, path: str, ask: Ask, status: int, title: str
+    shared: Served, path: str, ask: Ask, status: int, title: str
 ) -> None:
-    assert server.participants is not None
-    before = await server.state()
+    assert shared.participants is not None
+    before = await shared.state()
 
-    answer: Answered = await ask(server, path)
+    answer: Answered = await ask(shared, path)
 
     assert (answer.status, answer.json()["title"]) == (status, title), answer.body
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json()["errors"]
-    assert await server.state() == before
-    assert server.participants[1].life is Life.RUNNING
+    assert await shared.state() == before
+    assert shared.participants[1].life is Life.RUNNING
 
 
 @pytest.mark.parametrize("path", ["/v1/topics", "/v1/elections"])
-async def test_empty_body_is_rejected_as_empty(server: Served, path: str) -> None:
-    answer = await server.ask("POST", path, data=b"", headers=JSON)
+async def test_empty_body_is_rejected_as_empty(shared: Served, path: str) -> None:
+    answer = await shared.ask("POST", path, data=b"", headers=JSON)
 
     assert answer.status == 400
     assert "is empty" in answer.json()["detail"]
 
 
-async def test_page_of_the_same_server_is_accepted(server: Served) -> None:
-    answer = await server.post("/v1/elections", {"type": "preferred", "all": True}, headers={"Origin": server.url})
+async def test_page_of_the_same_server_is_accepted(shared: Served) -> None:
+    answer = await shared.post("/v1/elections", {"type": "preferred", "all": True}, headers={"Origin": shared.url})
 
     assert answer.status == 200
 
