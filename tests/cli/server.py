@@ -54,8 +54,8 @@ def kactl(
 ) -> CommandResult:
     """Run a command in this process until it ends, with streams and an environment like those of a new process.
 
-    An interpreter takes longer to start than most commands take to run. Servers, and tests of what only a process
-    has, use `kactl_process`.
+    An interpreter takes longer to start than most commands take to run. Servers that start, and tests of what only a
+    process has, use `kactl_process`.
 
     Args:
         stdin: file descriptor to read from; the null device if there is none.

@@ -15,7 +15,7 @@ from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
 
-from .server import START_S, STOP_S, Up, kactl_process
+from .server import START_S, STOP_S, Up, kactl, kactl_process
 
 DURABLE = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
 
@@ -189,7 +189,7 @@ def test_demo_prints_leader_changes_and_keeps_running(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_options_of_up_are_rejected(tmp_path: Path, options: list[str], message: str) -> None:
-    refused = kactl_process("up", *options, cwd=tmp_path)
+    refused = kactl("up", *options, cwd=tmp_path)
 
     assert refused.code == 2
     assert message in refused.err

@@ -11,7 +11,7 @@ import kactl as package
 from kactl.cli.topic import topic
 from tests.support import tree
 
-from .server import kactl, kactl_process
+from .server import kactl
 
 EMBED = tree.ROOT / "tests" / "examples" / "embed.py"
 
@@ -124,7 +124,7 @@ def test_unknown_configuration_key_is_rejected(tmp_path: Path) -> None:
 def test_invalid_controller_configuration_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "kactl.toml").write_text(text + '[api]\nlisten = "127.0.0.1:0"\n')
 
-    refused = kactl_process("controller", cwd=tmp_path)
+    refused = kactl("controller", cwd=tmp_path)
 
     assert refused.code in (1, 2)
     assert message in refused.err
