@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-# Units that share expensive fixtures: real brokers, or the results of all jobs for one incident. Tests of real brokers
-# mostly wait for sessions to expire; the other workers run everything else meanwhile.
-FOLDERS: Final = ("tests/interop/", "tests/forensics/answers/")
+# Units that share expensive fixtures: real brokers, or a Spark session, which takes ten seconds of processor time to
+# start and more until Java has compiled what the jobs use. Tests of real brokers mostly wait for sessions to expire;
+# the other workers run everything else meanwhile.
+FOLDERS: Final = ("tests/interop/", "tests/forensics/")
 # Files with independent tests that take long: each test is a unit.
 SPLIT: Final = ("tests/actors/test_storms_whole.py",)
 # Files and folders that take longest, with waiting, the slowest first. Their number of tests does not show it.
 SLOWEST: Final = (
     "tests/interop/",
+    "tests/forensics/",
     "tests/test_walkthrough.py",
     "tests/bench/test_race.py",
-    "tests/forensics/answers/",
     "tests/stores/zookeeper/test_outages.py",
     "tests/stores/zookeeper/connection/test_loss.py",
     "tests/stores/test_sqlite_kill.py",
     "tests/test_packaging.py",
-    "tests/forensics/test_java.py",
     "tests/cli/",
     "tests/bench/test_smoke.py",
     "tests/test_oracle.py",
