@@ -1,0 +1,94 @@
+"""Runs with everything that judges them: the checkers of all invariants, and the log.
+
+`python -m kactl.testing.judging FILE` runs a script and prints signature and digest as JSON, for tests that need a
+fresh process.
+"""
+
+import logging
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from . import corpus
+from .history import History
+from .log_records import LogRecord, recorded
+from .run import Outcome, run_script
+from .script import Script
+from .violations import Violation
+
+
+class Judged(NamedTuple):
+    """Outcome of a judged run.
+
+    Attributes:
+        records: its log records.
+        held: numbers of the steps that the schedule held back.
+    """
+
+    outcome: Outcome
+    records: list[LogRecord]
+    held: tuple[int, ...] = ()
+
+    @property
+    def script(self) -> Script:
+        return self.outcome.script
+
+    @property
+    def signature(self) -> str:
+        return self.outcome.signature
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome.passed
+
+    @property
+    def violation(self) -> Violation | None:
+        return self.outcome.violation
+
+    @property
+    def error(self) -> str:
+        return self.outcome.error
+
+    @property
+    def digest(self) -> str:
+        return self.outcome.digest
+
+    @property
+    def history(self) -> History:
+        return self.outcome.history
+
+    @property
+    def steps(self) -> int:
+        return self.outcome.steps
+
+    @property
+    def virtual_ms(self) -> float:
+        return self.outcome.virtual_ms
+
+    @property
+    def cpu_s(self) -> float:
+        return self.outcome.cpu_s
+
+
+def judge(script: Script, *, level: int = logging.ERROR) -> Judged:
+    """Run a script with all checkers.
+
+    Args:
+        level: of the log records that are kept. The run itself does not depend on it.
+    """
+    with recorded(level=level) as records:
+        outcome = run_script(script)
+    return Judged(outcome, records)
+
+
+def main(file: str) -> None:
+    """Run the script of a file, and print one JSON object."""
+    judged = judge(corpus.load_script(Path(file)))
+    result = {"signature": judged.signature, "digest": judged.digest, "error": judged.error, "cpu_s": judged.cpu_s}
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
