@@ -1,0 +1,48 @@
+"""Every script of the corpus passes, and fails as recorded with the mutant that brings its bug back."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from kactl.testing import corpus, mutants
+from kactl.testing.judging import judge
+from kactl.testing.reports import Origin, report
+from tests.support import tree
+
+FOLDER: Final = Path(__file__).with_name("corpus")
+MUTANTS: Final = Path(__file__).with_name("mutants.toml")
+ENTRIES: Final = [pytest.param(path, id=path.stem) for path in sorted(FOLDER.glob("*.json"))]
+
+
+@pytest.mark.parametrize("path", ENTRIES)
+def test_script_passes(path: Path) -> None:
+    script = corpus.load(path).script
+
+    judged = judge(script)
+
+    assert judged.passed, "\n".join(report(script, judged, Origin(None, "", f"kactl sim replay {path}")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ENTRIES)
+def test_script_fails_with_its_mutant(path: Path) -> None:
+    """An old bug stays findable: otherwise the script or a checker has gone soft."""
+    entry = corpus.load(path)
+    if not entry.mutant:
+        return  # a scenario
+
+    arguments = [mutants.__file__, str(MUTANTS), entry.mutant, "kactl.testing.judging", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-c", mutants.BOOTSTRAP, *arguments],
+        cwd=tree.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert msgspec.json.decode(done.stdout)["signature"] == entry.signature
