@@ -20,11 +20,14 @@ ARGS ?=
 # Tests start hundreds of interpreters. Without bytecode on disk each of them compiles all that it imports, which takes
 # longer than most of what they are started for.
 unexport PYTHONDONTWRITEBYTECODE
+# The length of `make sim`, and the last of the seeds that it runs in other processes.
+SIM_HOURS ?= 6
+SIM_DETERMINISM ?= 999
 # Where the figures of the benches go.
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak fuzz judge bench bench-all race lint types contracts lock clean
+.PHONY: help run test check check-all truth soak sim fuzz judge bench bench-all race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +50,10 @@ truth: $(READY) ## what the logs of bad days are told to say, against what happe
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak
+
+sim: $(READY) ## random scripts for simulated clusters, on all processors, then their runs in other processes (SIM_HOURS)
+	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
+	@$(BIN)/python -m kactl.testing.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
 
 fuzz: $(READY) ## a million changed requests for the Kafka listener's decoders; minutes (ARGS='INPUTS SEED')
 	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)

@@ -45,6 +45,8 @@ ENTRIES: Final = {
     ),
     "doctor": Entry(".doctor", "Check the requirements of kactl."),
     "config": Entry(".config", "Check a configuration, or show its effective values."),
+    # By its absolute name: nothing else of the product refers to kactl.testing. See the import contracts.
+    "sim": Entry("kactl.testing.cli", "Simulate whole clusters: search for violations, replay and reduce them."),
     "compat": Entry(".compat.tools", "Replace Kafka's command-line tools: same options, same output."),
 }
 
