@@ -4,6 +4,7 @@ The file system keeps only what was synced, and any part of what was not: each l
 became of the ones before it, and the last one that is there may end at a boundary of a sector.
 """
 
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,13 +42,15 @@ class RecordedDisk:
     def __init__(self) -> None:
         self.events: list[DiskEvent] = []
         self.note = ""
+        self._next = itertools.count()
         self._numbers: dict[int, int] = {}  # by inode
         self._names: dict[str, int] = {}
 
     def opened(self, path: str) -> int:
         """Record that a file was opened. Returns its number."""
         inode = Path(path).stat().st_ino
-        number = self._numbers.setdefault(inode, len(self._numbers))
+        if (number := self._numbers.get(inode)) is None:
+            number = self._numbers[inode] = next(self._next)
         name = Path(path).name
         if self._names.get(name) != number:
             self._names[name] = number

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,19 +24,27 @@ NO_FENCE: Final = Fence(epoch=0, version=0)
 NAMES: Final = [TopicPartition(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
 
 
+Operation = Callable[["Process"], Awaitable[None]]
+
+
 @dataclass
 class Process:
-    """One simulated process and what it remembers."""
+    """One simulated process and what it remembers.
+
+    Attributes:
+        first: methods to be called before random ones.
+    """
 
     store: RecordedStore
     rng: random.Random
+    first: Iterator[Operation] = field(default_factory=lambda: iter(()))
     fence: Fence = NO_FENCE
     sessions: list[RecordedSession] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
     async def step(self) -> None:
         """Call a random method. Errors of kactl are counted: the world's faults explain them."""
-        operation = self.rng.choice(OPERATIONS)
+        operation = next(self.first, None) or self.rng.choice(OPERATIONS)
         name = operation.__name__.lstrip("_")
         try:
             await operation(self)
@@ -161,7 +169,7 @@ async def _keep_alive(process: Process) -> None:
         await process.rng.choice(process.sessions).keep_alive()
 
 
-OPERATIONS: Final[tuple[Callable[[Process], Awaitable[None]], ...]] = (
+OPERATIONS: Final[tuple[Operation, ...]] = (
     _commit,
     _commit,
     _commit,
@@ -208,16 +216,29 @@ def _write(process: Process, names: Names, versions: np.ndarray) -> Write:
 class Hosts:
     """The processes of a world, which are started again after each kill.
 
+    Args:
+        pause_ms: longest pause between two calls of a process.
+        first: methods that some process calls before random ones.
+
     Attributes:
         done: results of all calls, by name of the method or of the error.
         kills: number of killed processes.
     """
 
-    def __init__(self, world: SqliteWorld, loop: SimLoop, count: int, *, pause_ms: float = 100.0) -> None:
+    def __init__(
+        self,
+        world: SqliteWorld,
+        loop: SimLoop,
+        count: int,
+        *,
+        pause_ms: float = 100.0,
+        first: Iterable[Operation] = (),
+    ) -> None:
         self.world = world
         self.loop = loop
         self.rng = loop.streams["script"]
         self._pause_ms = pause_ms
+        self._first = iter(first)
         self.done: Counter[str] = Counter()
         self.errors: list[BaseException] = []
         self.kills = 0
@@ -233,7 +254,7 @@ class Hosts:
         while True:
             try:
                 async with self.world.client(node) as store:
-                    process = Process(store, rng, done=self.done)
+                    process = Process(store, rng, self._first, done=self.done)
                     while True:
                         await process.step()
                         await asyncio.sleep(rng.uniform(0, self._pause_ms) / 1000)
