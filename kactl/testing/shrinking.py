@@ -5,7 +5,7 @@
                     └──────────── while a pass has changed something ◀────────┘
 
 A candidate is kept if its run ends with the signature of the original. Removing an action changes the interleaving of
-all later steps, so that each candidate is tried with several schedule seeds. The first pass minimizes the list of
+all later steps, so that short scripts are tried with several schedule seeds. The first pass minimizes the list of
 actions by delta debugging (Zeller and Hildebrandt, 2002); the others are lists of edits in `simplifying`.
 """
 
@@ -115,8 +115,10 @@ def shrink(
     shrinker.begin(signature)
     is_minimal = True
     try:
-        while shrinker.all_passes():
-            pass
+        # Other seeds multiply the runs of each candidate that is dropped. They are tried once the script is short.
+        for seeds in (1, SEEDS_TRIED):
+            while shrinker.all_passes(seeds):
+                pass
     except _LimitReached:
         is_minimal = False
     result = shrinker.result()
@@ -176,6 +178,7 @@ class _Shrinker:
         self.script = script
         self.signature = ""
         self.runs = 0
+        self._seeds = 1
         self.started_s = cpu_s()
         self._run = run
         self._limits = limits
@@ -195,9 +198,13 @@ class _Shrinker:
     def result(self) -> Script:
         return simplifying.replace(self.script, expect=self.signature)
 
-    def all_passes(self) -> bool:
-        """Run all passes once. Returns whether one has changed the script."""
-        before = self.script
+    def all_passes(self, seeds: int) -> bool:
+        """Run all passes once. Returns whether one has changed the script.
+
+        Args:
+            seeds: number of schedule seeds that are tried for each candidate.
+        """
+        before, self._seeds = self.script, seeds
         self._drop_actions()
         self._make(simplifying.world)
         self._make(simplifying.schedule)
@@ -233,12 +240,12 @@ class _Shrinker:
         # Another seed would hold back other steps.
         return self._keep(partial(simplifying.with_held_steps, steps=steps), seeds=1)
 
-    def _keep(self, edit: Edit, *, seeds: int = SEEDS_TRIED) -> bool:
+    def _keep(self, edit: Edit, *, seeds: int | None = None) -> bool:
         """Make an edit if the script still fails in the same way with it. Returns whether it was made."""
         edited = edit(self.script)
         if edited is None or edited == self.script:
             return False
-        for candidate in simplifying.reseeded(edited, seeds):
+        for candidate in simplifying.reseeded(edited, seeds or self._seeds):
             ended = self._fails(candidate)
             if ended is not None:
                 self.script = candidate

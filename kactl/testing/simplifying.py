@@ -42,9 +42,12 @@ def reseeded(script: Script, count: int) -> Iterator[Script]:
 
 
 def without_actions_after(script: Script, time_ms: float) -> Script:
-    """Returns the script without the actions after a time. Actions at points stay: their time is not known."""
+    """Returns the script without the actions after a time, and with a first phase that ends there.
+
+    Actions at points stay: their time is not known.
+    """
     kept = [action for action in script.actions if action.at_point or action.at_ms <= time_ms]
-    return replace(script, actions=kept, swarm={})
+    return replace(script, actions=kept, duration_ms=min(script.duration_ms, time_ms), swarm={})
 
 
 def without_verb(script: Script, verb: str) -> Script:
