@@ -187,10 +187,14 @@ class Receiver:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def _check_complete(self, entries: list[StateEntry]) -> None:
-        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old."""
+        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old.
+
+        Except of topics that were removed by hand: those of the same name are new ones.
+        """
         if self.named is not None:
+            older = {name for name in self.older if name.topic not in self._removed_by_hand}
             for entry in entries:
-                if entry.name in self.older and entry.name not in self.named and not entry.is_new:
+                if entry.name in older and entry.name not in self.named and not entry.is_new:
                     self.complain(
                         "INV-49", f"{entry.name} was hosted from the start, and is not in the first LeaderAndIsr"
                     )
