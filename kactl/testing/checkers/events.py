@@ -188,6 +188,16 @@ class ControllerResigned(_Fields, frozen=True, kw_only=True):
     handler: str
 
 
+class SendGateMoved(_Fields, frozen=True, kw_only=True):
+    """`ctl.gate`: an instance stops sending, or goes on, because its session with the store may have ended, or has not.
+
+    Attributes:
+        open: whether it may send.
+    """
+
+    open: bool
+
+
 class ControllerView(_Fields, frozen=True, kw_only=True):
     """`ctl.brokers`: the brokers as the active controller knows them, after each change.
 
@@ -540,6 +550,7 @@ FIELDS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "ctl.elected": ControllerElected,
     "ctl.ready": ControllerReady,
     "ctl.resigned": ControllerResigned,
+    "ctl.gate": SendGateMoved,
     "ctl.brokers": ControllerView,
     "fsm.partition": PartitionMoved,
     "fsm.replica": ReplicaMoved,

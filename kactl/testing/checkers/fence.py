@@ -28,12 +28,14 @@ class Fence(Checker):
         "store.commit",
         "ctl.elected",
         "ctl.resigned",
+        "ctl.gate",
         "ctl.brokers",
         "fsm.partition",
         "fsm.replica",
         "fsm.broker",
         "fsm.topic",
         "req.enqueue",
+        "req.attempt",
         "node.start",
     )
     invariants = ("INV-01", "INV-02", "INV-03", "INV-04", "INV-05")
@@ -45,6 +47,7 @@ class Fence(Checker):
         self._elected: dict[int, tuple[str, int, Event]] = {}
         self._holds: dict[str, Event] = {}  # election of each instance that is active by its own state
         self._resigned: dict[tuple[str, int], Event] = {}
+        self._doubts: dict[str, Event] = {}  # instances that must send nothing, because their session may have ended
 
     def check(self, event: Event) -> Violation | None:
         if event.kind == "store.commit":
@@ -55,9 +58,17 @@ class Fence(Checker):
             self._holds.pop(event.node, None)
             self._resigned[event.node, event.fields["controller_epoch"]] = event
             return None
+        if event.kind == "ctl.gate":
+            self._doubts.pop(event.node, None)
+            if not event.fields["open"]:
+                self._doubts[event.node] = event
+            return None
         if event.kind == "node.start":
             self._holds.pop(event.node, None)
+            self._doubts.pop(event.node, None)
             return None
+        if event.kind == "req.attempt":
+            return self._sent(event) if event.fields["outcome"] == "begin" else None
         return self._acted(event)
 
     # -- store ---------------------------------------------------------------------------------------------------------
@@ -118,6 +129,16 @@ class Fence(Checker):
             return Violation("INV-04", text, event=event, contradicts=previous)
         self._elected[epoch] = (*holder, event)
         self._holds[event.node] = event
+        return None
+
+    def _sent(self, event: Event) -> Violation | None:
+        doubts = self._doubts.get(event.node)
+        if doubts is not None:
+            text = f"{event.node} sends request {event.fields['request']}, and its session may have ended"
+            return Violation("INV-05", text, event=event, contradicts=doubts)
+        if event.node not in self._holds:
+            text = f"{event.node} sends request {event.fields['request']}, and is not the controller"
+            return Violation("INV-05", text, event=event)
         return None
 
     def _acted(self, event: Event) -> Violation | None:

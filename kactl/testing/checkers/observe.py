@@ -43,6 +43,8 @@ WRAPPED: Final = (
     "cluster.table.view",
     "cluster.offline_count",
     "cluster.imbalance_count",
+    "channels.gate.shut",
+    "channels.gate.open",
     "channels.add",
     "channels.remove",
     "channels._channels",
@@ -115,6 +117,7 @@ class _Recorder:
         self._same = {"controller": controller.node_id, "incarnation": incarnation}
         self._wrap_log()
         self._wrap_terms()
+        self._wrap_gate()
         self._wrap_brokers()
         self._wrap_proposals()
 
@@ -179,6 +182,23 @@ class _Recorder:
             self._record("ctl.resigned", controller_epoch=epoch, cause=cause, handler=handler, **self._same)
 
         _replace(terms, elected=electing, resigned=resigning)
+
+    def _wrap_gate(self) -> None:
+        gate = self._controller.channels.gate
+        shut, opened = gate.shut, gate.open
+        is_open = True
+
+        def then_record(change: Callable[..., None], becomes: bool) -> Callable[..., None]:
+            def changing(*args: Any) -> None:
+                nonlocal is_open
+                change(*args)
+                if is_open != becomes:
+                    is_open = becomes
+                    self._record("ctl.gate", open=becomes)
+
+            return changing
+
+        _replace(gate, shut=then_record(shut, False), open=then_record(opened, True))
 
     def _wrap_brokers(self) -> None:
         cluster = self._controller.cluster

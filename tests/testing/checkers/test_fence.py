@@ -131,3 +131,41 @@ def test_a_restarted_instance_is_no_controller() -> None:
     one.record("fsm.topic", A, controller_epoch=1, topic="t1", what="created")
 
     assert one.found == ["INV-05"]
+
+
+def attempt(one: Story) -> None:
+    one.record("req.attempt", A, channel=1, request=7, outcome="begin")
+    one.record("req.attempt", A, channel=1, request=7, outcome="failed")
+
+
+def test_a_request_sent_after_the_resignation_breaks_inv_05() -> None:
+    one = story()
+    attempt(one)
+    one.resigned(1)
+    assert one.found == []
+    attempt(one)
+
+    assert one.found == ["INV-05"]
+
+
+def test_a_request_sent_while_the_session_may_have_ended_breaks_inv_05() -> None:
+    one = story()
+    one.record("ctl.gate", A, open=False)
+    one.record("ctl.gate", A, open=True)
+    attempt(one)
+    assert one.found == []
+    one.record("ctl.gate", A, open=False)
+    attempt(one)
+
+    assert one.found == ["INV-05"]
+    assert one.violations[0].signature == "INV-05 ctl.gate req.attempt"
+
+
+def test_a_restarted_instance_has_no_doubts() -> None:
+    one = story()
+    one.record("ctl.gate", A, open=False)
+    one.record("node.start", A, incarnation=2)
+    one.elected(2, A, incarnation=2)
+    attempt(one)
+
+    assert one.found == []

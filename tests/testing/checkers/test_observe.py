@@ -163,6 +163,16 @@ async def test_a_resignation_names_the_event_that_it_interrupts() -> None:
     assert len(dropped) >= 2
 
 
+async def test_the_gate_is_recorded_when_it_moves() -> None:
+    async with world() as one:
+        for _ in range(2):
+            one.controller.channels.gate.shut("the store is not heard of")
+        one.controller.channels.gate.open()
+        one.controller.channels.gate.open()
+
+    assert one.of("ctl.gate")[:2] == [{"open": False}, {"open": True}]
+
+
 async def test_memories_are_those_of_the_active_instances() -> None:
     async with world() as one:
         (memory,) = one.observer.memories()
