@@ -79,6 +79,9 @@ class Receivers(Checker):
             return Violation("INV-49", text, event=event)
         if fields["what"] == "UpdateMetadata":
             incarnation.greeted.add(epoch)
+            # A broker that registers again has a later epoch at the store than it knows.
+            later = max(fields["broker_epoch"], fields["asked_epoch"])
+            self._incarnations.setdefault((fields["broker"], later), _Incarnation()).greeted.add(epoch)
         elif fields["what"] == "LeaderAndIsr" and epoch not in incarnation.greeted:
             request = f"LeaderAndIsr (controller epoch {epoch}, {len(fields.get('led', ()))} partitions)"
             text = f"{name}: {request} accepted before any UpdateMetadata"

@@ -14,7 +14,7 @@ Assignment = tuple[list[int], list[int], list[int]]
 class Topics(Checker):
     """Compares each write of a topic with the one before it, and what is left of a topic when its deletion ends."""
 
-    kinds = ("store.commit", "fsm.topic", "ctl.resigned")
+    kinds = ("store.commit", "fsm.topic", "ctl.elected", "ctl.resigned")
     invariants = ("INV-40", "INV-42", "INV-43", "INV-45")
 
     def __init__(self) -> None:
@@ -150,7 +150,8 @@ class Topics(Checker):
             return Violation("INV-42", text, event=event, contradicts=started)
         return None
 
-    def _resigned(self, event: Event) -> None:
+    def _begins_anew(self, event: Event) -> None:
+        """A controllership ends, also without a resignation if the process was killed."""
         for key in [key for key in self._started if key[0] == event.node]:
             del self._started[key]
 
@@ -158,5 +159,6 @@ class Topics(Checker):
 _CHECKS: Final[dict[str, Callable[[Topics, Event], Violation | None]]] = {
     "store.commit": Topics._committed,
     "fsm.topic": Topics._topic_changed,
-    "ctl.resigned": Topics._resigned,
+    "ctl.elected": Topics._begins_anew,
+    "ctl.resigned": Topics._begins_anew,
 }

@@ -169,6 +169,14 @@ def test_leader_and_isr_before_any_metadata_breaks_inv_49() -> None:
     assert "accepted before any UpdateMetadata" in one.violations[0].text
 
 
+def test_metadata_for_a_registration_that_the_broker_does_not_know_yet_counts() -> None:
+    one = story()
+    accept(one, registration=10, asked_epoch=11, what="UpdateMetadata")
+    accept(one, registration=11)
+
+    assert one.found == []
+
+
 def test_a_complaint_is_a_violation() -> None:
     one = story()
     complaint: dict[str, Any] = {"controller_epoch": 1, "invariant": "INV-49", "text": "t1-0 is missing"}

@@ -102,10 +102,14 @@ def test_a_dying_topic_that_grows_breaks_inv_43() -> None:
     assert one.found == ["INV-43"]
 
 
-def test_the_next_controller_starts_the_deletion_again() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_next_controller_starts_the_deletion_again(is_killed: bool) -> None:
     one = story()
     say(one, "deletion started")
-    one.resigned(1)
+    if is_killed:
+        one.knows(2, incarnation=2)
+    else:
+        one.resigned(1)
     one.lead(2, 1, [1, 2])
 
     assert one.found == []
