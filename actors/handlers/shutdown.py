@@ -19,7 +19,7 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.machines import draining
 from kactl.machines.election import Election
 from kactl.machines.reassignment import raise_epoch
@@ -141,7 +141,11 @@ class Shutdowns(Handlers):
         broker = self.cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
-        await self._restore(event.broker)
+        try:
+            await self._restore(event.broker)
+        except StoreError:
+            self._timers.set(event, self.settings.shutdown_limit_ms)
+            raise
         log.warning(
             "broker %d is still registered %d ms after its controlled shutdown; it is eligible as a leader again",
             event.broker, self.settings.shutdown_limit_ms,
@@ -161,8 +165,8 @@ class Shutdowns(Handlers):
 
     async def _restore(self, broker: int) -> None:
         """Make a broker live again: it follows its partitions, and leads those that have no leader."""
-        self.cluster.mark_shutting_down(broker, False)
         await self._raise_epochs(broker)
+        self.cluster.mark_shutting_down(broker, False)
         await self._on_broker_startup([broker], RESTORED)
 
     async def _raise_epochs(self, broker: int) -> None:
@@ -170,8 +174,11 @@ class Shutdowns(Handlers):
 
         That is where it was not in the ISR, or where the smaller ISR could not be written. A broker does not start a
         replica under the leader epoch under which it was stopped.
+
+        Raises:
+            StoreError: some epochs could not be written. The broker stays marked.
         """
-        stopped = self._stopped.pop(broker, {})
+        stopped = self._stopped.get(broker, {})
         _, followed = self._hosted(broker)
         epochs = self.cluster.table.column("leader_epoch")[followed].tolist()
         names = self.cluster.table.names(followed)
@@ -192,3 +199,5 @@ class Shutdowns(Handlers):
             after = committed.after()
             self.batch.lead_and_follow(after, after.assigned & ~holds(after, broker))
             self.channels.send(self.batch.flush())
+            if (change.refusal == Refusal.STORE_FAILED).any():
+                raise StoreError(f"broker {broker} cannot serve again: leader epochs could not be written")

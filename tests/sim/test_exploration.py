@@ -1,0 +1,131 @@
+"""The protocol model: no violation, no dead end, and a counterexample for each mutant."""
+
+from pathlib import Path
+
+import pytest
+
+from kactl.testing.script import loads
+from tests.sim.exploration.__main__ import main
+from tests.sim.exploration.components import Broker, Controller, Message, Store
+from tests.sim.exploration.endings import Endings, missing
+from tests.sim.exploration.explorer import Explorer
+from tests.sim.exploration.model import STATE_BYTES, Model
+from tests.sim.exploration.mutants import MUTANTS
+from tests.sim.exploration.scope import DEFAULT
+from tests.sim.exploration.scripts import script_of
+
+# Bound of one exploration in `make test`.
+STATES_MAX = 300_000
+# Explored of the model itself; `python -m tests.sim.exploration` explores more.
+STATES = 60_000
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model(DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def explorer(model: Model) -> Explorer:
+    explorer = Explorer(model)
+    result = explorer.run(STATES)
+    assert result.trace is None, str(result.trace)
+    assert result.states >= STATES
+    return explorer
+
+
+def test_every_state_ends_at_rest(model: Model, explorer: Explorer) -> None:
+    endings = Endings(model)
+
+    for level, position, state in explorer.states(200):
+        dead_end = endings.check(state)
+        assert dead_end is None, (dead_end, explorer.way(level, position))
+
+    assert endings.searched > 100
+    assert endings.given_up == 0
+
+
+@pytest.mark.parametrize("number", MUTANTS)
+def test_mutant_has_a_counterexample(number: str) -> None:
+    mutant = MUTANTS[number]
+    model = Model(DEFAULT, mutant)
+
+    result = Explorer(model).run(STATES_MAX)
+
+    assert result.trace is not None
+    assert result.trace.found.invariant in mutant.breaks
+    script = script_of(model, result.trace, name=number)
+    assert script.actions
+    assert all(action.at_ms <= script.duration_ms for action in script.actions)
+
+
+def test_roots_are_at_rest_or_move(model: Model) -> None:
+    reasons = {missing(model, root).partition(":")[0] for root in model.roots()}
+
+    assert reasons <= {"", "LIV-04", "LIV-05", "LIV-08"}
+    assert "" in reasons
+
+
+def test_packed_state_is_restored(model: Model, explorer: Explorer) -> None:
+    for _, _, state in explorer.states(1_000):
+        packed = model.pack(state)
+        assert len(packed) == STATE_BYTES
+        assert model.unpack(packed) == state
+
+
+def test_epochs_are_relative(model: Model) -> None:
+    root = model.roots()[0]
+    store, controllers, brokers = model.components(root)
+
+    def later(component: Store | Controller | Broker) -> Store | Controller | Broker:
+        if isinstance(component, Broker):
+            hosts = component.role != 0
+            return component._replace(seen=component.seen + 3, leader_epoch=component.leader_epoch + 5 * hosts,
+                                      version=component.version + 7 * hosts)  # fmt: skip
+        if isinstance(component, Controller) and not component.epoch:
+            return component
+        moved = component._replace(
+            epoch=component.epoch + 3, leader_epoch=component.leader_epoch + 5, version=component.version + 7
+        )
+        return moved._replace(writer=moved.writer + 3) if isinstance(moved, Store) else moved
+
+    moved = model.number(
+        later(store),  # type: ignore[arg-type]
+        tuple(map(later, controllers)),  # type: ignore[arg-type]
+        tuple(map(later, brokers)),  # type: ignore[arg-type]
+    )
+
+    assert model.canonical(moved) == root
+    assert model.hash(moved) != model.hash(root)
+
+
+def test_order_of_controllers_has_no_meaning(model: Model, explorer: Explorer) -> None:
+    for _, _, state in explorer.states(1_000):
+        store, first, second, *brokers = state
+        swapped = (store, second, first, *brokers)
+        assert model.hash(swapped) == model.hash(state)  # type: ignore[arg-type]
+
+
+def test_hash_does_not_depend_on_the_order_of_exploration(model: Model) -> None:
+    other = Model(DEFAULT)
+    message = Message(1, 0, 0, 9, 9, 1, False, 1)
+    for number in range(50):
+        # Components get other numbers.
+        other.hosts.number(Broker(incarnation=5, queues=((number, (message,)),)))
+
+    assert [other.hash(root) for root in other.roots()] == [model.hash(root) for root in model.roots()]
+
+
+def test_command_exports_the_counterexample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "script.json"
+
+    assert main(["--mutant", "MUT-01", "--script", str(path)]) == 1
+
+    assert "INV-03" in capsys.readouterr().out
+    assert loads(path.read_text(), name=path.name).actions[1].do == "expire"
+
+
+def test_command_reports_the_number_of_states(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--states", "2000", "--endings", "100"]) == 0
+
+    assert "states end at rest" in capsys.readouterr().out
