@@ -22,11 +22,12 @@ from .links import Links
 from .loop import SimLoop
 from .member import Member
 from .network import Network
-from .nodes import Node, on
+from .nodes import JOB_MS, Node, on
 from .script import LatencySpec, WorldSpec
 from .stored import MemoryStored, Stored
 from .transport import SimulatedTransport
 from .worlds.memory import MemoryWorld
+from .worlds.sqlite import SqliteStored, SqliteWorld
 
 FIRST_CONTROLLER: Final = 100
 # Settings of a world that are not those of the controllers, with their defaults.
@@ -68,6 +69,9 @@ class StoreWorld(Protocol):
     def remove_topic(self, topic: str) -> None:
         """Remove a topic by hand."""
 
+    def close(self) -> None:
+        """Remove what the store has outside the process, at the end of the run."""
+
 
 def open_memory(
     loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
@@ -77,9 +81,20 @@ def open_memory(
     return world, MemoryStored(world.state)
 
 
+def open_sqlite(
+    loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
+) -> tuple[StoreWorld, Stored]:
+    """Returns a host with one SQLite file, and a reader of its content. Jobs take the store's latency."""
+    world = SqliteWorld(
+        loop, history, session_timeout_ms=settings["session_timeout_ms"], job_ms=links.latency_ms.get("store", JOB_MS)
+    )
+    return world, SqliteStored(lambda: world.content)
+
+
 # Kinds of stores: each returns the server and a reader of its content.
 STORES: Final[dict[str, Callable[[SimLoop, History, Links, Mapping[str, Any]], tuple[StoreWorld, Stored]]]] = {
     "memory": open_memory,
+    "sqlite": open_sqlite,
 }
 
 
@@ -223,10 +238,13 @@ class SimulatedCluster:
             await self.operator_store.__aenter__()
         for member in self.members():
             member.start()
-        yield
-        for member in self.members():
-            member.kill()
-        self.loop.kill(self.operators)
+        try:
+            yield
+        finally:
+            for member in self.members():
+                member.kill()
+            self.loop.kill(self.operators)
+            self.world.close()
 
     def heal(self, core_down: Iterable[Member]) -> None:
         """End all faults: processes run at full speed, links deliver, and members that are down start.
@@ -244,6 +262,7 @@ class SimulatedCluster:
             channel.loss = channel.duplication = 0.0
         self.network.lose(0.0)
         for member in self.members():
+            self.world.heal(member.name)
             if member in down:
                 self.kill(member)
                 continue

@@ -151,6 +151,9 @@ class MemoryWorld:
             self.state.delete_topic(topic)
             self.record("", "remove_topic", after(None), sent=len(self.history.events))
 
+    def close(self) -> None:
+        """Nothing remains of this store."""
+
     # -- for the links -------------------------------------------------------------------------------------------------
 
     def next_txn(self) -> int:

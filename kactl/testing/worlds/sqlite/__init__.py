@@ -4,10 +4,12 @@ content   logical content of a file, read from its tables
 recorder  commits in order, and their answers, for the history
 client    the real store, with its writing calls recorded
 faults    connections that fail, and processes that are killed within a transaction
+stored    the content as values of the model
 world     the file, its processes and its faults
 """
 
 from .content import Content, ContentReader, Entry, Op, difference, digest
+from .stored import SqliteStored
 from .world import HostClock, SqliteWorld, read_file
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "Entry",
     "HostClock",
     "Op",
+    "SqliteStored",
     "SqliteWorld",
     "difference",
     "digest",

@@ -18,7 +18,7 @@ from kactl.stores.sqlite.connection import Access
 from kactl.testing.clock import LoopClock
 from kactl.testing.history import History
 from kactl.testing.loop import SimLoop
-from kactl.testing.nodes import NODE, Node
+from kactl.testing.nodes import JOB_MS, NODE, Node
 from kactl.testing.violations import Violation
 
 from .client import RecordedStore
@@ -57,6 +57,7 @@ class SqliteWorld:
         history: receives `store.commit`, `store.answered`, `store.unknown`, `store.session` and `store.reopened`.
         poll_ms: poll interval of all stores; drawn from POLLS_MS for the whole run if it is omitted.
         session_timeout_ms: of the stores' own sessions.
+        job_ms: range of the delay of each job of a store.
         on_violation: called if the file itself breaks INV-08; ends the run if it is omitted.
 
     Attributes:
@@ -71,6 +72,7 @@ class SqliteWorld:
         *,
         poll_ms: float | None = None,
         session_timeout_ms: int = 6_000,
+        job_ms: tuple[float, float] = JOB_MS,
         on_violation: Callable[[Violation], None] | None = None,
         connect: Connect = connect,
     ) -> None:
@@ -78,6 +80,7 @@ class SqliteWorld:
         self._history = history
         self._poll_ms = loop.streams["world"].choice(POLLS_MS) if poll_ms is None else poll_ms
         self._session_timeout_ms = session_timeout_ms
+        self._job_ms = job_ms
         self._connect = connect
         self._on_violation = loop.halt if on_violation is None else on_violation
         self._faults = Faults(lambda node: loop.streams[f"store:{node}"])
@@ -105,6 +108,8 @@ class SqliteWorld:
 
     def client(self, node: Node | None, *, session_timeout_ms: int | None = None) -> RecordedStore:
         """Returns a store for a process, to be entered on its node; None for one outside all nodes."""
+        if node is not None:
+            node.job_ms = self._job_ms
         return RecordedStore(
             self.path,
             recorder=self.recorder,
@@ -207,22 +212,32 @@ class SqliteWorld:
         self._expire([session])
 
     def _expire(self, sessions: list[int]) -> None:
-        if self._locking is None and sessions:
-            with contextlib.closing(sqlite3.connect(self.path, timeout=0)) as connection, connection:
-                connection.executemany("UPDATE leases SET expires_ms = 0 WHERE id = ?", [(id_,) for id_ in sessions])
+        if sessions:
+            with self._by_hand() as connection:
+                for session in sessions:
+                    connection.execute("UPDATE leases SET expires_ms = 0 WHERE id = ?", (session,))
 
     def remove_topic(self, topic: str) -> None:
         """Remove a topic by hand: its assignment and its configuration, as an operator with a tool of SQLite does."""
-        if self._locking is not None:
-            return
-        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=0)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._by_hand() as connection:
             connection.execute("DELETE FROM topics WHERE name = ?", (topic,))
             connection.execute("DELETE FROM configs WHERE topic = ?", (topic,))
             connection.execute("UPDATE meta SET stamp = stamp + 1")
             connection.execute("INSERT OR REPLACE INTO stamps SELECT 'topics', '', stamp FROM meta")
+
+    @contextlib.contextmanager
+    def _by_hand(self) -> Iterator[sqlite3.Connection]:
+        """A recorded transaction of no process, also while the file is locked."""
+        self.bury_killed()
+        is_locked = self._locking is not None
+        self.unlock()
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=0)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
             connection.execute("COMMIT")
             self.recorder.committed(connection.execute)
+        if is_locked:
+            self.lock()
 
     def restart_machine(self) -> None:
         """Kill all processes of the host and begin another boot. What was written to files is kept."""
