@@ -28,7 +28,9 @@ SEEDS_DEFAULT: Final = 20
 SHRINK_CPU_S: Final = 30.0
 # Events of the history that a failure shows.
 EVENTS_SHOWN: Final = 30
+# Saved scripts, under the root folder of the tests; those in the second folder run each time.
 FOLDER: Final = ".sim"
+CORPUS: Final = "corpus"
 
 _USED: Final = pytest.StashKey[float]()
 _REPORT: Final = pytest.StashKey[str]()
@@ -39,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sim-seeds", type=int, metavar="N", help="run seeds 0 to N-1 of each simulated test")
     group.addoption("--sim-seed", type=int, metavar="S", help="run only this seed of each simulated test")
     group.addoption("--sim-budget", metavar="60s", help="skip further seeds after this processor time, in each process")
-    group.addoption("--sim-replay", metavar="FILE", help="repeat the run of a saved script; select its test as well")
+    group.addoption("--sim-replay", metavar="FILE", help="repeat the run of a saved script")
     group.addoption("--sim-no-shrink", action="store_true", help="do not reduce the faults of a failing run")
     group.addoption("--sim-trace", metavar="FILE", help="append the history of each run to a file")
 
@@ -57,30 +59,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("sim")
     if marker is None:
         return
-    metafunc.parametrize("sim", _seeds(metafunc.config, marker), indirect=True, ids=lambda seed: f"seed-{seed}")
+    runs = dict(_runs(metafunc.config, marker, metafunc.definition.nodeid))
+    metafunc.parametrize("sim", list(runs.values()), indirect=True, ids=list(runs))
 
 
-def _seeds(config: pytest.Config, marker: pytest.Mark) -> list[int]:
-    replayed = _replayed(config)
-    if replayed is not None:
-        return [replayed.schedule.seed]
+def _runs(config: pytest.Config, marker: pytest.Mark, nodeid: str) -> "Iterator[tuple[str, int | Script]]":
+    """Yields the runs of one test by name: seeds, or scripts that were saved."""
+    if config.getoption("--sim-replay") is not None:
+        script = _loaded(Path(config.getoption("--sim-replay")))
+        if script.name in ("", nodeid):
+            yield f"seed-{script.schedule.seed}", script
+        return
     if config.getoption("--sim-seed") is not None:
-        return [config.getoption("--sim-seed")]
+        yield f"seed-{config.getoption('--sim-seed')}", config.getoption("--sim-seed")
+        return
     count = config.getoption("--sim-seeds")
-    return list(range(marker.kwargs.get("seeds", SEEDS_DEFAULT) if count is None else count))
+    for seed in range(marker.kwargs.get("seeds", SEEDS_DEFAULT) if count is None else count):
+        yield f"seed-{seed}", seed
+    for file in sorted((config.rootpath / FOLDER / CORPUS).glob("*.json")):
+        script = _loaded(file)
+        if script.name == nodeid:
+            yield file.stem, script
 
 
-def _replayed(config: pytest.Config) -> "Script | None":
-    """Returns the script to repeat, or None."""
-    file = config.getoption("--sim-replay")
-    if file is None:
-        return None
+def _loaded(file: Path) -> "Script":
     from .script import ScriptError, load
 
     try:
-        return load(Path(file))
+        return load(file)
     except (OSError, ScriptError) as error:
-        raise pytest.UsageError(f"--sim-replay: {error}") from error
+        raise pytest.UsageError(f"script of a simulated run: {error}") from error
 
 
 @pytest.fixture
@@ -90,7 +98,9 @@ def sim(request: pytest.FixtureRequest) -> "Simulation":
         raise pytest.UsageError(f"{request.node.nodeid} uses the fixture sim: mark it with pytest.mark.sim")
     from .programs.simulation import Simulation
 
-    return Simulation(request.param, _plan(request.node), script=_replayed(request.config))
+    if isinstance(request.param, int):
+        return Simulation(request.param, _plan(request.node))
+    return Simulation(request.param.schedule.seed, _plan(request.node), script=request.param)
 
 
 def _plan(item: pytest.Item) -> "Plan":
@@ -168,7 +178,8 @@ def _run(item: pytest.Function, simulation: "Simulation") -> None:
         trace = item.config.getoption("--sim-trace")
         if trace is not None:
             with Path(trace).open("a", encoding="utf-8") as file:
-                file.writelines([f"# {item.nodeid}\n", *(f"{event}\n" for event in simulation.history.events)])
+                lines = [f"# {item.nodeid}", *map(str, simulation.history.events)]
+                file.write("\n".join(lines) + "\n")
 
 
 class _Ended(NamedTuple):
@@ -235,12 +246,15 @@ class _Failure:
 
     def _save(self, script: "Script") -> Path:
         """Write the script. Returns its file, relative to the root of the tests."""
+        import msgspec
+
         from .script import dumps
 
         folder = self._item.config.rootpath / FOLDER
         folder.mkdir(exist_ok=True)
         file = folder / f"{self._item.originalname}-{self._simulation.seed}.json"
-        file.write_text(dumps(script), encoding="utf-8")
+        named = msgspec.structs.replace(script, name=self._nodeid())
+        file.write_text(dumps(named), encoding="utf-8")
         return file.relative_to(self._item.config.rootpath)
 
 

@@ -59,11 +59,17 @@ def test_tutorial_finds_and_mends_the_bug(tmp_path: Path) -> None:
     assert outcome(repeated) == "1 failed"
     assert "'jobs-" in repeated
 
+    (tmp_path / ".sim" / "corpus").mkdir()
+    (saved,) = (tmp_path / ".sim").glob("*.json")
+    saved.rename(tmp_path / ".sim" / "corpus" / "became-leader-twice.json")
+    listed = run_pytest(tmp_path, "--collect-only", "-q", "--sim-seeds", "1")
+    assert "test_jobs_with_faults[became-leader-twice]" in listed
+    assert "test_jobs_in_fair_weather[became-leader-twice]" not in listed
+
     line = mended.splitlines()[1]
     assert line in files["jobs.py"]
     (tmp_path / "jobs.py").write_text(files["jobs.py"].replace(f"{line}\n", mended))
-    assert outcome(run_pytest(tmp_path, *shlex.split(command[1]))) == "1 passed"
-    assert outcome(run_pytest(tmp_path, "--sim-seeds", "2")) == "4 passed"
+    assert outcome(run_pytest(tmp_path, "--sim-seeds", "2")) == "5 passed"
 
 
 def test_tutorial_lists_all_options_and_faults() -> None:
@@ -117,7 +123,7 @@ def test_options(tmp_path: Path) -> None:
     [
         ("faults=['rain']", [], "unknown faults ['rain']: choose from ['controller-move', "),
         ("duration='long'", [], "duration 'long' has no unit: write 90s, 10min or 1h"),
-        ("", ["--sim-replay", "missing.json"], "--sim-replay: [Errno 2] No such file or directory: 'missing.json'"),
+        ("", ["--sim-replay", "missing.json"], "simulated run: [Errno 2] No such file or directory: 'missing.json'"),
     ],
 )
 def test_bad_usage_names_the_remedy(tmp_path: Path, marker: str, options: list[str], reason: str) -> None:
