@@ -155,6 +155,7 @@ EXTRAS_OF = {
     "kactl.cli": {"server", "pipeline"},
     "kactl.forensics": {"pipeline", "java"},
     "kactl.stores.zookeeper": {"zookeeper"},
+    "kactl.testing.cli": {"server"},
     "kactl.testing.contracts": {"test"},
     "kactl.testing.pytest_plugin": {"test"},
 }
