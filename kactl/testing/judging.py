@@ -6,6 +6,7 @@ fresh process.
 
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,16 +21,16 @@ from .violations import Violation
 
 
 class Judged(NamedTuple):
-    """Outcome of a judged run.
-
-    Attributes:
-        records: its log records.
-        held: numbers of the steps that the schedule held back.
-    """
+    """Outcome of a judged run, with its log records."""
 
     outcome: Outcome
     records: list[LogRecord]
-    held: tuple[int, ...] = ()
+
+    @property
+    def held(self) -> Sequence[int]:
+        """Numbers of the steps that the schedule held back."""
+        made, only = self.outcome.hold_backs, self.outcome.script.schedule.only
+        return range(made) if only is None else [number for number in only if number < made]
 
     @property
     def script(self) -> Script:

@@ -116,6 +116,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self.nodes: list[Node] = []
         self.set_task_factory(_new_task)
 
+    @property
+    def hold_backs(self) -> int:
+        """Number of times that the schedule held a step back, those included that `Schedule.only` removed."""
+        return self._choose.count
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     @property

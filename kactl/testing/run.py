@@ -42,6 +42,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         error: text of the failure; empty if there is none.
         digest: SHA-256 of the history: equal for equal runs.
         steps, virtual_ms, cpu_s: length of the run in steps, virtual time and processor time.
+        hold_backs: number of times that the schedule held a step back.
         probes: counters of rare moments.
         skipped: actions whose target did not exist, with the reason, by their number.
     """
@@ -52,6 +53,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     error: str = ""
     digest: str = ""
     steps: int = 0
+    hold_backs: int = 0
     virtual_ms: float = 0.0
     cpu_s: float = 0.0
     probes: dict[str, int] = {}
@@ -76,6 +78,7 @@ def run_script(script: Script, *, checkers: Iterable[Checker] | None = None) -> 
         hold_back=script.schedule.hold_back,
         changes=script.schedule.changes,
         grid_ms=script.schedule.grid_ms,
+        only=None if script.schedule.only is None else frozenset(script.schedule.only),
     )
     signature, violation, error = PASS, None, ""
     try:
@@ -91,6 +94,7 @@ def run_script(script: Script, *, checkers: Iterable[Checker] | None = None) -> 
         error=error,
         digest=run.history.digest(),
         steps=run.loop.steps,
+        hold_backs=run.loop.hold_backs,
         virtual_ms=run.loop.now_s * 1000,
         cpu_s=time.process_time() - started_s,
         probes=dict(sorted(run.probes.hits.items())),

@@ -31,6 +31,8 @@ class Schedule(NamedTuple):
         strategy: "fifo", "shuffle" or "priority".
         hold_back: probability that a step is held back; for "shuffle".
         changes: number of changes of priority; for "priority".
+        only: numbers of the hold-backs that remain, counted from 0 over the run; None for all. A step whose hold-back
+            does not remain runs in its wave, after those that the strategy chose.
         steps_expected: number of steps over which these changes are spread; by default that of a run of some minutes.
         grid_ms: timers are rounded up to a multiple of it; 0 for none. On a grid more steps coincide, so that their
             order matters more often.
@@ -41,6 +43,7 @@ class Schedule(NamedTuple):
     changes: int = 0
     grid_ms: float = 0.0
     steps_expected: int = 100_000
+    only: frozenset[int] | None = None
 
     @classmethod
     def drawn(cls, rng: random.Random) -> "Schedule":
@@ -53,12 +56,15 @@ class Schedule(NamedTuple):
             grid_ms=rng.choice((0.0, 0.0, 1.0, 5.0)),
         )
 
-    def choice(self, rng: random.Random) -> Choose:
+    def choice(self, rng: random.Random) -> "Choice":
         """Returns the function that chooses the steps of each wave.
 
         Raises:
             ValueError: there is no such strategy.
         """
+        return Choice(self._strategy(rng), self.only)
+
+    def _strategy(self, rng: random.Random) -> Choose:
         match self.strategy:
             case "fifo":
                 return _all_in_order
@@ -68,6 +74,30 @@ class Schedule(NamedTuple):
                 return _Priority(rng, sorted(rng.randrange(self.steps_expected) for _ in range(self.changes)))
             case _:
                 raise ValueError(f"strategy {self.strategy!r} is unknown: use fifo, shuffle or priority")
+
+
+class Choice:
+    """Choice of a strategy, without the hold-backs that do not remain.
+
+    Attributes:
+        count: number of hold-backs so far, the removed ones included.
+    """
+
+    def __init__(self, choose: Choose, only: frozenset[int] | None) -> None:
+        self._choose = choose
+        self._only = only
+        self.count = 0
+
+    def __call__(self, tasks: Sequence[int], held: Sequence[int]) -> list[int]:
+        chosen = self._choose(tasks, held)
+        missing = len(tasks) - len(chosen)
+        if not missing:
+            return chosen
+        first, self.count = self.count, self.count + missing
+        if self._only is None:
+            return chosen
+        left_out = sorted(set(range(len(tasks))).difference(chosen))
+        return chosen + [index for number, index in enumerate(left_out, start=first) if number not in self._only]
 
 
 def _all_in_order(tasks: Sequence[int], held: Sequence[int]) -> list[int]:

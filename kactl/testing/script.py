@@ -54,7 +54,7 @@ class ScheduleSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         seed: of the schedule, the latencies and all other draws while the script runs.
-        only: steps, by number, that may be held back; None for all that the strategy chooses.
+        only: hold-backs of steps that remain, by number; None for all that the strategy chooses.
     """
 
     strategy: Literal["fifo", "shuffle", "priority"] = "fifo"

@@ -45,3 +45,26 @@ def test_priority_runs_one_task_until_its_priority_changes() -> None:
 def test_unknown_strategy_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="use fifo, shuffle or priority"):
         Schedule("random").choice(random.Random(5))
+
+
+@pytest.mark.parametrize("schedule", [Schedule("shuffle", hold_back=0.5), Schedule("priority", changes=1)])
+def test_only_the_named_hold_backs_remain(schedule: Schedule) -> None:
+    free = schedule.choice(random.Random(6))
+    waves = [free([1, 2, 3, 4], [0, 0, 0, 0]) for _ in range(50)]
+    left_out = [index for wave in waves for index in sorted({0, 1, 2, 3} - set(wave))]
+    kept = {0, 7, len(left_out) - 1}
+
+    limited = schedule._replace(only=frozenset(kept)).choice(random.Random(6))
+    limited_waves = [limited([1, 2, 3, 4], [0, 0, 0, 0]) for _ in range(50)]
+
+    assert limited.count == free.count == len(left_out)
+    assert all(wave == chosen[: len(wave)] for wave, chosen in zip(waves, limited_waves, strict=True))
+    still_left_out = [index for wave in limited_waves for index in sorted({0, 1, 2, 3} - set(wave))]
+    assert still_left_out == [left_out[number] for number in sorted(kept)]
+
+
+def test_no_hold_back_remains_if_none_is_named() -> None:
+    choose = Schedule("shuffle", hold_back=0.5, only=frozenset()).choice(random.Random(7))
+
+    assert all(sorted(choose([1, 2, 3], [0, 0, 0])) == [0, 1, 2] for _ in range(50))
+    assert choose.count > 0
