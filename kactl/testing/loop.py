@@ -65,6 +65,11 @@ class SimTask(asyncio.Task[Any]):
             kwargs["name"] = f"task {self.number}"  # asyncio numbers the tasks of all loops of the process
         super().__init__(coro, loop=loop, **kwargs)
 
+    def set_name(self, value: object) -> None:
+        """Set the name. The loop of Python 3.13 sets None where no name is given."""
+        if value is not None:
+            super().set_name(value)
+
     def __hash__(self) -> int:
         return self.number
 
