@@ -23,6 +23,7 @@ from .loop import SimLoop
 from .member import Member
 from .network import Network
 from .nodes import JOB_MS, Node, on
+from .points import Points
 from .script import LatencySpec, WorldSpec
 from .stored import MemoryStored, Stored
 from .transport import SimulatedTransport
@@ -116,6 +117,7 @@ class ControllerMember(Member):
         store: Callable[[Node], Store],
         settings: dict[str, Any],
         observer: Observer,
+        points: Points,
     ) -> None:
         super().__init__(loop, history, f"controller {controller_id}", self._run)
         self.id = controller_id
@@ -124,6 +126,7 @@ class ControllerMember(Member):
         self._store = store
         self._settings = settings
         self._observer = observer
+        self._points = points
 
     @property
     def is_active(self) -> bool:
@@ -135,9 +138,11 @@ class ControllerMember(Member):
         self._observer.detach(self.name)
 
     async def _run(self, node: Node) -> None:
+        store = self._store(node)
+        self._points.watch_store(store)
         controller = Controller(
             self.id,
-            store=self._store(node),
+            store=store,
             transport=self._transport,
             clock=LoopClock(),
             rng=self._loop.streams[f"ids:{self.name}"],
@@ -163,6 +168,7 @@ class SimulatedCluster:
 
     Args:
         observer: records the events of the controllers.
+        points: at which actions of the script happen.
 
     Attributes:
         operators: node of all admin clients; it never fails.
@@ -178,6 +184,7 @@ class SimulatedCluster:
         latency: LatencySpec,
         *,
         observer: Observer,
+        points: Points,
     ) -> None:
         settings = WORLD_SETTINGS | {name: value for name, value in spec.settings.items() if name in WORLD_SETTINGS}
         self.loop = loop
@@ -188,6 +195,7 @@ class SimulatedCluster:
         self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
         self.network = Network(loop, self.links)
         self.world, self.stored = STORES[spec.store](loop, history, self.links, settings)
+        self.points = points
         self.operators = loop.node("operators")
         self.operator_store = self.world.client(self.operators)
         self.is_healed = False
@@ -217,6 +225,7 @@ class SimulatedCluster:
                 store=self.world.client,
                 settings={"level": self.level} | own,
                 observer=observer,
+                points=points,
             )
             for controller_id in range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
         }
@@ -292,18 +301,17 @@ class SimulatedCluster:
                 return member
         return None
 
-    def _older_replicas(self, broker: int) -> frozenset[TopicPartition]:
+    def _older_replicas(self, broker: int) -> dict[TopicPartition, bytes]:
         """Returns the partitions with a replica on a broker, except those being added, whose stored leadership the
-        controller knows."""
-        stored = self.stored
-        led = stored.leaderships()
+        controller knows, with the ids of their topics."""
+        led, topics = self.stored.leaderships(), self.stored.topics()
         here = {
-            name
-            for name, held in stored.assignments().items()
+            name: topics[name.topic].id
+            for name, held in self.stored.assignments().items()
             if name in led and broker in held.replicas and broker not in held.adding
         }
         active = self.active
         if active is None or active.controller is None:
-            return frozenset(here)
+            return here
         known = {name: active.controller.cluster.view(name) for name in here}
-        return frozenset(name for name, view in known.items() if view is not None and view.leadership is not None)
+        return {name: id_ for name, id_ in here.items() if (view := known[name]) is not None and view.leadership}

@@ -22,6 +22,7 @@ from .failures import SimFailure
 from .generator import script_of_seed
 from .history import History
 from .loop import SimLoop
+from .points import Points
 from .schedule import Schedule
 from .script import Action, Script
 from .selectors import Skipped
@@ -97,7 +98,7 @@ def run_script(script: Script, *, checkers: Iterable[Checker] | None = None) -> 
         hold_backs=run.loop.hold_backs,
         virtual_ms=run.loop.now_s * 1000,
         cpu_s=time.process_time() - started_s,
-        probes=dict(sorted(run.probes.hits.items())),
+        probes=run.hits(),
         skipped=run.skipped,
         history=run.history,
     )
@@ -109,6 +110,7 @@ class _Run:
     loop: SimLoop
     history: History
     cluster: SimulatedCluster
+    points: Points
 
     def __init__(self, script: Script, checkers: Iterable[Checker] | None) -> None:
         self._script = script
@@ -124,16 +126,29 @@ class _Run:
         loop.set_exception_handler(self._task_failed)
         observer = Observer(self.history)
         script = self._script
-        self.cluster = SimulatedCluster(loop, self.history, script.world, script.latency, observer=observer)
+        self.points = Points(lambda: loop.now_s * 1000, self._do)
+        self.cluster = SimulatedCluster(
+            loop, self.history, script.world, script.latency, observer=observer, points=self.points
+        )
         self.probes = Probes(session_timeout_ms=self.cluster.settings["session_timeout_ms"])
         found = all_checkers(rules_of(self.cluster), observer.memories) if self._given is None else list(self._given)
         watch(self.history, [*found, self.probes], loop.halt)
+        with self.points.installed():
+            await self._phases(found)
+
+    async def _phases(self, found: list[Checker]) -> None:
         async with self.cluster.opened():
             await self._first_phase()
+            self.cluster.points.disarm()
             await self._second_phase()
             for checker in found:
                 if (violation := checker.at_end()) is not None:
                     raise violation
+
+    def hits(self) -> dict[str, int]:
+        """Returns the counters of rare moments and of points, by name."""
+        points = {f"point {point}": count for point, count in self.points.hits.items()}
+        return dict(sorted({**self.probes.hits, **points}.items()))
 
     def _task_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Record that a task ended by an error that no code received."""
@@ -145,10 +160,13 @@ class _Run:
         self.history.record("task.failed", node=getattr(task, "node_name", None), task=name, error=repr(error))
 
     async def _first_phase(self) -> None:
-        timed = sorted(
-            ((action.at_ms, number, action) for number, action in enumerate(self._script.actions)),
-            key=lambda entry: entry[:2],
-        )
+        timed = []
+        for number, action in enumerate(self._script.actions):
+            if action.at_point:
+                self.cluster.points.arm(number, action)
+            else:
+                timed.append((action.at_ms, number, action))
+        timed.sort(key=lambda entry: entry[:2])
         for at_ms, number, action in timed:
             await self._until(at_ms)
             self._do(number, action)

@@ -77,8 +77,8 @@ class Action(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Attributes:
         do: verb.
-        at_ms: virtual time at which it happens; not used with `at_point`.
-        at_point: named point of the code at which it happens instead, at its `hit`th execution.
+        at_ms: virtual time at which it happens; with `at_point`, from which on executions count.
+        at_point: named point of the code at which it happens instead, at its `hit`th execution; see `points`.
         args: arguments of the verb. Targets are selectors, resolved when the action happens: `broker 4`,
             `active controller`, `leader of t1-0`.
     """

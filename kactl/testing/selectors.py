@@ -22,6 +22,12 @@ class Skipped(Exception):
 
 def member(cluster: SimulatedCluster, text: str) -> Member:
     """Returns the selected member. Raises Skipped."""
+    if text == "node at point":
+        node = cluster.points.node
+        found = None if node is None else cluster.member(node.name)
+        if found is None:
+            raise Skipped("no point is being executed")
+        return found
     return controller(cluster, text) if "controller" in text else broker(cluster, text)
 
 
@@ -52,8 +58,12 @@ def broker(cluster: SimulatedCluster, text: str) -> ModelBroker:
 
 def controller(cluster: SimulatedCluster, text: str) -> ControllerMember:
     """Returns the selected controller instance. Raises Skipped."""
+    found: ControllerMember | None
     if text == "active controller":
         found = cluster.active
+    elif text == "node at point":
+        node = cluster.points.node
+        found = next((each for each in cluster.controllers.values() if each.node is node), None)
     elif text == "deposed controller":
         active = cluster.active
         deposed = [each for each in cluster.controllers.values() if each.is_active and each is not active]

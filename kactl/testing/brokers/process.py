@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from kactl.config.protocol_level import ProtocolLevel
@@ -42,14 +42,15 @@ class Surroundings(NamedTuple):
     """What a process sees of the cluster besides its store.
 
     Attributes:
-        older: returns the partitions with a replica on a broker and stored leadership that the controller knows.
+        older: returns the partitions with a replica on a broker and stored leadership that the controller knows,
+            with the ids of their topics.
         removed_by_hand: topics that were removed from the store by hand.
     """
 
     network: Network
     history: History
     now_ms: Callable[[], float]
-    older: Callable[[int], frozenset[TopicPartition]]
+    older: Callable[[int], Mapping[TopicPartition, bytes]]
     removed_by_hand: Collection[str]
 
 

@@ -50,7 +50,8 @@ class Receiver:
     Attributes:
         epoch: the broker epoch; NO_EPOCH before the registration.
         controller_id: of the last accepted request; None before it.
-        older: partitions with a replica here and stored leadership when this registration was made.
+        older: partitions with a replica here and stored leadership when this registration was made, with the ids of
+            their topics; without those that were deleted since.
         named: partitions in LeaderAndIsr requests of the present controller; None before its first one.
         greeted: whether the present controller has sent an UpdateMetadata.
         known: metadata of all partitions.
@@ -76,15 +77,15 @@ class Receiver:
         self.controller_epoch = 0
         self.controller_id: int | None = None
         self.greeted = False
-        self.older: frozenset[TopicPartition] = frozenset()
-        self._older_next: frozenset[TopicPartition] = frozenset()
+        self.older: dict[TopicPartition, bytes] = {}
+        self._older_next: Mapping[TopicPartition, bytes] = {}
         self._incarnation = NO_EPOCH  # the highest broker epoch, of the registration or of a request
         self.named: set[TopicPartition] | None = None
         self.replicas: dict[TopicPartition, Replica] = {}
         self.known: dict[TopicPartition, StateEntry] = {}
         self.live: frozenset[int] = frozenset()
 
-    def registering(self, older: frozenset[TopicPartition]) -> None:
+    def registering(self, older: Mapping[TopicPartition, bytes]) -> None:
         """Prepare for a registration: requests for it may arrive before its epoch is known.
 
         Args:
@@ -99,7 +100,7 @@ class Receiver:
 
     def _see(self, epoch: int) -> None:
         if epoch > self._incarnation:
-            self._incarnation, self.older = epoch, self._older_next
+            self._incarnation, self.older = epoch, dict(self._older_next)
             self.greeted, self.named = False, None
 
     def answer(self, message: ControlMessage) -> Response:
@@ -187,14 +188,11 @@ class Receiver:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def _check_complete(self, entries: list[StateEntry]) -> None:
-        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old.
-
-        Except of topics that were removed by hand: those of the same name are new ones.
-        """
+        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old."""
         if self.named is not None:
-            older = {name for name in self.older if name.topic not in self._removed_by_hand}
             for entry in entries:
-                if entry.name in older and entry.name not in self.named and not entry.is_new:
+                is_old = self.older.get(entry.name) == entry.topic_id and not entry.is_new
+                if is_old and entry.name not in self.named:
                     self.complain(
                         "INV-49", f"{entry.name} was hosted from the start, and is not in the first LeaderAndIsr"
                     )
@@ -273,6 +271,7 @@ class Receiver:
         self.replicas.pop(name, None)
         if entry.delete:
             self.disk.logs.pop(name, None)
+            self.older.pop(name, None)
         self._record_stop(entry, "same" if held is None else "applied")
         return ErrorCode.NONE
 

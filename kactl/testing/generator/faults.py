@@ -6,13 +6,19 @@ probability 0.5; in a tenth of the runs a single kind at a high rate; in a twent
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+from kactl.testing.points import POINTS
 from kactl.testing.script import Action, WorldSpec
 
 # Mean time between two occurrences.
 _INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
 
+_EVENTS: Final = (
+    "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
+    "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",
+    "LeaderAndIsrAnswered", "LogDirNotified", "ReassignmentStored", "PreferredElectionStored", "IsrNotified",
+)  # fmt: skip
 _STORE_FAULTS: Final = (
     "lost_requests", "lost_answers", "refusals", "late_events", "doubled_events", "coalesced_events",
 )  # fmt: skip
@@ -206,12 +212,28 @@ class _Draw:
             Action("kill", at_ms=at_ms + delay_ms, args={"node": f"broker {target[0]}"} | restart),
         ]
 
+    def handler_fault(self, at_ms: float) -> list[Action]:
+        """A controller is killed, paused, loses its session or fails at a point of its code."""
+        rng = self._rng
+        point = rng.choice(POINTS)
+        if rng.random() < 0.3:
+            point = f"{rng.choice(_EVENTS)}: {point}"
+        verb = rng.choice(("kill", "pause", "expire", "fail"))
+        args: dict[str, Any] = {} if verb == "fail" else {"node": "node at point"}
+        if verb == "kill":
+            args["restart_after_ms"] = self._around_session_ms()
+        elif verb == "pause":
+            args["for_ms"] = self._around_session_ms()
+        elif verb == "expire":
+            args["notify_after_ms"] = rng.choice((0.0, 10.0, self._session_ms))
+        return [Action(verb, at_ms=at_ms, at_point=point, hit=rng.choice((1, 1, 2, 3, 5)), args=args)]
+
 
 # Kinds with their weights among the runs that have a single kind.
 KINDS: Final = (
     "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire",
     "stop store", "cut store", "fail store", "zombie", "sleepwalk", "store island", "bounce", "swizzle",
-    "election storm", "rolling restart", "pair kill",
+    "election storm", "rolling restart", "pair kill", "handler fault",
 )  # fmt: skip
 
 

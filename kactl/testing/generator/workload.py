@@ -13,6 +13,13 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "drain": 2, "undrain": 2, "leave": 2, "fail directory": 2, "undeletable": 1, "reassign": 9, "cancel": 3,
     "reassign stored": 3, "elect": 6, "elect stored": 2, "nonsense": 3, "producer ids": 1, "resign": 2,
 }  # fmt: skip
+# Share of the requests that are sent while a handler waits for the store.
+AT_POINT: Final = 0.2
+_WAITING: Final = (
+    "store.commit before", "store.commit before", "store.commit before", "store.leaderships before",
+    "store.assignments before", "store.brokers before", "store.topics before", "store.write_assignment before",
+    "store.topic_configs before", "store.delete_topics before",
+)  # fmt: skip
 # Requests per second.
 _RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -28,7 +35,7 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[A
     kinds = {kind: weight for kind, weight in WEIGHTS.items() if rng.random() < 0.8}
     while at_ms < duration_ms and kinds:
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
-        actions.append(Action(kind, at_ms=at_ms, args=draw.args(kind)))
+        actions.append(Action(kind, at_ms=at_ms, at_point=draw.point(), args=draw.args(kind)))
         at_ms += rng.expovariate(rate) * 1000
     return actions
 
@@ -66,6 +73,10 @@ class _Draw:
             "producer ids": lambda: {"broker": self._broker()},
             "resign": lambda: {"to": self._to()},
         }
+
+    def point(self) -> str:
+        """Returns a point at which a handler waits for the store, for a fifth of the requests; else an empty string."""
+        return self._rng.choice(_WAITING) if self._rng.random() < AT_POINT else ""
 
     def args(self, kind: str) -> dict[str, Any]:
         return self._args[kind]()
