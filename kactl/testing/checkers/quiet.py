@@ -154,14 +154,23 @@ class _View:
             if assignment.is_being_reassigned and all(self._may_lead(each, name) for each in assignment.target):
                 yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
         for topic in self._cluster.stored.deletions():
-            names = [name for name in self._assignments if name.topic == topic]
-            if all(self._can_delete(broker, name) for name in names for broker in self._assignments[name].replicas):
+            if all(self._can_delete(broker, name) for name, broker in self._replicas(topic)):
                 yield f"the deletion of {topic} has not ended"
         moving = any(assignment.is_being_reassigned for assignment in self._assignments.values())
         for kind in self._cluster.stored.requests():
             if kind == "reassignment" and moving:
                 continue  # it shrinks with each reassignment that ends
             yield f"the {kind} request in the store waits"
+
+    def _replicas(self, topic: str) -> list[tuple[TopicPartition, int]]:
+        """Returns the replicas of a topic, as stored and as the controller knows them.
+
+        The controller knows partitions that the store does not have any more: those without leadership, after a tool
+        has added partitions to a topic that is being deleted.
+        """
+        known = {view.name: view.replica_states.keys() for view in self._controller.partitions_of(topic)}
+        stored = {name: held.replicas for name, held in self._assignments.items() if name.topic == topic}
+        return [(name, broker) for replicas in (stored, known) for name, each in replicas.items() for broker in each]
 
     def _can_delete(self, broker: int, name: TopicPartition) -> bool:
         member = self._running.get(broker)
