@@ -46,14 +46,15 @@ def elect_stored(cluster: SimulatedCluster, args: Args) -> None:
 def reassign(cluster: SimulatedCluster, args: Args) -> None:
     """`targets`: replicas by partition; `to`."""
     targets: dict[TopicPartition, tuple[int, ...] | None] = {
-        selectors.partition(cluster, name): tuple(replicas) for name, replicas in args["targets"].items()
+        selectors.partition(cluster, name): tuple(replicas) for name, replicas in sorted(args["targets"].items())
     }
     ask(cluster, args["to"], ReassignmentRequested(targets), operation="reassign", about=_text(targets))
 
 
 def reassign_stored(cluster: SimulatedCluster, args: Args) -> None:
     """`targets`: leave a request for reassignments in the store."""
-    targets = {selectors.partition(cluster, name): tuple(replicas) for name, replicas in args["targets"].items()}
+    wanted = sorted(args["targets"].items())  # a script that was written to a file has its keys in this order
+    targets = {selectors.partition(cluster, name): tuple(replicas) for name, replicas in wanted}
     targets[TopicPartition("nothing", 0)] = (1, 2)
     in_store(cluster, "request reassignments", cluster.operator_store.request_reassignment(targets))
 

@@ -265,6 +265,11 @@ class Receiver:
             self._record_stop(entry, "storage")
             return ErrorCode.KAFKA_STORAGE_ERROR
         held = self.replicas.get(name)
+        by_hand = name.topic in self._removed_by_hand
+        if held is not None and by_hand and held.topic.id not in (entry.topic_id, ZERO_ID):
+            # Stock brokers compare no ids here; the operator has to wait until no request for the old topic is left.
+            self._record_stop(entry, "topic id")
+            return ErrorCode.NONE
         if held is not None and 0 <= entry.leader_epoch < held.leader_epoch and held.topic.id != ZERO_ID:
             self._record_stop(entry, "leader epoch")
             return ErrorCode.FENCED_LEADER_EPOCH

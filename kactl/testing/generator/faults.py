@@ -14,7 +14,7 @@ from kactl.testing.script import Action, WorldSpec
 # Mean time between two occurrences.
 _INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
 
-_EVENTS: Final = (
+EVENTS: Final = (
     "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
     "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",
     "LeaderAndIsrAnswered", "LogDirNotified", "ReassignmentStored", "PreferredElectionStored", "IsrNotified",
@@ -217,7 +217,7 @@ class _Draw:
         rng = self._rng
         point = rng.choice(POINTS)
         if rng.random() < 0.3:
-            point = f"{rng.choice(_EVENTS)}: {point}"
+            point = f"{rng.choice(EVENTS)}: {point}"
         verb = rng.choice(("kill", "pause", "expire", "fail"))
         args: dict[str, Any] = {} if verb == "fail" else {"node": "node at point"}
         if verb == "kill":

@@ -1,0 +1,84 @@
+"""Named points: every entry of the table exists, and actions happen there."""
+
+import inspect
+
+import pytest
+
+from kactl.messages import admin, broker, events
+from kactl.stores.base import Store
+from kactl.testing.generator.faults import EVENTS
+from kactl.testing.points import FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
+from kactl.testing.run import run_script
+from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
+
+
+@pytest.mark.parametrize("path", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_function_of_the_table_exists(path: str) -> None:
+    owner, name = resolve(path)
+
+    assert inspect.iscoroutinefunction(getattr(owner, name))
+
+
+def test_store_calls_of_the_table_exist() -> None:
+    assert {name for name in STORE_CALLS if not inspect.iscoroutinefunction(getattr(Store, name, None))} == set()
+
+
+def test_renamed_function_is_an_error() -> None:
+    with pytest.raises(AttributeError):
+        resolve("kactl.actors.machines.commit:Committer.no_such_function")
+
+
+def test_table_has_at_least_forty_points() -> None:
+    assert len(set(POINTS)) == len(POINTS) >= 40
+
+
+def test_events_before_points_exist() -> None:
+    known = {name for module in (events, admin, broker) for name in vars(module)}
+
+    assert set(EVENTS) <= known
+
+
+def script(*actions: Action) -> Script:
+    topic = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3]]})
+    return Script(
+        world=WorldSpec(brokers=BrokersSpec(count=3)), duration_ms=30_000, actions=[topic, *actions]
+    )  # fmt: skip
+
+
+def test_unknown_point_is_an_error() -> None:
+    with pytest.raises(ValueError, match="there is no point"):
+        run_script(script(Action("pause", at_point="store.nothing before")))
+
+
+def test_controller_is_killed_exactly_at_a_point() -> None:
+    kill = Action("kill", at_ms=500, at_point="store.commit before", args={"node": "node at point"})
+
+    outcome = run_script(script(kill))
+
+    assert outcome.passed, outcome.error
+    crashed = next(event for event in outcome.history.events if event.kind == "node.crash")
+    commits = [
+        event
+        for event in outcome.history.events
+        if event.kind == "store.commit" and event.fields["operation"] == "commit"
+    ]
+    assert commits[0].seq > crashed.seq
+    assert commits[0].fields["client"] != crashed.node
+
+
+def test_hits_are_counted_only_during_the_named_event() -> None:
+    fail = Action("fail", at_ms=500, at_point="TopicsChanged: store.assignments after")
+
+    outcome = run_script(script(fail))
+
+    assert outcome.passed, outcome.error
+    assert outcome.probes["point store.assignments after"] >= 2  # failed once, and repeated
+
+
+def test_functions_are_restored_after_the_run() -> None:
+    before = {path: vars(resolve(path)[0])[resolve(path)[1]] for path in FUNCTIONS.values()}
+
+    with Points(lambda: 0.0, lambda number, action: None).installed():
+        pass
+
+    assert {path: vars(resolve(path)[0])[resolve(path)[1]] for path in FUNCTIONS.values()} == before

@@ -1,0 +1,209 @@
+"""Checks of a modelled broker on the controller's requests, in Kafka's order."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.model import Broker, TopicPartition, TopicRef
+from kactl.state.rows import Ints
+from kactl.testing.brokers.receiver import Receiver
+from kactl.testing.brokers.replica import Disk
+from kactl.testing.checkers.events import validate
+from kactl.testing.history import History
+from kactl.testing.transport import ControlMessage
+
+T = TopicRef("t", b"t" * 16)
+T_0 = TopicPartition("t", 0)
+EPOCH = 7
+
+
+class Made:
+    """A registered broker 1 that knows the brokers 1 and 2."""
+
+    def __init__(self) -> None:
+        self.history = History(lambda: 0.0)
+        self.disk = Disk()
+        self.receiver = Receiver(1, self.disk, self.history, removed_by_hand=(), now_ms=lambda: 0.0)
+        self.receiver.registering({})
+        self.receiver.registered(EPOCH)
+
+    def send(self, request: Request) -> Any:
+        response = self.receiver.answer(ControlMessage(1, request))
+        for event in self.history.events:
+            validate(event)
+        return response
+
+    def complaints(self) -> list[str]:
+        return [event.fields["invariant"] for event in self.history.events if event.kind == "broker.complaint"]
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made()
+
+
+@pytest.fixture
+def greeted(made: Made) -> Made:
+    made.send(metadata())
+    return made
+
+
+def one(number: int) -> Ints:
+    return np.array([number], np.int32)
+
+
+def states(topic: TopicRef = T, *, leader: int, epoch: int, version: int, replicas: tuple[int, ...]) -> PartitionStates:
+    column = np.array([replicas], np.int32).T
+    return PartitionStates(
+        (topic,),
+        topic=one(0),
+        partition=one(0),
+        controller_epoch=one(3),
+        leader=one(leader),
+        leader_epoch=one(epoch),
+        isr=column,
+        partition_epoch=one(version),
+        replicas=column,
+        is_new=np.array([True]),
+        recovering=np.array([False]),
+    )
+
+
+def lead(
+    *,
+    leader: int = 1,
+    epoch: int = 0,
+    version: int = 0,
+    replicas: tuple[int, ...] = (1, 2),
+    topic: TopicRef = T,
+    broker_epoch: int = EPOCH,
+    by: int = 3,
+) -> LeaderAndIsr:
+    rows = states(topic, leader=leader, epoch=epoch, version=version, replicas=replicas)
+    return LeaderAndIsr(100, by, broker_epoch, rows)
+
+
+def no_states() -> PartitionStates:
+    none, empty = np.zeros(0, np.int32), np.zeros((0, 0), np.int32)
+    return PartitionStates((), none, none, none, none, none, empty, none, empty)
+
+
+def metadata(*, by: int = 3, live: tuple[int, ...] = (1, 2), broker_epoch: int = EPOCH) -> UpdateMetadata:
+    return UpdateMetadata(100, by, broker_epoch, no_states(), tuple(Broker(broker, 1) for broker in live))
+
+
+def stop(*, epoch: int, delete: bool = False) -> StopReplica:
+    return StopReplica(100, 3, EPOCH, (T,), one(0), one(0), one(epoch), np.array([delete]))
+
+
+def test_request_for_an_earlier_registration_is_rejected(greeted: Made) -> None:
+    assert greeted.send(lead(broker_epoch=EPOCH - 1)).error == ErrorCode.STALE_BROKER_EPOCH
+    assert greeted.send(lead(broker_epoch=EPOCH + 1)).error == ErrorCode.NONE
+
+
+def test_request_of_an_earlier_controller_is_rejected(greeted: Made) -> None:
+    greeted.send(metadata(by=4))
+
+    assert greeted.send(lead(by=3)).error == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert not greeted.receiver.replicas
+
+
+def test_leader_and_isr_before_update_metadata_is_a_complaint(made: Made) -> None:
+    made.send(lead())
+
+    assert made.complaints() == ["INV-49"]
+
+
+def test_metadata_of_an_earlier_controller_does_not_count(greeted: Made) -> None:
+    greeted.send(lead(by=4))
+
+    assert greeted.complaints() == ["INV-49"]
+
+
+def test_metadata_before_the_epoch_of_the_registration_is_known_counts(made: Made) -> None:
+    made.receiver.registering({T_0: T.id})
+    made.send(metadata(broker_epoch=EPOCH + 1))
+    made.receiver.registered(EPOCH + 1)
+    made.send(lead(broker_epoch=EPOCH + 1))
+
+    assert made.complaints() == []
+    assert made.receiver.older == {T_0: T.id}
+
+
+@pytest.mark.parametrize(
+    ("second", "error", "leads"),
+    [
+        (lead(leader=2, epoch=2), ErrorCode.NONE, 2),
+        (lead(leader=2, epoch=1), ErrorCode.STALE_CONTROLLER_EPOCH, 1),
+        (lead(leader=2, epoch=0), ErrorCode.STALE_CONTROLLER_EPOCH, 1),
+        (lead(leader=2, epoch=2, version=-1), ErrorCode.NONE, 1),
+        (lead(leader=2, epoch=2, topic=TopicRef("t", b"u" * 16)), ErrorCode.INCONSISTENT_TOPIC_ID, 1),
+        (lead(leader=3, epoch=2), ErrorCode.NONE, 1),  # the leader is not in the metadata
+        (lead(leader=-1, epoch=2), ErrorCode.NONE, 1),
+    ],
+    ids=["newer", "same", "older", "older version", "other topic", "unknown leader", "no leader"],
+)
+def test_second_leader_and_isr(greeted: Made, second: LeaderAndIsr, error: ErrorCode, leads: int) -> None:
+    greeted.send(lead(epoch=1))
+
+    response = greeted.send(second)
+
+    assert response.partitions.error.tolist() == [error]
+    assert greeted.receiver.replicas[T_0].leader == leads
+
+
+def test_broker_that_is_no_replica_complains(greeted: Made) -> None:
+    response = greeted.send(lead(leader=2, replicas=(2, 3)))
+
+    assert response.partitions.error.tolist() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert greeted.complaints() == ["INV-49"]
+
+
+def test_partition_on_a_failed_directory_is_a_storage_error(greeted: Made) -> None:
+    greeted.disk.failed.add(T_0)
+
+    assert greeted.send(lead()).partitions.error.tolist() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert greeted.disk.reported
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error", "is_left"),
+    [
+        (5, ErrorCode.NONE, False),
+        (4, ErrorCode.FENCED_LEADER_EPOCH, True),
+        (-1, ErrorCode.NONE, False),
+        (-2, ErrorCode.NONE, False),
+    ],
+)
+def test_stop_compares_the_leader_epoch(greeted: Made, epoch: int, error: ErrorCode, is_left: bool) -> None:
+    greeted.send(lead(epoch=5))
+
+    assert greeted.send(stop(epoch=epoch)).partitions.error.tolist() == [error]
+    assert (T_0 in greeted.receiver.replicas) == is_left
+
+
+def test_deletion_removes_the_log_and_a_stop_does_not(greeted: Made) -> None:
+    greeted.send(lead(epoch=5))
+    greeted.send(stop(epoch=5))
+    assert T_0 in greeted.disk.logs
+
+    greeted.send(stop(epoch=5, delete=True))
+
+    assert T_0 not in greeted.disk.logs
+
+
+def test_later_leader_and_isr_with_an_old_partition_is_a_complaint(made: Made) -> None:
+    made.receiver.registering({T_0: T.id})
+    made.receiver.registered(EPOCH + 1)
+    made.send(metadata(broker_epoch=EPOCH + 1))
+    made.send(LeaderAndIsr(100, 3, EPOCH + 1, no_states()))
+    old = lead(broker_epoch=EPOCH + 1)
+    assert old.states.is_new is not None
+    old.states.is_new[0] = False
+
+    made.send(old)
+
+    assert made.complaints() == ["INV-49"]
