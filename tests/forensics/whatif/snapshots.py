@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kactl.forensics.whatif import prepared_snapshot
 from kactl.forensics.whatif.partitions import SCHEMA, Assumptions
 from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+from tests.support.cluster_strategies import Decisions
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)
 
@@ -77,18 +78,31 @@ class Drawn:
         return tuple(broker for broker in POOL if broker not in self.away)
 
 
-@st.composite
-def _partitions(draw: st.DrawFn, name: str, unclean: bool) -> P:
-    replicas = draw(st.permutations(POOL))[: draw(st.integers(1, 4))]
-    isr = [broker for broker in replicas if draw(st.integers(0, 3))] or replicas[:1]
-    leader = draw(st.sampled_from([*isr, *isr, -1]))
-    return P(name, tuple(replicas), tuple(isr), leader, min_isr=draw(st.integers(1, 3)), unclean=unclean)
+# At least as many bytes as there are decisions.
+_PARTITION_BYTES: Final = 16
+_KINDS: Final = (("clean", False), ("strict", False), ("loose", True), ("risky", True))
 
 
-@st.composite
-def clusters(draw: st.DrawFn) -> Drawn:
+def _partition(decide: Decisions, name: str, unclean: bool) -> P:
+    replicas = decide.shuffled(POOL)[: 1 + decide.below(4)]
+    isr = [broker for broker in replicas if decide.below(4)] or replicas[:1]
+    leader = decide.pick([*isr, *isr, -1])
+    return P(name, tuple(replicas), tuple(isr), leader, min_isr=1 + decide.below(3), unclean=unclean)
+
+
+def _cluster(partitions: list[bytes], away: frozenset[int]) -> Drawn:
+    kinds = [_KINDS[number % 4] for number in range(len(partitions))]
+    return Drawn(
+        tuple(
+            _partition(Decisions(content), f"{topic}-{number}", unclean)
+            for number, (content, (topic, unclean)) in enumerate(zip(partitions, kinds, strict=True))
+        ),
+        away,
+    )
+
+
+def clusters() -> st.SearchStrategy[Drawn]:
     """Draws one to eight partitions of four topics, with one to four replicas, any ISR, and some without a leader."""
-    kinds = [("clean", False), ("strict", False), ("loose", True), ("risky", True)]
-    count = draw(st.integers(1, 8))
-    partitions = [draw(_partitions(f"{kinds[at % 4][0]}-{at}", kinds[at % 4][1])) for at in range(count)]
-    return Drawn(tuple(partitions), frozenset(draw(st.sets(st.sampled_from(POOL), max_size=2))))
+    contents = st.binary(min_size=_PARTITION_BYTES, max_size=_PARTITION_BYTES)
+    away = st.frozensets(st.sampled_from(POOL), max_size=2)
+    return st.builds(_cluster, st.lists(contents, min_size=1, max_size=8), away)
