@@ -1,5 +1,7 @@
 """The test harness with stock servers and no kactl. A failure here is not caused by kactl."""
 
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from kazoo.client import KazooClient
 
+from tests.support.jars import java_command
 from tests.support.processes import HarnessError
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -74,6 +77,15 @@ def test_killed_zookeeper_restarts_with_data_and_sessions(jars: str, tmp_path: P
         finally:
             session.stop()
             session.close()
+
+
+@pytest.mark.usefixtures("jars")
+def test_classes_of_servers_are_loaded_from_the_archive() -> None:
+    command = java_command("kafka.Kafka", ["--version"], heap_mb=128, options=["-Xlog:class+load"])
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert re.search(r" kafka\.Kafka source: shared objects file$", done.stdout, re.MULTILINE), done.stdout[-2000:]
 
 
 def test_failed_start_of_zookeeper_quotes_its_output(jars: str, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def java_command(
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # the optimizing compiler costs more than it gains in a test
         "-Xshare:auto",
+        *([f"-XX:SharedArchiveFile={class_archive()}"] if jars is None and class_archive().exists() else ()),
         f"-Dlog4j.configuration={LOG_CONFIG.as_uri()}",
         *options,  # of two equal options Java uses the later one
         "-cp",
@@ -128,6 +129,13 @@ def java_command(
         main,
         *arguments,
     ]
+
+
+def class_archive() -> Path:
+    """Returns the path of the archive of loaded classes, which exists once `tests/interop/class_archive.py` has built
+    it for these jars and this Java."""
+    java = hashlib.sha256(_java_description(java_program() or "java").encode()).hexdigest()
+    return FOLDER / f"classes-{_digest(POM)[:12]}-{java[:12]}.jsa"
 
 
 def java_program() -> str | None:
@@ -146,7 +154,7 @@ def fetch(pom: Path, folder: Path) -> list[Path]:
     digest = _digest(pom)
     if (names := _stamped_names(folder, digest)) is None:
         folder.mkdir(exist_ok=True)
-        with _locked(folder / "lock"):
+        with locked(folder / "lock"):
             names = _stamped_names(folder, digest)  # another process may have finished it during the wait
             if names is None:
                 names = _run_maven(pom, folder)
@@ -174,17 +182,21 @@ def _joined(outcome: list[Path] | JarsUnavailable) -> str:
     return os.pathsep.join(map(str, outcome))
 
 
-@cache
 def _java_version(java: str) -> int:
     """Returns the major version, or 0 if unknown; versions up to 8 are named 1.8 and so on."""
+    found = re.search(r'version "(?:1\.)?(\d+)', _java_description(java))
+    return int(found[1]) if found else 0
+
+
+@cache
+def _java_description(java: str) -> str:
+    """Returns what Java prints about its version and build; empty if it does not run."""
     try:
-        said = subprocess.run(
+        return subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_S, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
-        return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
+        return ""
 
 
 def _digest(pom: Path) -> str:
@@ -209,7 +221,7 @@ def _write_stamp(folder: Path, digest: str, names: Sequence[str]) -> None:
 
 def _run_maven(pom: Path, folder: Path) -> list[str]:
     (folder / "stamp").unlink(missing_ok=True)
-    for old in folder.glob("*.jar"):
+    for old in (*folder.glob("*.jar"), *folder.glob("*.jsa")):
         old.unlink()
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]  # file names keep their versions
@@ -225,7 +237,12 @@ def _run_maven(pom: Path, folder: Path) -> list[str]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file `path` against other processes.
+
+    Raises:
+        JarsUnavailable: another process holds it for more than LOCK_S.
+    """
     deadline = time.monotonic() + LOCK_S
     with path.open("a") as lock:
         while True:

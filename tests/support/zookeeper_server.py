@@ -8,6 +8,7 @@ Needs nothing beyond the standard library and the jars, so that any folder of te
 
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,17 +27,21 @@ HEAP_MB: Final = 128
 class ZooKeeperServer:
     """A standalone server. `kill` or `stop` and then `start` keep its data, its port and its sessions."""
 
-    def __init__(self, folder: Path, *, tick_ms: int = 500, heap_mb: int = HEAP_MB) -> None:
+    def __init__(
+        self, folder: Path, *, tick_ms: int = 500, heap_mb: int = HEAP_MB, java_options: Sequence[str] = ()
+    ) -> None:
         """Prepare the server. It runs from `start` on.
 
         Args:
             folder: for configuration, data and output; made if absent.
             tick_ms: session timeouts are forced into 2 to 20 ticks, 1 to 10 s by default.
             heap_mb: some kilobytes for each partition of a cluster have to fit.
+            java_options: additional options of Java.
         """
         self.folder = folder
         self.tick_ms = tick_ms
         self.heap_mb = heap_mb
+        self.java_options = java_options
         self.port = free_port()
         self.process: Process | None = None
 
@@ -52,7 +57,12 @@ class ZooKeeperServer:
         """
         assert self.process is None or not self.process.alive, "already running"
         process = Process(
-            java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", [self._config()], heap_mb=self.heap_mb),
+            java_command(
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                [self._config()],
+                heap_mb=self.heap_mb,
+                options=self.java_options,
+            ),
             output=self.folder / "zookeeper.log",
         )
         self.process = process
