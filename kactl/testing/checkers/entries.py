@@ -76,11 +76,12 @@ class Entries(Checker):
         if value is None:
             self._stored.entries.pop(f"leadership/{topic}/{partition}", None)  # the same commit may write it again
             return None
+        # The cause before its consequences: a leader from nowhere is usually not in the ISR that is written with it.
         wrong = (
-            self._is_sound(value)
+            self._is_elected_rightly(event, topic, partition, before, value)
+            or self._is_sound(value)
             or self._epochs_rise(before, value)
             or self._holds_replicas(event, topic, partition, before, value)
-            or self._is_elected_rightly(event, topic, partition, before, value)
             or self._recovers_rightly(event, before, value)
         )
         if wrong is None:

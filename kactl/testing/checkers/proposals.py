@@ -14,10 +14,11 @@ class Proposals(Checker):
     """Compares each accepted proposal with the stored entries: it equals an entry of its sender, or it was written over
     the entry that it names.
 
-    A refusal is always safe, so only the errors that a leader gives up on are checked, by `Quiet` in the end.
+    A refusal is always safe. Its error must be the fencing error if the controller knows of a later leader epoch, so
+    that the sender stops leading.
     """
 
-    kinds = ("store.commit", "ctl.brokers", "isr.decide")
+    kinds = ("store.commit", "ctl.brokers", "fsm.partition", "isr.decide")
     invariants = ("INV-24",)
 
     def __init__(self) -> None:
@@ -25,12 +26,16 @@ class Proposals(Checker):
         self._versions: dict[Key, list[tuple[int, dict[str, Any], Event]]] = {}
         self._current: dict[Key, tuple[dict[str, Any], Event]] = {}
         self._views = Views()
+        # The last event of each partition in the controllership of a node.
+        self._moved: dict[tuple[str, int, str, int], Event] = {}
 
     def check(self, event: Event) -> Violation | None:
         if event.kind == "ctl.brokers":
             self._views.add(event)
+        elif event.kind == "fsm.partition":
+            self._moved[_partition_of(event)] = event
         elif event.kind == "isr.decide":
-            return self._decided(event) if event.fields["error"] == "NONE" else None
+            return self._decided(event) if event.fields["error"] == "NONE" else self._refused(event)
         elif event.fields["outcome"] == "ok":
             return self._committed(event)
         return None
@@ -61,6 +66,18 @@ class Proposals(Checker):
         contradicts = versions[-1][2] if versions else None
         return Violation("INV-24", f"{name}: accepted, though {text}", event=event, contradicts=contradicts)
 
+    def _refused(self, event: Event) -> Violation | None:
+        fields = event.fields
+        moved = self._moved.get(_partition_of(event))
+        if fields["error"] != "INVALID_UPDATE_VERSION" or moved is None:
+            return None
+        known = moved.fields
+        if known["partition_epoch"] <= fields["partition_epoch"] or known["leader_epoch"] <= fields["leader_epoch"]:
+            return None
+        name = f"{fields['topic']}-{fields['partition']}"
+        epochs = f"leader epoch {fields['leader_epoch']}, and the controller knows {known['leader_epoch']}"
+        return Violation("INV-24", f"{name}: {fields['error']} for {epochs}", event=event, contradicts=moved)
+
     def _is_from_known(self, event: Event) -> str:
         """The view cannot have changed since the decision: one event is handled before the next."""
         broker, epoch = event.fields["broker"], event.fields["broker_epoch"]
@@ -88,6 +105,10 @@ class Proposals(Checker):
             and set(value["isr"]) == set(fields["isr"])
             and value["recovering"] == fields["recovering"]
         )
+
+
+def _partition_of(event: Event) -> tuple[str, int, str, int]:
+    return event.node, event.fields["controller_epoch"], event.fields["topic"], event.fields["partition"]
 
 
 def _is_same(before: dict[str, Any], value: dict[str, Any]) -> bool:

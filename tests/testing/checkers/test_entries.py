@@ -41,8 +41,9 @@ def test_a_write_over_another_version_breaks_inv_07() -> None:
 def test_a_leader_outside_the_isr_breaks_inv_15() -> None:
     one = story()
     one.lead(1, 1, [2, 3])
+    one.lead(2, 2, [3])
 
-    assert one.found == ["INV-15"]
+    assert one.found == ["INV-15", "INV-15"]
 
 
 @pytest.mark.parametrize("isr", [[1, 2, 2], [1, 2, 4]], ids=["twice", "no replica"])
@@ -104,6 +105,14 @@ def test_an_unclean_election_that_is_not_allowed_breaks_inv_20() -> None:
     one.lead(1, 0, [1])
     one.brokers({2: 12, 3: 13})
     one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == ["INV-20"]
+
+
+def test_an_election_from_outside_the_isr_is_reported_before_its_consequences() -> None:
+    one = story()
+    one.lead(1, 0, [1])
+    one.lead(2, 1, [1])
 
     assert one.found == ["INV-20"]
 

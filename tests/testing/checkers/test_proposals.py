@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kactl.testing.checkers import Proposals
 
 from .stories import A, Story
@@ -99,3 +101,24 @@ def test_writing_a_repeated_proposal_breaks_inv_24() -> None:
     one.lead(1, 4, [2, 1])
 
     assert one.found == ["INV-24"]
+
+
+@pytest.mark.parametrize(
+    ("error", "version", "leader_epoch", "found"),
+    [
+        ("INVALID_UPDATE_VERSION", 1, 5, ["INV-24"]),
+        ("FENCED_LEADER_EPOCH", 1, 5, []),
+        ("INVALID_UPDATE_VERSION", 1, 4, []),
+        ("INVALID_UPDATE_VERSION", 0, 5, []),
+    ],
+)
+def test_another_error_than_fencing_for_a_known_older_leader_epoch_breaks_inv_24(
+    error: str, version: int, leader_epoch: int, found: list[str]
+) -> None:
+    one = story()
+    name = {"controller_epoch": 1, "topic": "t1", "partition": 0, "from_state": "online", "to_state": "online"}
+    state = {"leader": 1, "leader_epoch": leader_epoch, "isr": [1], "partition_epoch": version, "refused": ""}
+    one.record("fsm.partition", A, **name, **state)
+    decide(one, [1], error=error)
+
+    assert one.found == found
