@@ -7,6 +7,7 @@ import pytest
 from kactl.testing.script import loads
 from tests.sim.exploration.__main__ import main
 from tests.sim.exploration.components import Broker, Controller, Message, Store
+from tests.sim.exploration.conformance import Conformance, run
 from tests.sim.exploration.endings import Endings, missing
 from tests.sim.exploration.explorer import Explorer
 from tests.sim.exploration.model import STATE_BYTES, Model
@@ -18,6 +19,8 @@ from tests.sim.exploration.scripts import script_of
 STATES_MAX = 300_000
 # Explored of the model itself; `python -m tests.sim.exploration` explores more.
 STATES = 60_000
+# Simulated runs that are compared with the model.
+RUNS = 15
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +117,31 @@ def test_hash_does_not_depend_on_the_order_of_exploration(model: Model) -> None:
         other.hosts.number(Broker(incarnation=5, queues=((number, (message,)),)))
 
     assert [other.hash(root) for root in other.roots()] == [model.hash(root) for root in model.roots()]
+
+
+def test_writes_of_simulated_runs_are_edges_of_the_model() -> None:
+    conformance = Conformance()
+
+    for seed in range(RUNS):
+        outcome = run(seed)
+        assert outcome.passed, (seed, outcome.signature, outcome.error)
+        stranger = conformance.stranger(outcome)
+        assert stranger is None, (seed, stranger)
+
+    assert conformance.edges > 3 * RUNS
+
+
+@pytest.mark.parametrize("change", [{"leader_epoch": 1}, {"isr": 4}, {"leader": 2}, {"version": 1}])
+def test_other_writes_are_no_edges(change: dict[str, int]) -> None:
+    conformance = Conformance()
+    edges = list(conformance.edges_of(run(0).history.events))
+    assert edges
+
+    for edge in edges:
+        ((name, step),) = change.items()
+        value = getattr(edge.after, name) ^ step if name == "isr" else getattr(edge.after, name) + step
+        if edge.after.isr != 4 or name != "isr":
+            assert not conformance.is_edge(edge._replace(after=edge.after._replace(**{name: value}))), edge
 
 
 def test_command_exports_the_counterexample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kactl.testing.script import dumps
 
+from .conformance import Conformance, run
 from .endings import Endings
 from .explorer import Explorer
 from .model import Model
@@ -30,12 +31,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{result.states:,} states, {result.edges:,} transitions, depth {result.depth}, "
         f"{'complete, ' if result.complete else ''}{result.seconds:.1f} s of processor time"
     )
+    if options.runs and not _check_runs(options.runs):
+        return 1
     if result.trace is not None:
         print(result.trace)
         if options.script:
             options.script.write_text(dumps(script_of(model, result.trace, name=f"{result.trace.found.invariant}")))
         return 1
     return _check_endings(model, explorer, options.endings) if options.endings else 0
+
+
+def _check_runs(count: int) -> bool:
+    conformance = Conformance()
+    for seed in range(count):
+        stranger = conformance.stranger(run(seed))
+        if stranger is not None:
+            print(f"seed {seed}: a write that the model does not make: {stranger}")
+            return False
+    print(f"{conformance.edges:,} writes of {count:,} simulated runs are edges of the model")
+    return True
 
 
 def _check_endings(model: Model, explorer: Explorer, every: int) -> int:
@@ -59,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--states", type=int, default=300_000, help="stop at this many states (default: %(default)s)")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="explore a mutant of the model")
     parser.add_argument("--endings", type=int, default=0, metavar="N", help="search a dead end from each Nth state")
+    parser.add_argument("--runs", type=int, default=0, metavar="N", help="compare the model with N simulated runs")
     parser.add_argument("--script", type=Path, metavar="FILE", help="write a counterexample as a simulator script")
     return parser
 

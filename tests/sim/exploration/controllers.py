@@ -164,10 +164,13 @@ class Controllers(Steps):
         for target in wanted:
             number = self._assignments.move(controller.assignment, target)
             adding = self._assignments.masks[number].adding
-            if number == controller.assignment or any(status[broker] for broker in members(adding) if target):
+            if any(status[broker] for broker in members(adding) if target):
                 continue
             label = "is asked to cancel the reassignment" if target is None else f"is asked to reassign to {target}"
-            moved = controller._replace(steps=(Step("move", 0, (number,)),))
+            # A request for the present assignment is advanced only, and so completed once more.
+            same = number == controller.assignment
+            step = Step("advance") if same else Step("move", 0, (number,))
+            moved = controller._replace(moving=controller.moving or same, steps=(step,))
             yield self._run(label, store, moved)
         if controller.leader == NONE or not controller.known[controller.leader]:
             step = Step("elect", 0, (KINDS.index(Election.UNCLEAN),))
@@ -234,6 +237,7 @@ class Controllers(Steps):
         if self._mutant.ignores_proposal_epoch and leader_epoch < 0:
             leader_epoch = 0
         return self._tables.judge[
+            self._assignments.masks[controller.assignment].replicas,
             controller.isr,
             controller.recovering,
             controller.leader == broker,
@@ -245,6 +249,11 @@ class Controllers(Steps):
         ]
 
     # -- commits -------------------------------------------------------------------------------------------------------
+
+    def commits(self, store: Store, controller: Controller) -> Iterator[Outcome]:
+        """Yields the outcomes of the write of the first step; none if it has nothing to write."""
+        if controller.steps[0].kind in ("announce", "end") or self._plan(controller) is not None:
+            yield from self._commit(store, controller)
 
     def _commit(self, store: Store, controller: Controller) -> Iterator[Outcome]:
         """Yields the outcomes of the write of the first step."""

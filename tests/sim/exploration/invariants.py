@@ -127,14 +127,14 @@ def on_accept(
     controller: Controller, broker: int, proposal: Proposal, error: str, assignments: Assignments
 ) -> Found | None:
     """Check the decision on a proposal against one that is made here, from the rules."""
-    expected = _expected(controller, broker, proposal)
+    expected = _expected(controller, broker, proposal, assignments)
     if error != expected:
         rule = "INV-23" if expected == "INELIGIBLE_REPLICA" else "INV-24"
         return Found(rule, f"the proposal of {broker} is answered with {error}, and not with {expected}")
     return None
 
 
-def _expected(controller: Controller, broker: int, proposal: Proposal) -> str:
+def _expected(controller: Controller, broker: int, proposal: Proposal, assignments: Assignments) -> str:
     if proposal.leader_epoch > controller.leader_epoch or proposal.version > controller.version:
         return "NOT_CONTROLLER"
     if proposal.leader_epoch < controller.leader_epoch:
@@ -146,6 +146,8 @@ def _expected(controller: Controller, broker: int, proposal: Proposal) -> str:
         return "INVALID_UPDATE_VERSION"
     if not is_leader or not proposal.isr & bit(broker):
         return "INVALID_REQUEST"
+    if proposal.isr & ~(assignments.masks[controller.assignment].replicas | controller.isr):
+        return "INELIGIBLE_REPLICA"
     for member in members(proposal.isr):
         if controller.known[member] != proposal.incarnations[member] or controller.shutting >> member & 1:
             return "INELIGIBLE_REPLICA"

@@ -103,7 +103,7 @@ class Model:
         if mutant.edit is not None:
             tables = tables.copied()
             mutant.edit(tables)
-        self._controllers = Controllers(self.assignments, tables, mutant, unclean=scope.unclean)
+        self.controllers = Controllers(self.assignments, tables, mutant, unclean=scope.unclean)
         self._brokers = Brokers(tables, mutant)
         self.stores = Interned[Store]("store", 1, 1 << _WIDTHS[0])
         self.instances = Interned[Controller]("control", 1, 1 << _WIDTHS[1])
@@ -208,7 +208,7 @@ class Model:
     ) -> None:
         steps = self._steps.get((store, instance))
         if steps is None:
-            outcomes = self._controllers.outcomes(self.stores.all[store], self.instances.all[instance])
+            outcomes = self.controllers.outcomes(self.stores.all[store], self.instances.all[instance])
             steps = self._steps[store, instance] = [self._prepared(outcome) for outcome in outcomes]
         for prepared in steps:
             successors.append(self._combined(prepared, other, brokers))
@@ -219,7 +219,7 @@ class Model:
         while len(proposals) < len(hosts):
             proposals.append(hosts[len(proposals)].proposal is not None)
         for broker in BROKERS:
-            if proposals[brokers[broker]] and self._controllers.may_judge(self.instances.all[instance]):
+            if proposals[brokers[broker]] and self.controllers.may_judge(self.instances.all[instance]):
                 self._judgements(store, instance, other, brokers, broker, successors)
                 self._reconciled((store, instance, other, *brokers), broker, successors)
 
@@ -250,7 +250,7 @@ class Model:
             assert proposal is not None
             outcomes = self._judged[key] = [
                 (self._prepared(outcome), self._answered(outcome, brokers[broker], proposal.leader_epoch))
-                for outcome in self._controllers.judge(
+                for outcome in self.controllers.judge(
                     self.stores.all[store], self.instances.all[instance], broker, proposal
                 )
             ]

@@ -204,29 +204,33 @@ class Tables:
         led = reassignment.led_by_target(rows_of(self.assignments, inputs), CLUSTER)
         return dict(zip(((row.assignment, row.leader, row.status) for row in inputs), led.tolist(), strict=True))
 
-    def _judge(self) -> dict[tuple[int, bool, bool, int, int, int, int, bool], tuple[str, bool]]:
+    def _judge(self) -> dict[tuple[int, int, bool, bool, int, int, int, int, bool], tuple[str, bool]]:
         """Decisions on proposals.
 
-        By ISR, recovering, whether the sender is the leader, the sender, the proposed ISR, the difference of the leader
-        epoch and of the version (-1, 0, 1), and whether a member is not eligible. Values: the error, "same" for a
-        repetition, or "taken" for a write; and whether the leader knows more than the controller.
+        By mask of the assigned brokers, ISR, recovering, whether the sender is the leader, the sender, the proposed
+        ISR, the difference of the leader epoch and of the version (-1, 0, 1), and whether a member is not eligible.
+        Values: the error, "same" for a repetition, or "taken" for a write; and whether the leader knows more than the
+        controller.
         """
+        assigned = {masks.replicas: number for number, masks in enumerate(self.assignments.masks)}
         keys = list(
-            itertools.product(_ISRS, (False, True), (False, True), BROKERS, range(8), _SIGNS, _SIGNS, (False, True))
+            itertools.product(
+                sorted(assigned), _ISRS, (False, True), (False, True), BROKERS, range(8), _SIGNS, _SIGNS, (False, True)
+            )
         )
-        rows = rows_of(self.assignments, [Row(0, 0, key[0], key[1]) for key in keys])
-        sender = np.array([key[3] for key in keys], np.int32)
+        rows = rows_of(self.assignments, [Row(assigned[key[0]], 0, key[1], key[2]) for key in keys])
+        sender = np.array([key[4] for key in keys], np.int32)
         # The sender is broker 0 in every row.
-        leads = np.array([key[2] for key in keys])
+        leads = np.array([key[3] for key in keys])
         rows = rows.replace(
             replicas=_swapped(rows.replicas, sender), leader=np.where(leads, 0, NO_LEADER).astype(np.int32)
         )
-        masks = np.array([key[4] for key in keys])
+        masks = np.array([key[5] for key in keys])
         isr = np.array([np.where(masks >> broker & 1, broker, NO_BROKER) for broker in BROKERS], np.int32)
-        stale = np.array([key[7] for key in keys])
+        stale = np.array([key[8] for key in keys])
         proposed = Proposed(
-            np.array([EPOCH + key[5] for key in keys], np.int32),
             np.array([EPOCH + key[6] for key in keys], np.int32),
+            np.array([EPOCH + key[7] for key in keys], np.int32),
             _swapped(isr, sender),
             np.zeros(len(keys), np.bool_),
             np.broadcast_to(np.where(stale, 0, 1).astype(np.int64), (3, len(keys))),
