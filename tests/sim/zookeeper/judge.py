@@ -4,9 +4,9 @@
 
 Compared are, for each client, all answers and events in the order of receipt, and at the end of each script the whole
 tree. Ids of sessions are compared by client, numbers of transactions by their order, times not at all, and lists of
-children as sets. A script runs in lockstep: the next step begins after all answers of the last one, so that a real
-server has one order of requests too. Events of other clients are received in their own time; each client's stream is
-compared by itself.
+children and access lists as sets. A script runs in lockstep: the next step begins after all answers of the last one, so
+that a real server has one order of requests too. Events of other clients are received in their own time; each client's
+stream is compared by itself.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from kazoo.protocol.states import EventType, ZnodeStat
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.connection.messages import Session
 from kactl.testing import Schedule, SimLoop, sim
+from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -36,8 +37,11 @@ TICK_MS: Final = 300
 # Requested timeouts; the server limits them to 20 and to 2 ticks. The longer one outlasts pauses of a busy machine.
 TIMEOUT_MS: Final = 60_000
 EXPIRY_MS: Final = 1
+ENDED_MS: Final = 4 * TICK_MS
 SCRIPT_OPERATIONS: Final = 500
 FUTURE: Final = 2**62
+# Length of each side of a difference, in a report.
+TEXT_MAX: Final = 2_000
 _UNKNOWN_TYPE: Final = 99
 _TOO_LONG: Final = 1_200_000
 
@@ -65,7 +69,7 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         place = f"script {self.seed}, client {self.client}, at {self.at}"
-        return f"{place}:\n  server {self.server!r}\n  model  {self.model!r}"
+        return f"{place}:\n  server {repr(self.server)[:TEXT_MAX]}\n  model  {repr(self.model)[:TEXT_MAX]}"
 
 
 class _Unknown:
@@ -197,7 +201,17 @@ class _Run:
         await self._open(client, EXPIRY_MS)
         line = self._clients[client]
         await line.ask([self._request(client, each) for each in group])
-        await kept_alive([other for other in self._clients if other is not line], line.closed())
+        heard = self._heard[client]
+        before = len(heard)
+
+        async def ended() -> None:
+            await line.closed()
+            # A server may close an idle connection some ticks before it ends the session.
+            await asyncio.sleep(ENDED_MS / 1000)
+
+        await kept_alive([other for other in self._clients if other is not line], ended())
+        # A server closes the connection of an ended session at once, and may have sent the events of its end before.
+        heard[before:] = [entry for entry in heard[before:] if entry[0] != "event"]
         await self._resume(client)
 
 
@@ -274,6 +288,8 @@ class _Plain:
         if getattr(asked, "type", 0) in (8, 12) and isinstance(value, list | tuple):
             names, *stat = value if asked.type == 12 else (value,)
             return [sorted(names), *(self._value(each, None) for each in stat)]
+        if isinstance(asked, GetACL):
+            return [sorted(value[0]), self._value(value[1], None)]
         if isinstance(value, list | tuple):
             return [self._value(each, None) for each in value]
         return value
@@ -319,7 +335,7 @@ def on_model(seed: int, steps: list[Step]) -> Recording:
     async def main() -> Recording:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
-        world = ZooKeeperWorld(loop, Links(loop), tick_ms=TICK_MS)
+        world = ZooKeeperWorld(loop, History(lambda: loop.now_s * 1000), Links(loop), tick_ms=TICK_MS)
         (server,) = world.servers
         return await _Run(lambda factory: world.dial(factory, server.address, 2181), seed, steps).run()
 
