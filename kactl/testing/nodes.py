@@ -5,6 +5,7 @@ help of the simulated program.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,8 +47,14 @@ class NodeClock:
         return self._then_s + (loop_s - self._since_s) * self.rate
 
     def to_loop(self, node_s: float) -> float:
-        """Returns the time of the loop at a time of the node."""
-        return self._since_s + (node_s - self._then_s) / self.rate
+        """Returns the first time of the loop at which the node's clock shows a time.
+
+        A timer that fires before its time, if only by a rounding error, may be set again for ever.
+        """
+        loop_s = self._since_s + (node_s - self._then_s) / self.rate
+        while self.of(loop_s) < node_s:
+            loop_s = math.nextafter(loop_s, math.inf)
+        return loop_s
 
 
 class Node:

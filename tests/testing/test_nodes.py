@@ -232,3 +232,13 @@ def test_node_clock_is_continuous_when_its_rate_changes() -> None:
 def test_rate_outside_of_real_clocks_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"outside 0\.9 to 1\.1"):
         NodeClock().set_rate(1.2, 0.0)
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.97, 1.0, 1.03, 1.1])
+def test_no_timer_fires_before_its_time_on_the_clock_of_its_node(rate: float) -> None:
+    clock = NodeClock()
+    clock.set_rate(rate, 8.623)
+
+    early = [due for due in range(10_000) if clock.of(clock.to_loop(9 + due / 7)) < 9 + due / 7]
+
+    assert early == []
