@@ -29,6 +29,7 @@ from .stored import MemoryStored, Stored
 from .transport import SimulatedTransport
 from .worlds.memory import MemoryWorld
 from .worlds.sqlite import SqliteStored, SqliteWorld
+from .worlds.zookeeper import world as zookeeper_world
 
 FIRST_CONTROLLER: Final = 100
 # Settings of a world that are not those of the controllers, with their defaults.
@@ -41,7 +42,15 @@ WORLD_SETTINGS: Final = {
 
 
 class StoreWorld(Protocol):
-    """Server of a store, with a client for each process. Nodes are named, and their successors keep the name."""
+    """Server of a store, with a client for each process. Nodes are named, and their successors keep the name.
+
+    Attributes:
+        session_end_ms: the longest time from the last message of a client to the end of its session, if the server
+            has just started.
+    """
+
+    @property
+    def session_end_ms(self) -> float: ...
 
     def client(self, node: Node) -> Store:
         """Returns a client for a new process, which is not entered yet."""
@@ -92,10 +101,19 @@ def open_sqlite(
     return world, SqliteStored(lambda: world.content)
 
 
+def open_zookeeper(
+    loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
+) -> tuple[StoreWorld, Stored]:
+    """Returns a simulated ensemble of a drawn number of servers, and a reader of its content."""
+    world = zookeeper_world.drawn(loop, history, links, session_timeout_ms=settings["session_timeout_ms"])
+    return world, world.content
+
+
 # Kinds of stores: each returns the server and a reader of its content.
 STORES: Final[dict[str, Callable[[SimLoop, History, Links, Mapping[str, Any]], tuple[StoreWorld, Stored]]]] = {
     "memory": open_memory,
     "sqlite": open_sqlite,
+    "zookeeper": open_zookeeper,
 }
 
 

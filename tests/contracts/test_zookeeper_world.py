@@ -14,6 +14,7 @@ from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.session import ZooKeeperSession
 from kactl.testing import SimLoop
 from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
+from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
 
@@ -45,7 +46,10 @@ class WorldStores:
         assert isinstance(loop, SimLoop)
         if self._world is None:
             links = Links(loop, {"store": self._ensemble.latency_ms})
-            self._world = ZooKeeperWorld(loop, links, servers=self._ensemble.servers, session_timeout_ms=SESSION_MS)
+            history = History(lambda: loop.now_s * 1000)
+            self._world = ZooKeeperWorld(
+                loop, history, links, servers=self._ensemble.servers, session_timeout_ms=SESSION_MS
+            )
         self._clients += 1
         return self._world.client(loop.node(f"client {self._clients}"))
 

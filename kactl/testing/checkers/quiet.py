@@ -42,9 +42,8 @@ class Quiet:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        session, request, lag = (
-            cluster.settings[name] for name in ("session_timeout_ms", "request_timeout_ms", "lag_ms")
-        )
+        request, lag = cluster.settings["request_timeout_ms"], cluster.settings["lag_ms"]
+        session = cluster.world.session_end_ms
         self.controller_ms = session + 2 * request
         self.leader_ms = self.controller_ms + 2 * request
         self.settle_ms = 3 * session + 10 * request + 3 * lag

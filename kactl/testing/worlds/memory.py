@@ -78,6 +78,11 @@ class MemoryWorld:
         self._clients: dict[str, list[SimLink]] = {}
         self._txns = 0
 
+    @property
+    def session_end_ms(self) -> float:
+        """The longest time from the last message of a client to the end of its session."""
+        return self.session_timeout_ms
+
     def client(self, node: Node) -> MemoryStore:
         """Returns a client for the programs of one node, with a session and links of its own."""
         link = SimLink(self, node)

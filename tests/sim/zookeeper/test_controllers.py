@@ -11,6 +11,7 @@ from kactl.errors import KactlError
 from kactl.model import Broker, Endpoint
 from kactl.stores.base import Session
 from kactl.testing import LoopClock, Node, Schedule, SimLoop, sim
+from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
 from tests.support.controller_harness import RecordingBrokers
@@ -30,7 +31,8 @@ class Cluster:
         assert isinstance(loop, SimLoop)
         self.loop = loop
         links = Links(loop, {"store": (0.5, 4.0), "zookeeper": (0.5, 2.0)})
-        self.world = ZooKeeperWorld(loop, links, servers=servers, session_timeout_ms=TIMEOUT_MS)
+        self.history = History(lambda: loop.now_s * 1000)
+        self.world = ZooKeeperWorld(loop, self.history, links, servers=servers, session_timeout_ms=TIMEOUT_MS)
         self.transport = RecordingBrokers()
         self.controllers: dict[str, Controller] = {}
         self.nodes: dict[str, Node] = {}
@@ -150,7 +152,7 @@ def test_controller_whose_session_has_ended_is_followed(servers: int, seed: int)
     async def main(cluster: Cluster) -> None:
         first = cluster.active()[0]
 
-        cluster.world.expire_sessions(first, notify_after_ms=2 * TIMEOUT_MS)
+        cluster.world.expire_session(first, notify_after_ms=2 * TIMEOUT_MS)
         await asyncio.sleep(TIMEOUT_MS / 3000)
         # It learns of it later, and two instances believe to be active.
         assert len(cluster.active()) == 2
@@ -168,7 +170,7 @@ def test_controller_survives_an_election_of_the_ensemble(seed: int) -> None:
         first = cluster.active()[0]
         assert cluster.world.ensemble.leader is not None
 
-        cluster.world.crash(cluster.world.ensemble.leader)
+        cluster.world.ensemble.crash(cluster.world.ensemble.leader)
         await asyncio.sleep(20)
 
         assert cluster.active() == [first]

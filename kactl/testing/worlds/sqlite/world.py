@@ -106,6 +106,11 @@ class SqliteWorld:
         self._connections.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def session_end_ms(self) -> float:
+        """The longest time from the last message of a client to the end of its session."""
+        return self._session_timeout_ms
+
     def client(self, node: Node | None, *, session_timeout_ms: int | None = None) -> RecordedStore:
         """Returns a store for a process, to be entered on its node; None for one outside all nodes."""
         if node is not None:

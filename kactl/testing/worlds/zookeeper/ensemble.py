@@ -25,7 +25,7 @@ from . import preparation
 from .codes import Code, Op
 from .server import Origin, Proposal, Server, ServerEnd
 from .sessions import TIMEOUT_TICKS_MAX, TIMEOUT_TICKS_MIN, Session, Sessions
-from .tree import Change, Failed, SessionClosed, SessionOpened, Txn
+from .tree import Change, Failed, SessionClosed, SessionOpened, Tree, Txn
 from .wire import Greeting
 
 # Kind of the links between servers.
@@ -55,6 +55,8 @@ class Ensemble:
     Attributes:
         leader: None during elections.
         epoch: number of the leader's term; messages of earlier terms are dropped.
+        name: of the ensemble in the history.
+        on_txn: called with each transaction when it is decided, before it is applied.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Ensemble:
         self._links = links
         self._rng = loop.streams["zookeeper"]
         self._tick_ms = tick_ms
+        self.name = "zookeeper"
         self._clock = LoopClock()
         self.unknown = frozenset(unknown)
         self.sessions = Sessions(tick_ms)
@@ -80,6 +83,7 @@ class Ensemble:
         self._log: list[tuple[Txn, Proposal | None]] = []
         self._log_start = 0  # number of transactions before the log
         self._held: list[Proposal] = []
+        self._by_hand: list[Callable[[Tree], tuple[Change, ...]]] = []
         self._silent_ticks = dict.fromkeys(self.servers, 0)
         self._election_due = False
         self._elect()
@@ -300,6 +304,7 @@ class Ensemble:
             held, self._held = self._held, []
             for proposal in held:
                 self._decide(proposal)
+        self._write_by_hand()
         self._expire_due()
 
     def _join(self, server: Server) -> None:
@@ -358,6 +363,21 @@ class Ensemble:
             self._decide(proposal)
 
     # -- servers
+
+    def by_hand(self, plan: Callable[[Tree], tuple[Change, ...]]) -> None:
+        """Write as an operator with a tool of the store does: now, or when there is a leader.
+
+        Args:
+            plan: returns the changes, for the leader's tree.
+        """
+        self._by_hand.append(plan)
+        self._write_by_hand()
+
+    def _write_by_hand(self) -> None:
+        while self._by_hand and self.leader is not None and self._has_majority():
+            changes = self._by_hand.pop(0)(self.leader.tree)
+            if changes:
+                self._commit(0, changes, None)
 
     def crash(self, server: Server) -> None:
         """End a server's process. What it has applied is on its disk."""

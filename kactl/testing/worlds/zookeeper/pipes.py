@@ -6,14 +6,16 @@ a network does that loses packets. A reset breaks the connection at both ends; w
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kactl.testing.links import Links
 from kactl.testing.nodes import NODE, Node
 
+from . import wire
 from .access import Identity
-from .server import Fault, Server, ServerEnd
+from .commits import Commits
+from .server import Fault, Origin, Server, ServerEnd
 
 # Kind of the links between clients and servers.
 STORE: Final = "store"
@@ -28,6 +30,7 @@ class Pipe(asyncio.Transport):
         client: node of the client; None outside all nodes.
         name: of the client in the names of its links.
         ended: called when the connection is over.
+        commits: receives the requests that are answered, or lost.
 
     Attributes:
         end: the server's end.
@@ -43,6 +46,7 @@ class Pipe(asyncio.Transport):
         server: Server,
         identities: Sequence[Identity],
         ended: Callable[["Pipe"], None],
+        commits: Commits,
     ) -> None:
         super().__init__()
         self._links = links
@@ -54,11 +58,13 @@ class Pipe(asyncio.Transport):
         self._up = links.channel(STORE, name, server.name)
         self._down = links.channel(STORE, server.name, name)
         self._ended = ended
+        self._commits = commits
         self._closes = False  # by the client
         self._is_over = False  # for the client
         self._is_reset = False
         self._out: list[bytes] = []
         self.end = ServerEnd(server, client=name, send=self._send, close=self._close_by_server, identities=identities)
+        self.operations = self.end.operations
 
     # -- the client's end
 
@@ -84,22 +90,33 @@ class Pipe(asyncio.Transport):
         if not self._is_over:
             self._is_over = True
             self._ended(self)
+            if not self._closes:
+                self._lose_operations()
             self._protocol.connection_lost(error)
 
     def _deliver(self, data: bytes) -> None:
-        if not self.is_closing() and not self._is_reset:
-            self._protocol.data_received(data)
+        if self.is_closing() or self._is_reset:
+            return
+        for frame in _frames(data) if self.operations else ():
+            xid, _ = wire.header(frame)
+            if self.operations.pop(xid, None) is not None:
+                self._commits.answered(Origin(self.end, xid))
+        self._protocol.data_received(data)
+
+    def _lose_operations(self) -> None:
+        for xid in list(self.operations):
+            self._commits.lost(Origin(self.end, xid))
+        self.operations.clear()
 
     # -- the server's end
 
     def _arrive(self, data: bytes) -> None:
-        begin = 0
-        while begin < len(data) and not self._is_reset:
-            (length,) = _LENGTH.unpack_from(data, begin)
-            begin += _LENGTH.size + length
-            self.end.received(data[begin - length : begin])
+        for frame in _frames(data):
+            if not self._is_reset:
+                self.end.received(frame)
 
     def _leave(self) -> None:
+        self._lose_operations()
         if not self.end.is_closed:
             self.end.closed_by_client()
 
@@ -136,6 +153,15 @@ class Pipe(asyncio.Transport):
         self.end.fault = fault
 
 
+def _frames(data: bytes) -> Iterator[bytes]:
+    """Yields the frames of data that contains whole frames."""
+    begin = 0
+    while begin < len(data):
+        (length,) = _LENGTH.unpack_from(data, begin)
+        begin += _LENGTH.size + length
+        yield data[begin - length : begin]
+
+
 async def dial(
     links: Links,
     factory: Callable[[], asyncio.Protocol],
@@ -144,6 +170,7 @@ async def dial(
     server: Server,
     identities: Sequence[Identity],
     ended: Callable[[Pipe], None],
+    commits: Commits,
 ) -> Pipe:
     """Connect the current node to a server: one round trip.
 
@@ -167,7 +194,16 @@ async def dial(
     if not await answered or not server.is_up:
         raise ConnectionRefusedError(f"{server.name} at {server.address} refuses the connection")
     protocol = factory()
-    pipe = Pipe(links, protocol, client=client, name=name, server=server, identities=identities, ended=ended)
+    pipe = Pipe(
+        links,
+        protocol,
+        client=client,
+        name=name,
+        server=server,
+        identities=identities,
+        ended=ended,
+        commits=commits,
+    )
     server.accept(pipe.end)
     protocol.connection_made(pipe)
     return pipe

@@ -17,6 +17,7 @@ from kactl.testing.nodes import Node as SimNode
 from . import access, reads, wire
 from .access import Identity
 from .codes import PING_XID, WRITES, Code, Event, Op, Perm, Refused
+from .operations import Operation
 from .tree import (
     AclSet,
     Checked,
@@ -69,11 +70,11 @@ class Fault(NamedTuple):
     """A connection that breaks at one request.
 
     Attributes:
-        done: the request is executed, and its answer lost; otherwise it is not executed.
-        matches: chooses the request.
+        done: whether the request is executed, and its answer lost; otherwise it is not executed.
+        matches: chooses the request; called first.
     """
 
-    done: bool
+    done: Callable[[], bool]
     matches: Callable[[Request], bool]
 
 
@@ -99,6 +100,7 @@ class ServerEnd:
     Attributes:
         client: name of the client's node.
         fault: breaks the connection at a request, if set.
+        operations: methods of the store that sent requests, by the numbers of the requests; for the history.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class ServerEnd:
         self.is_closed = False
         self.pending: deque[_Pending] = deque()
         self.fault: Fault | None = None
+        self.operations: dict[int, Operation] = {}
         self._loses_xid: int | None = None
 
     def received(self, frame: bytes) -> None:
@@ -165,7 +168,7 @@ class ServerEnd:
         if fault is None or not fault.matches(request):
             return False
         self.fault = None
-        if fault.done:
+        if fault.done():
             self._loses_xid = xid
             return False
         self.close()

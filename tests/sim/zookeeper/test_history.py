@@ -1,0 +1,206 @@
+"""Events of the simulated ZooKeeper: transactions as commits of entries, with operation, fence and outcome."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kactl.errors import ControllerMoved
+from kactl.model import Broker, Endpoint, Fence, TopicPartition
+from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.testing import Node, Schedule, SimLoop, on, sim
+from kactl.testing.checkers.events import validate
+from kactl.testing.contracts.store_support import ALL, ORDERS, THREE_PARTITIONS, new_write
+from kactl.testing.history import Event, History
+from kactl.testing.links import Links
+from kactl.testing.run import run_script
+from kactl.testing.script import BrokersSpec, Script, WorldSpec
+from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+
+
+class Bench:
+    """A world with clients, and its history."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.loop = loop
+        self.history = History(lambda: loop.now_s * 1000)
+        self.world = ZooKeeperWorld(loop, self.history, Links(loop, {"store": (1.0, 1.0)}), session_timeout_ms=10_000)
+
+    async def run(self, name: str, main: Callable[[ZooKeeperStore], Awaitable[Any]]) -> Any:
+        """Run something with a store of a node's own."""
+        node: Node = self.loop.node(name)
+        with on(node):
+            store = self.world.client(node)
+
+        async def whole() -> Any:
+            async with store:
+                return await main(store)
+
+        return await self.loop.start(node, whole())
+
+    def commits(self, operation: str) -> list[dict[str, Any]]:
+        return [
+            event.fields
+            for event in self.history.events
+            if event.kind == "store.commit" and event.fields["operation"] == operation
+        ]
+
+
+def simulated(main: Callable[[Bench], Awaitable[None]]) -> list[Event]:
+    """Run a test; returns the events, each of the documented form."""
+
+    async def whole() -> list[Event]:
+        bench = Bench()
+        await main(bench)
+        return bench.history.events
+
+    events = sim.run(whole, schedule=Schedule("fifo"))
+    for event in events:
+        validate(event)
+    return events
+
+
+def test_leaderships_are_committed_under_the_fence_of_their_writer() -> None:
+    async def main(bench: Bench) -> None:
+        async def lead(store: ZooKeeperStore) -> None:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            fence = await store.contest(100)
+            await store.commit(new_write(ALL), fence)
+            await store.commit(new_write(ALL[:1], leader_epoch=1, leader=2, expected=0), fence)
+
+        await bench.run("controller 100", lead)
+
+        (elected,) = bench.commits("contest")
+        keys = [(op.key, op.old, op.new, op.value) for op in elected["ops"]]
+        assert keys == [
+            ("epoch", -1, 1, {"epoch": 1}),
+            ("controller", -1, 0, {"id": 100, "epoch": 1}),
+        ]
+        *_, last = bench.commits("commit")
+        assert (last["client"], last["fence"], last["outcome"]) == ("controller 100", 1, "ok")
+        (op,) = last["ops"]
+        assert (op.key, op.old, op.new) == ("leadership/orders/0", 0, 1)
+        assert op.value == {
+            "leader": 2,
+            "leader_epoch": 1,
+            "isr": [1, 2, 3],
+            "recovering": False,
+            "controller_epoch": 1,
+        }
+
+    simulated(main)
+
+
+def test_write_under_an_old_fence_is_recorded_as_fenced() -> None:
+    async def main(bench: Bench) -> None:
+        async def lead(store: ZooKeeperStore) -> Fence:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            return await store.contest(100)
+
+        async def take_over(store: ZooKeeperStore) -> None:
+            await store.contest(101, take_over=True)
+
+        async def write(store: ZooKeeperStore) -> None:
+            with pytest.raises(ControllerMoved):
+                await store.commit(new_write(ALL), fence)
+
+        fence = await bench.run("controller 100", lead)
+        await bench.run("controller 101", take_over)
+        await bench.run("controller 100", write)
+
+        assert {(one["outcome"], one["fence"], len(one["ops"])) for one in bench.commits("commit")} == {
+            ("fenced", 1, 0)
+        }
+
+    simulated(main)
+
+
+def test_conflicting_write_names_the_entry() -> None:
+    async def main(bench: Bench) -> None:
+        async def lead(store: ZooKeeperStore) -> None:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            fence = await store.contest(100)
+            await store.commit(new_write(ALL), fence)
+            assert await store.write_isr(TopicPartition("orders", 0), _leadership(), expected=7) is None
+
+        await bench.run("broker 1", lead)
+
+        (refused,) = bench.commits("write_isr")
+        assert (refused["outcome"], refused["conflicts"]) == ("conflict", ["leadership/orders/0"])
+
+    simulated(main)
+
+
+def _leadership() -> Any:
+    from kactl.model import Leadership
+
+    return Leadership(1, 0, (1,), 7, 1)
+
+
+def test_registrations_end_with_their_sessions() -> None:
+    async def main(bench: Bench) -> None:
+        async def register(store: ZooKeeperStore) -> None:
+            session = await store.new_session(10_000)
+            epoch = await session.register(Broker(1, 0, (Endpoint("I", "h1", 9092),)))
+            assert bench.world.content.registrations() == {1: epoch}
+            bench.world.expire_brokers("broker 1")
+            await asyncio.sleep(1)
+            assert bench.world.content.registrations() == {}
+
+        await bench.run("broker 1", register)
+
+        (ended,) = bench.commits("expire")
+        assert [(op.key, op.new) for op in ended["ops"]] == [("brokers/1", -1)]
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_lost_answer_is_recorded_as_unknown(*, done: bool) -> None:
+    async def main(bench: Bench) -> None:
+        async def write(store: ZooKeeperStore) -> None:
+            bench.world.lose("admin", done=done, matches=lambda request: bool(request.parts))
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+        await bench.run("admin", write)
+
+        (unknown,) = [event.fields for event in bench.history.events if event.kind == "store.unknown"]
+        assert unknown["done"] == done
+        assert (unknown["txn"] == bench.commits("create_topic")[0]["txn"]) == done
+
+    simulated(main)
+
+
+def test_topic_is_removed_by_hand_with_all_that_belongs_to_it() -> None:
+    async def main(bench: Bench) -> None:
+        async def lead(store: ZooKeeperStore) -> None:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
+            await store.commit(new_write(ALL), await store.contest(100))
+            assert set(bench.world.content.leaderships()) == set(ALL)
+            bench.world.remove_topic("orders")
+            assert bench.world.content.topics() == {}
+            assert await store.topics() == []
+
+        await bench.run("admin", lead)
+
+        (removed,) = bench.commits("by hand")
+        assert len(removed["ops"]) == 5
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whole_cluster_runs_over_zookeeper(seed: int) -> None:
+    script = Script(
+        world=WorldSpec(store="zookeeper", brokers=BrokersSpec(count=3)), duration_ms=20_000.0, name="zookeeper"
+    )
+    script.schedule.seed = seed
+
+    first, again = run_script(script), run_script(script)
+
+    assert first.signature == "pass", first.error
+    assert first.digest == again.digest
+    assert any(event.kind == "ctl.elected" for event in first.history.events)
