@@ -16,18 +16,11 @@ from .server import kactl
 EMBED = tree.ROOT / "tests" / "examples" / "embed.py"
 
 
-def test_help_lists_all_commands_and_imports_little() -> None:
-    code = (
-        "import sys\nsys.argv = ['kactl', '--help']\nimport kactl.cli.main\n"
-        "try:\n    kactl.cli.main.main()\nfinally:\n    print(*sorted(sys.modules), file=sys.stderr)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, capture_output=True, text=True, check=True)
+def test_help_lists_all_commands() -> None:
+    done = kactl("--help")
 
     for command in ("up", "controller", "topic", "get", "elect", "broker", "watch", "config"):
-        assert f"  {command} " in done.stdout
-    loaded = set(done.stderr.split())
-    assert not loaded & {"aiohttp", "anyio", "asyncio", "http.client", "kazoo", "kio", "numpy", "opentelemetry", "rich"}
+        assert f"  {command} " in done.out
 
 
 @pytest.mark.parametrize("command", [["up"], ["controller"], ["config", "show"], ["config", "validate"]], ids=" ".join)

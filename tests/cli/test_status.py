@@ -94,8 +94,11 @@ def test_list_of_commands_repeats_their_help_in_order() -> None:
 
 def test_help_and_status_do_not_import_heavy_packages(tmp_path: Path) -> None:
     """The start-up time of `kactl --help` and `kactl status` is mainly that of their imports."""
-    heavy = ("aiohttp", "numpy", "opentelemetry", "pyarrow", "pyspark", "kazoo", "asyncio", "anyio", "kactl.cli.get")
-    for arguments in (["--help"], ["status", "--server", f"http://127.0.0.1:{free_port()}"]):
+    frameworks = ("aiohttp", "anyio", "asyncio", "kazoo", "kio", "numpy", "opentelemetry", "pyarrow", "pyspark", "rich")
+    for arguments, heavy in (
+        (["--help"], (*frameworks, "kactl.cli.get", "http.client")),
+        (["status", "--server", f"http://127.0.0.1:{free_port()}"], (*frameworks, "kactl.cli.get")),
+    ):
         script = (
             "import sys\nfrom kactl.cli.main import main\nsys.argv[1:] = " + repr(arguments) + "\n"
             "try:\n    main()\nfinally:\n"
