@@ -51,70 +51,63 @@ def _table(spark: SparkSession, folder: Path, columns: tuple[Column, ...]) -> Da
     return spark.read.schema(from_arrow_schema(schema(columns))).parquet(str(folder))
 
 
+class Node:
+    """Operator of a plan, with those below it. Each property is read from Java once."""
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+        self.name = str(plan.nodeName())
+        children = plan.children()
+        self.children = [Node(children.apply(at)) for at in range(children.size())]
+        cached = [Node(plan.relation().cachedPlan())] if self.name.startswith("InMemoryTableScan") else []
+        below = [*cached, *self.children]
+        self.all: list[Node] = [self, *(node for child in below for node in child.all)]
+        self.tables: set[str] = {table for child in below for table in child.tables}
+        if self.name.startswith("Scan"):
+            roots = plan.relation().location().rootPaths()
+            self.tables |= {str(roots.apply(at).getName()) for at in range(roots.size())}
+
+
 def faults(found: DataFrame) -> list[str]:
     """Returns the faults of a plan."""
-    return [fault for node in _nodes(found._jdf.queryExecution().executedPlan()) for fault in _faults(node)]
+    return [fault for node in Node(found._jdf.queryExecution().executedPlan()).all for fault in _faults(node)]
 
 
-def _faults(node: Any) -> Iterator[str]:
-    name = str(node.nodeName())
-    if name == "CartesianProduct":
+def _faults(node: Node) -> Iterator[str]:
+    if node.name == "CartesianProduct":
         yield "every row is put beside every other"
-    elif name == "BroadcastNestedLoopJoin":
-        sides = [_read(child) for child in _children(node)]
+    elif node.name == "BroadcastNestedLoopJoin":
+        sides = [child.tables for child in node.children]
         if not any(side <= SMALL for side in sides):
             yield f"every row is compared with every other: {sorted(sides[0])} with {sorted(sides[1])}"
-    elif name == "BroadcastExchange":
-        if not _read(node) <= SMALL and not _is_reduced(node):
-            yield f"all of {sorted(_read(node))} is sent to everybody"
-    elif name.startswith("Window") and node.partitionSpec().isEmpty() and not _read(node) <= SMALL:
-        yield f"one window over all of {sorted(_read(node))}"
-    elif name == "Exchange" and "SinglePartition" in str(node.outputPartitioning().toString()):
+    elif node.name == "BroadcastExchange":
+        if not node.tables <= SMALL and not _is_reduced(node):
+            yield f"all of {sorted(node.tables)} is sent to everybody"
+    elif node.name.startswith("Window") and not node.tables <= SMALL and node.plan.partitionSpec().isEmpty():
+        yield f"one window over all of {sorted(node.tables)}"
+    elif node.name == "Exchange" and "SinglePartition" in str(node.plan.outputPartitioning().toString()):
         child = _computed(node)
-        total = str(child.nodeName()) in _AGGREGATES and child.groupingExpressions().isEmpty()
-        if not total and not _read(node) <= SMALL:
-            yield f"one task gets all of {sorted(_read(node))}"
+        total = child.name in _AGGREGATES and child.plan.groupingExpressions().isEmpty()
+        if not total and not node.tables <= SMALL:
+            yield f"one task gets all of {sorted(node.tables)}"
 
 
-def _computed(node: Any) -> Any:
+def _computed(node: Node) -> Node:
     """Returns the operator below nodes that only generate code."""
-    (child,) = _children(node)
-    return _computed(child) if str(child.nodeName()).startswith(("WholeStageCodegen", "InputAdapter")) else child
+    (child,) = node.children
+    return _computed(child) if child.name.startswith(("WholeStageCodegen", "InputAdapter")) else child
 
 
-def _is_reduced(node: Any) -> bool:
+def _is_reduced(node: Node) -> bool:
     """Returns whether the output has a row for each broker, and not for each partition."""
     return any(
-        str(below.nodeName()) in _AGGREGATES and not _BY_PARTITION & set(_names(below.groupingExpressions()))
-        for below in _nodes(node)
+        below.name in _AGGREGATES and not _BY_PARTITION & set(_names(below.plan.groupingExpressions()))
+        for below in node.all
     )
 
 
 def _names(expressions: Any) -> list[str]:
     return [str(expressions.apply(at).name()) for at in range(expressions.size())]
-
-
-def _read(node: Any) -> set[str]:
-    """Returns the tables that are read below a node."""
-    found = set()
-    for below in _nodes(node):
-        if str(below.nodeName()).startswith("Scan"):
-            roots = below.relation().location().rootPaths()
-            found |= {str(roots.apply(at).getName()) for at in range(roots.size())}
-    return found
-
-
-def _nodes(node: Any) -> Iterator[Any]:
-    yield node
-    if str(node.nodeName()).startswith("InMemoryTableScan"):
-        yield from _nodes(node.relation().cachedPlan())
-    for child in _children(node):
-        yield from _nodes(child)
-
-
-def _children(node: Any) -> list[Any]:
-    children = node.children()
-    return [children.apply(at) for at in range(children.size())]
 
 
 @pytest.mark.parametrize("job", catalog.JOBS, ids=lambda job: job.name)
