@@ -149,8 +149,12 @@ class _View:
 
     def unfinished(self) -> Iterator[str]:
         """Each reassignment and deletion whose brokers are live is complete; so are requests in the store."""
-        for name, assignment, _ in self._partitions():
-            if assignment.is_being_reassigned and all(self._may_lead(each, name) for each in assignment.target):
+        for name, assignment, held in self._partitions():
+            # Without a leader nothing is copied, and only a live member of the ISR can lead.
+            sources = assignment.replicas if held is None else held.isr
+            is_possible = any(self._may_lead(each, name) for each in sources)
+            is_possible &= all(self._may_lead(each, name) for each in assignment.target)
+            if assignment.is_being_reassigned and is_possible:
                 yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
         for topic in self._cluster.stored.deletions():
             if all(self._can_delete(broker, name) for name, broker in self._replicas(topic)):
