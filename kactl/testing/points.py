@@ -97,14 +97,16 @@ class Points:
     Args:
         now_ms: virtual time.
         do: carries out an action by its number.
+        hold_ms: for which a node stays at a point after an action: longer than a message takes.
 
     Attributes:
         hits: executions of each point.
         node: the node at the point while an action happens there; None otherwise.
     """
 
-    def __init__(self, now_ms: Callable[[], float], do: Callable[[int, Action], None]) -> None:
+    def __init__(self, now_ms: Callable[[], float], do: Callable[[int, Action], None], *, hold_ms: float = 0.0) -> None:
         self._now_ms = now_ms
+        self._hold_ms = hold_ms
         self._do = do
         self._armed: dict[str, list[_Armed]] = {}
         self._events: dict[str, list[str]] = {}  # the events that each node handles, the innermost last
@@ -188,7 +190,8 @@ class Points:
                 NODE.reset(token)
                 self.node = None
         if due:
-            await asyncio.sleep(0)  # a node that was killed or paused stays here
+            # A killed or paused node stays here. Otherwise a request of the action reaches the inbox meanwhile.
+            await asyncio.sleep(self._hold_ms / 1000)
 
     def _is_due(self, armed: _Armed, node: Node) -> bool:
         events = self._events.get(node.name, [])

@@ -126,7 +126,7 @@ class _Run:
         loop.set_exception_handler(self._task_failed)
         observer = Observer(self.history)
         script = self._script
-        self.points = Points(lambda: loop.now_s * 1000, self._do)
+        self.points = Points(lambda: loop.now_s * 1000, self._do, hold_ms=script.latency.network_ms[1] + 1.0)
         self.cluster = SimulatedCluster(
             loop, self.history, script.world, script.latency, observer=observer, points=self.points
         )

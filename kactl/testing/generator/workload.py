@@ -16,9 +16,10 @@ WEIGHTS: Final[Mapping[str, int]] = {
 # Share of the requests that are sent while a handler waits for the store.
 AT_POINT: Final = 0.2
 _WAITING: Final = (
-    "store.commit before", "store.commit before", "store.commit before", "store.leaderships before",
-    "store.assignments before", "store.brokers before", "store.topics before", "store.write_assignment before",
-    "store.topic_configs before", "store.delete_topics before",
+    "store.commit before", "store.commit before", "store.commit after", "store.leaderships before",
+    "store.assignments before", "store.brokers after", "store.topics before", "store.write_assignment before",
+    "store.topic_configs before", "store.delete_topics before", "full state before", "full state before",
+    "broker startup before", "broker failure before", "move partitions before", "advance reassignment before",
 )  # fmt: skip
 # Requests per second.
 _RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
