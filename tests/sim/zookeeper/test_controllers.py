@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
@@ -49,6 +50,8 @@ class Cluster:
                 transport=self.transport,
                 clock=LoopClock(),
                 rng=self.loop.streams[f"ids:{node.name}"],
+                # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
+                meter_provider=NoOpMeterProvider(),
             ) as controller:
                 self.controllers[node.name] = controller
                 await asyncio.sleep(1e6)
