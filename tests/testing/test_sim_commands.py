@@ -190,10 +190,12 @@ def test_search_runs_in_processes_and_sums_up(tmp_path: Path, monkeypatch: pytes
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.exit_code in (0, 1), done.output
     assert sorted(result["seed"] for result in found) == [0, 1]
-    assert json.loads((tmp_path / ".sim" / "totals.json").read_text())["runs"] == 2
+    sums = json.loads((tmp_path / ".sim" / "totals.json").read_text())
+    assert (sums["runs"], sums["minima"]["PRB-01"]) == (2, 300)
     shown = sim("report", "--tests", tree.ROOT / "tests/sim")
     assert shown.exit_code == 0, shown.output
     assert shown.output.startswith("2 runs, ")
+    assert re.search(r"^PRB-01 +\d+ +\d+$", shown.output, re.MULTILINE)
     assert "MUT-04" in shown.output
 
 
