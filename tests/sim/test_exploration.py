@@ -11,7 +11,7 @@ from tests.sim.exploration.conformance import Conformance, run
 from tests.sim.exploration.endings import Endings, missing
 from tests.sim.exploration.explorer import Explorer
 from tests.sim.exploration.model import STATE_BYTES, Model
-from tests.sim.exploration.mutants import MUTANTS
+from tests.sim.exploration.mutants import DEAD_END, MUTANTS
 from tests.sim.exploration.scope import DEFAULT
 from tests.sim.exploration.scripts import script_of
 
@@ -46,6 +46,19 @@ def test_every_state_ends_at_rest(model: Model, explorer: Explorer) -> None:
 
     assert endings.searched > 100
     assert endings.given_up == 0
+
+
+def test_dead_end_is_found() -> None:
+    model = Model(DEFAULT, DEAD_END)
+    explorer = Explorer(model)
+    assert explorer.run(2_000).trace is None
+    endings = Endings(model)
+
+    found = [dead_end for _, _, state in explorer.states(1) if (dead_end := endings.check(state)) is not None]
+
+    assert found
+    assert all(missing(model, dead_end.last) for dead_end in found)
+    assert any(dead_end.labels for dead_end in found)
 
 
 @pytest.mark.parametrize("number", MUTANTS)

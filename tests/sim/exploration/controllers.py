@@ -138,7 +138,8 @@ class Controllers(Steps):
         return self._run("repeats what failed", store, controller._replace(steps=tuple(steps)), sends=sends)
 
     def _restored(self, store: Store, controller: Controller, broker: int) -> Outcome:
-        raises = (Step("raise", bit(broker)),) if controller.leader != broker else ()
+        follows = controller.leader != broker and not self._mutant.keeps_stop_epoch
+        raises = (Step("raise", bit(broker)),) if follows else ()
         controller = controller._replace(
             steps=(
                 *raises,

@@ -29,10 +29,13 @@ class Mutant:
     ignores_member_epochs: bool = False
     ignores_proposal_epoch: bool = False
     completes_early: bool = False
+    keeps_stop_epoch: bool = False
     edit: Callable[[Tables], None] | None = None
 
 
 MODEL: Final = Mutant()
+# A broker that is not to stop any more is sent LeaderAndIsr under the epoch under which it was stopped: a dead end.
+DEAD_END: Final = Mutant("dead end", keeps_stop_epoch=True)
 
 
 def _elects_anyone(tables: Tables) -> None:
