@@ -28,13 +28,13 @@ class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         seed: of the script, if a seed made it.
         world: store and brokers, such as `memory/model`.
         date: as YYYY-MM-DD.
-        cpu_s: processor time of one core until it was found.
+        cpu_s: processor time of one core until it was found; None if it was not measured.
     """
 
     commit: str
     world: str
     date: str
-    cpu_s: float
+    cpu_s: float | None = None
     seed: int | None = None
 
 
