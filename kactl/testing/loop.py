@@ -161,7 +161,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._check()
         handle = events.TimerHandle(when, callback, args, self, context)
         node = NODE.get()
-        loop_s = when if node is None else loop_time(node, when)
+        loop_s = when if node is None else node.clock.to_loop(when)
         if self._grid_s:
             loop_s = self._on_grid(loop_s)
         self._push(loop_s, handle, is_delayed=False)
@@ -438,17 +438,6 @@ class SimLoop(asyncio.BaseEventLoop):
         finally:
             self._is_sealed = False
             logging.disable(logging_was)
-
-
-def loop_time(node: Node, when: float) -> float:
-    """Returns the first time of the loop at which a node's clock has reached a time.
-
-    A timer that fires early by a rounding error may be set again for ever.
-    """
-    loop_s = node.clock.to_loop(when)
-    while math.isfinite(loop_s) and node.clock.of(loop_s) < when:
-        loop_s = math.nextafter(loop_s, math.inf)
-    return loop_s
 
 
 def _check_versions() -> None:
