@@ -37,5 +37,7 @@ class SendGate:
             self._open.set()
 
     async def passed(self) -> None:
-        """Wait until the gate is open."""
-        await self._open.wait()
+        """Wait until the gate is open. It is open when this returns."""
+        # It may have been shut again after it woke this task.
+        while not self._open.is_set():
+            await self._open.wait()
