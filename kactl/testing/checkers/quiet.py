@@ -250,6 +250,8 @@ class _View:
         views = {view.name: view for view in map(table.view, table.all().tolist())}
         known = {name: view.assignment for name, view in views.items()}
         for name in sorted(known.keys() | self._assignments.keys()):
+            if self._deleted(name) and name not in self._assignments:
+                continue  # as in Kafka: only partitions with leadership are kept when a tool adds others meanwhile
             if known.get(name) != self._assignments.get(name):
                 yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
         for name, held in self._leaderships.items():
