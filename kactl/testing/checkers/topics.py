@@ -21,6 +21,7 @@ class Topics(Checker):
         self._stored = Stored()
         self._id_of: dict[str, tuple[str, Event]] = {}  # name of the topic that was given each id
         self._born: dict[str, Event] = {}  # when each stored topic was created
+        self._removed: dict[str, int] = {}  # when each topic was removed, by the number of the commit
         self._marked: dict[str, Event] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
@@ -46,6 +47,7 @@ class Topics(Checker):
         before = self._stored.entries.get(f"topics/{topic}")
         if value is None:
             self._born.pop(topic, None)
+            self._removed[topic] = event.seq
             self._stored.entries.pop(f"topics/{topic}", None)  # the same commit may create it again
             return None
         if before is None:
@@ -144,7 +146,10 @@ class Topics(Checker):
         if born is not None:
             return None  # created again
         prefix = f"leadership/{topic}/"
-        left = [key for key in self._stored.entries if key.startswith(prefix) or key == f"configs/{topic}"]
+        left = [key for key in self._stored.entries if key.startswith(prefix)]
+        config = self._stored.entries.get(f"configs/{topic}")
+        if config is not None and config.event.seq < self._removed.get(topic, config.event.seq + 1):
+            left.append(f"configs/{topic}")  # an administrator may configure a topic that is gone
         if left:
             text = f"topic {topic} is reported as deleted, and {sorted(left)} are stored"
             return Violation("INV-42", text, event=event, contradicts=started)

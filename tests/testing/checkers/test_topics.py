@@ -83,6 +83,17 @@ def test_data_left_of_a_deleted_topic_breaks_inv_42(left: str) -> None:
     assert one.found == ["INV-42"]
 
 
+def test_a_configuration_written_after_the_removal_is_legal() -> None:
+    one = story()
+    one.commit({"deletions/t1": {}}, operation="mark_deletion")
+    say(one, "deletion started")
+    delete(one)
+    one.commit({"configs/t1": {"retention.ms": "1"}})
+    say(one, "deleted")
+
+    assert one.found == []
+
+
 def test_an_election_in_a_dying_topic_breaks_inv_43() -> None:
     one = story()
     sent = len(one.history.events)
