@@ -32,7 +32,7 @@ def first_seed(monkeypatch: pytest.MonkeyPatch) -> int:
     return int(os.environ.get("SIM_SEED", base_seed()))
 
 
-# `long`, and not a part of every change, until a night of `make sim` has passed: seed 312 breaks INV-05.
+# `long`, and not a part of every change, until a night of `make sim` has passed without a violation.
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_new_seeds_break_no_invariant(block: int, first_seed: int, tmp_path: Path) -> None:
