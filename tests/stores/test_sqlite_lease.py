@@ -191,6 +191,22 @@ async def test_read_error_of_one_poll_is_retried(store: SqliteStore, clock: Manu
     assert (await store.contest(1)).epoch == 1
 
 
+async def test_no_change_is_missed_if_a_poll_fails(store: SqliteStore, clock: ManualClock) -> None:
+    recorder = EventRecorder(store)
+    await store.topics()
+    async with SqliteStore(store.path, clock=clock, session_timeout_ms=TIMEOUT_MS) as other:
+        await other.create_topic(TopicRef("orders"), {0: Assignment((1,))}, {})
+        held, failing = store._thread.database, FailsOnce(store._thread.database.connection, "SELECT controller FROM")
+        held.connection = cast(Connection, failing)
+
+        await poll_for(clock, POLL_MS, store)
+        await poll_for(clock, POLL_MS, store)
+
+        assert failing.failed
+        held.connection = failing.real
+        assert [event.what for event in recorder.events] == [Changed.TOPICS]
+
+
 async def test_write_to_a_full_disk_is_rejected_with_a_remedy(store: SqliteStore) -> None:
     await store._thread.run(store._thread.database.one, "PRAGMA max_page_count = 1")  # as many as there are
     many = {at: Assignment((1,)) for at in range(100_000)}

@@ -147,8 +147,12 @@ class Database:
         self.connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (kind.value, name, stamp))
 
     def take_events(self) -> list[StoreEvent]:
-        """Returns the changes by any process since the last call, in order."""
-        return [*self._stamped_events(), *self._leadership_events()]
+        """Returns the changes by any process since the last call that succeeded, in order."""
+        stamped, stamp = self._stamped_events()
+        events = [*stamped, *self._leadership_events()]
+        # Only now: after an error the next call returns the same changes.
+        self._stamp = stamp
+        return events
 
     def _leadership_events(self) -> list[StoreEvent]:
         watches = self.journal.watches
@@ -157,20 +161,20 @@ class Database:
         with self.reading():  # brings the journal and its watches up to date
             return [StoreEvent(Changed.LEADERSHIP, str(name)) for name in watches.take()]
 
-    def _stamped_events(self) -> list[StoreEvent]:
+    def _stamped_events(self) -> tuple[list[StoreEvent], int]:
+        """Returns the changes after `_stamp`, and the stamp of the last one."""
         with self.translated():
             changed = self.connection.execute(
                 "SELECT what, name, stamp FROM stamps WHERE stamp > ? ORDER BY stamp", (self._stamp,)
             ).fetchall()
             if not changed:
-                return []
-            self._stamp = changed[-1][2]
+                return [], self._stamp
             vacant = self.one("SELECT controller FROM meta") is None
         events = [StoreEvent(Changed(kind), name) for kind, name, _ in changed]
         return [
             StoreEvent(Changed.CONTROLLER_GONE) if vacant and event.what is Changed.CONTROLLER else event
             for event in events
-        ]
+        ], changed[-1][2]
 
     def count_log_bytes(self, size: int) -> None:
         """Count bytes of frames written to the log."""
