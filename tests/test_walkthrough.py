@@ -89,6 +89,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     )
 
 
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command that runs until Ctrl-C."""
 
@@ -104,6 +108,8 @@ class Terminal:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # The tests may run in the background of a script, which ignores the signal for all that it starts.
+                preexec_fn=_heed_ctrl_c,
             )
 
     @property
