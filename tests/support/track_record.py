@@ -115,8 +115,8 @@ Hours alone say nothing: faults and controller elections stand next to them.
 
 ## Bugs
 
-{len(known)} bugs, {len(found)} found by simulation. Storms are the earlier simulation on a manual clock
-(`tests/actors/storms/`); their processor time was not measured.
+{len(known)} bugs, {len(found)} found by simulation or by exhaustive exploration. Storms are the earlier simulation on a
+manual clock (`tests/actors/storms/`); their processor time was not measured.
 
 {_table(found)}
 
