@@ -2,19 +2,10 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 from kactl.errors import StoreError, StoreUnavailable
-
-# All calls of a controller. `expire` and the like are test controls.
-METHODS: Final = (
-    "controller", "contest", "resign", "brokers", "broker", "topics", "assignments", "create_topic", "write_assignment",
-    "topic_configs", "default_config", "deletions", "mark_deletion", "unmark_deletions", "delete_topics", "check",
-    "partitions_begun", "reassignment_request", "set_reassignment_request", "preferred_election_request",
-    "delete_preferred_election_request", "features", "write_features", "producer_ids", "write_producer_ids",
-    "leaderships", "commit", "changes", "watch_leaderships", "isr_notifications", "log_dir_notifications",
-    "delete_notifications",
-)  # fmt: skip
+from kactl.testing.points import STORE_CALLS
 
 
 class Weather:
@@ -26,7 +17,7 @@ class Weather:
         self.bugs: list[Exception] = []
 
     def over(self, store: Any) -> None:
-        for name in METHODS:
+        for name in STORE_CALLS:
             setattr(store, name, self._failing(getattr(store, name)))
 
     def _failing(self, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.stores.sqlite.catalog import Catalog
 from kactl.testing.violations import Violation
 from kactl.testing.worlds.sqlite.client import WRITING
 
+from .broken_code import split_creation_of_topics
 from .power_loss import Recording, check_drawn, check_syncs, record
 from .recorded_disk import SECTOR_BYTES, Disk, RecordedDisk
 from .recording_vfs import Connector
@@ -53,14 +53,7 @@ def test_commit_that_is_reported_before_its_sync_is_found(mode: str) -> None:
 
 
 def test_operation_in_two_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Catalog.create_topics
-
-    def topic_then_config(self: Catalog, topics: Any, parts: Any, configs: Any) -> None:
-        whole(self, topics, parts, {})
-        for name, config in configs.items():
-            self.set_config(name, config)
-
-    monkeypatch.setattr(Catalog, "create_topics", topic_then_config)
+    split_creation_of_topics(monkeypatch)
     edited = record(0, duration_s=1.0)
     assert edited.parts
 

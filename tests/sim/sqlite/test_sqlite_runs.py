@@ -8,7 +8,8 @@ from kactl.testing.checkers.events import validate
 from kactl.testing.exploring import script_of
 from kactl.testing.history import History
 from kactl.testing.run import Outcome, run_script
-from kactl.testing.worlds.sqlite import SqliteStored, SqliteWorld
+from kactl.testing.stored import EntryStored
+from kactl.testing.worlds.sqlite import SqliteWorld
 
 from .test_sqlite_world import run_world
 from .workload import storm
@@ -35,7 +36,7 @@ def test_equal_scripts_make_equal_runs(outcome: Outcome) -> None:
 def test_content_is_what_a_client_reads() -> None:
     async def main(loop: SimLoop, world: SqliteWorld, history: History) -> None:
         await storm(loop, world, history, faults=5)
-        stored = SqliteStored(lambda: world.content)
+        stored = EntryStored(lambda: world.content)
         for node in loop.nodes:
             loop.kill(node)
         async with world.client(None) as store:

@@ -10,7 +10,6 @@ import pytest
 from kactl.errors import ControllerMoved, StoreUnavailable
 from kactl.model import Fence
 from kactl.stores.base import Names, Store
-from kactl.stores.sqlite.catalog import Catalog
 from kactl.stores.sqlite.database import Database
 from kactl.testing import SimLoop, sim
 from kactl.testing.history import Event, History
@@ -20,6 +19,7 @@ from kactl.testing.worlds.sqlite.client import WRITING
 from tests.support.store_clients import ALL, ORDERS, THREE_PARTITIONS, create_and_lead, new_write
 from tests.testing.running import this_loop
 
+from .broken_code import split_creation_of_topics
 from .workload import Hosts, storm
 
 # Methods of `Store` that read, or do nothing to the file.
@@ -95,14 +95,7 @@ def test_stale_fence_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_operation_in_two_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Catalog.create_topics
-
-    def topic_then_config(self: Catalog, topics: Any, parts: Any, configs: Any) -> None:
-        whole(self, topics, parts, {})
-        for name, config in configs.items():
-            self.set_config(name, config)
-
-    monkeypatch.setattr(Catalog, "create_topics", topic_then_config)
+    split_creation_of_topics(monkeypatch)
 
     with pytest.raises(Violation, match=r"create_topic of process . changed .* in a second transaction"):
         run_storm(0)
