@@ -25,10 +25,10 @@ from .network import Network
 from .nodes import JOB_MS, Node, on
 from .points import Points
 from .script import LatencySpec, WorldSpec
-from .stored import MemoryStored, Stored
+from .stored import EntryStored, MemoryStored, Stored
 from .transport import SimulatedTransport
 from .worlds.memory import MemoryWorld
-from .worlds.sqlite import SqliteStored, SqliteWorld
+from .worlds.sqlite import SqliteWorld
 from .worlds.zookeeper import world as zookeeper_world
 
 FIRST_CONTROLLER: Final = 100
@@ -98,7 +98,7 @@ def open_sqlite(
     world = SqliteWorld(
         loop, history, session_timeout_ms=settings["session_timeout_ms"], job_ms=links.latency_ms.get("store", JOB_MS)
     )
-    return world, SqliteStored(lambda: world.content)
+    return world, EntryStored(lambda: world.content)
 
 
 def open_zookeeper(

@@ -1,7 +1,7 @@
 """The stored cluster as values: what checks and selectors read, past all clients and links."""
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,6 +36,83 @@ class Stored(Protocol):
         """Returns the kinds of admin requests that wait: `reassignment`, `preferred election`."""
 
     def config(self, topic: str) -> Mapping[str, str]: ...
+
+
+class Entry(NamedTuple):
+    """An entry of a store.
+
+    Attributes:
+        value: in the form of `checkers.events`.
+    """
+
+    version: int
+    value: dict[str, Any]
+
+
+class EntryStored:
+    """Content of a store as entries by their keys; `checkers.events` lists the keys.
+
+    Args:
+        read: returns all entries.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[str, Entry]]) -> None:
+        self._read = read
+
+    def _below(self, kind: str) -> dict[str, Entry]:
+        """Returns the entries of a kind by the rest of their keys, sorted."""
+        prefix, entries = f"{kind}/", self._read()
+        return {key.removeprefix(prefix): entries[key] for key in sorted(entries) if key.startswith(prefix)}
+
+    def topics(self) -> dict[str, TopicRef]:
+        return {name: TopicRef(name, bytes.fromhex(entry.value["id"])) for name, entry in self._below("topics").items()}
+
+    def assignments(self) -> dict[TopicPartition, Assignment]:
+        return {
+            TopicPartition(topic, int(partition)): Assignment(*map(tuple, lists))
+            for topic, entry in self._below("topics").items()
+            for partition, lists in entry.value["partitions"].items()
+        }
+
+    def leaderships(self) -> dict[TopicPartition, Leadership]:
+        stored = self._below("leadership")
+        keys = {name: f"{name.topic}/{name.partition}" for name in sorted(self.assignments())}
+        return {name: _leadership(stored[key]) for name, key in keys.items() if key in stored}
+
+    def registrations(self) -> dict[int, int]:
+        return dict(sorted((int(broker), entry.value["epoch"]) for broker, entry in self._below("brokers").items()))
+
+    def controller(self) -> ControllerRecord | None:
+        entry = self._read().get("controller")
+        return None if entry is None else ControllerRecord(entry.value["id"], entry.value["epoch"], 0)
+
+    @property
+    def controller_epoch(self) -> int:
+        entry = self._read().get("epoch")
+        return entry.value["epoch"] or NO_EPOCH if entry else NO_EPOCH
+
+    def deletions(self) -> Collection[str]:
+        return list(self._below("deletions"))
+
+    def requests(self) -> tuple[str, ...]:
+        waiting = {"reassignment": "requests/reassignment", "preferred election": "requests/preferred"}
+        return tuple(name for name, key in waiting.items() if key in self._read())
+
+    def config(self, topic: str) -> Mapping[str, str]:
+        entry = self._read().get(f"configs/{topic}")
+        return {} if entry is None else dict(entry.value)
+
+
+def _leadership(entry: Entry) -> Leadership:
+    value = entry.value
+    return Leadership(
+        leader=value["leader"],
+        leader_epoch=value["leader_epoch"],
+        isr=tuple(value["isr"]),
+        controller_epoch=value["controller_epoch"],
+        partition_epoch=entry.version,
+        recovering=value["recovering"],
+    )
 
 
 class MemoryStored:

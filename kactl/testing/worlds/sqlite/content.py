@@ -6,12 +6,14 @@ records have their own, all other entries 0.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from kactl.model import NO_BROKER, Broker
 from kactl.stores.sqlite.frame import kind_of, unpack, unseal
+from kactl.testing.checkers.events import Op
+from kactl.testing.stored import Entry
 
 # Version of an entry that does not exist.
 ABSENT: Final = -1
@@ -23,22 +25,6 @@ _RECORDS: Final[dict[object, str]] = {
 }
 
 Execute = Callable[[str], Iterable[tuple[Any, ...]]]
-
-
-class Entry(NamedTuple):
-    """An entry of the store: its version and its value."""
-
-    version: int
-    value: dict[str, Any]
-
-
-class Op(NamedTuple):
-    """One entry that a commit wrote; `new` is ABSENT and `value` None if it was removed."""
-
-    key: str
-    old: int
-    new: int
-    value: dict[str, Any] | None
 
 
 Content = dict[str, Entry]

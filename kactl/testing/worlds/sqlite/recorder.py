@@ -10,11 +10,12 @@ from kactl.clock import BootTime
 from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Fence
 from kactl.stores.base import Write
+from kactl.testing.checkers.events import Op
 from kactl.testing.history import History
 from kactl.testing.nodes import NODE
 from kactl.testing.violations import Violation
 
-from .content import Content, ContentReader, Execute, Op, difference
+from .content import Content, ContentReader, Execute, difference
 
 T = TypeVar("T")
 

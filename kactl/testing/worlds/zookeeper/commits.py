@@ -1,8 +1,9 @@
 """Transactions as `store.commit` and `store.session` events of the history; see `kactl.testing.checkers.events`."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kactl.testing.checkers.events import Op
 from kactl.testing.history import History
 
 from .codes import Code
@@ -13,15 +14,6 @@ from .server import Origin, Proposal, ServerEnd
 from .tree import Change, Created, DataSet, Deleted, Failed, SessionClosed, SessionOpened, Txn
 
 _CONFLICTS: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
-
-
-class Op(NamedTuple):
-    """One entry that was written."""
-
-    key: str
-    old: int
-    new: int
-    value: dict[str, Any] | None
 
 
 class Commits:

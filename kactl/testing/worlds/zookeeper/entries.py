@@ -6,7 +6,9 @@ The formats are read here once more, independently of the store's own code.
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from kactl.testing.stored import Entry
 
 from .tree import Tree
 
@@ -110,13 +112,6 @@ def _id(text: str | None) -> str:
 
 def _json(data: bytes | None) -> dict[str, Any]:
     return dict(json.loads(data)) if data else {}
-
-
-class Entry(NamedTuple):
-    """An entry as it is stored."""
-
-    version: int
-    value: dict[str, Any]
 
 
 def entries(tree: Tree, chroot: str) -> Iterator[tuple[str, Entry]]:
