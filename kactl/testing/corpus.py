@@ -116,7 +116,7 @@ def next_name(folder: Path, invariant: str) -> str:
 
 
 def _fault(entry: Entry, stem: str) -> str:
-    """Returns what is wrong with an entry and what to do, or nothing."""
+    """Returns the error of an entry with its remedy; empty if there is none."""
     match = _NAME.fullmatch(entry.name)
     if match is None or entry.name != stem:
         return (

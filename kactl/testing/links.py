@@ -1,8 +1,8 @@
 """Links between nodes: messages with drawn delays, and faults that lose, hold or repeat them.
 
 A link consists of channels, one for each direction. A channel runs a function on the receiving node some time after it
-was sent. What the function does, and what a lost message means, is up to the sender: the simulated stores and the
-simulated network build requests and responses on channels.
+was sent. The sender chooses the function, and what happens if the message is lost. The simulated stores and the
+simulated network use channels for requests and responses.
 """
 
 import contextvars

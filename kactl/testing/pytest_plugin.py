@@ -214,7 +214,7 @@ class _Failure:
         return "\n".join([*lines, *(f"  {event}"[:200] for event in events[-EVENTS_SHOWN:])])
 
     def _shrunk(self, script: "Script") -> "tuple[Script, str]":
-        """Returns the reduced script, and a line that says what was done."""
+        """Returns the reduced script, and a line with the number of actions and runs."""
         from .shrinking import Limits, NotReproduced, shrink
 
         count = len(script.actions)

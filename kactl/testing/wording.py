@@ -6,7 +6,7 @@ from typing import Any, Final
 from .history import Event
 from .script import Action, Script
 
-# Events that say nothing which another one does not say as well.
+# Left out of reports: another event has the same information.
 HIDDEN: Final = frozenset(
     {"ctl.brokers", "req.attempt", "req.enqueue", "req.replace", "req.reply", "store.answered", "probe.hit"}
 )

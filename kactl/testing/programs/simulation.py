@@ -16,7 +16,7 @@ from .simulated import Application, SimCluster
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a test asks for.
+    """Options of a test's marker.
 
     Attributes:
         faults: kinds of faults; see `nemesis.FAULTS`.

@@ -4,8 +4,8 @@
     MemoryStore ──▶ SimLink ──channel──▶ MemoryWorld ──▶ ServerConnection ──▶ MemoryState
     listener   ◀──         ◀──channel── answers and events, in one order
 
-The client code is the product's. Faults act between client and server: a lost answer loses what the server sent, so
-that what the client would do with the answer does not happen.
+The client code is the product's. Faults act between client and server: a lost answer is lost before the client's code
+has seen it.
 
 Each client's own session lasts as long as messages of the client reach the server. It ends at the server first; the
 client learns of it with the next message that reaches it. Until then the client believes in its session.

@@ -8,8 +8,8 @@ answer reads from what they have: clients of different servers see different sta
 Without a majority the leader keeps its proposals; after some ticks it gives up, and every server closes its clients'
 connections until a new leader is elected. Sessions are the leader's: they survive elections with their whole timeout.
 
-What a real ensemble does between the decision and its acknowledgement is left out: a client cannot tell it from a
-request or an answer that was lost.
+A decision and its acknowledgement by a majority are one step. To a client, a failure between the two looks like a lost
+request or a lost answer.
 
 Source: Leader, Follower, CommitProcessor, LearnerSessionTracker.
 """

@@ -94,7 +94,7 @@ class ServerEnd:
 
     Args:
         send: sends a frame to the client.
-        close: closes the connection; the argument tells whether what was sent in this turn is sent before.
+        close: closes the connection. With True, frames sent in the same turn are delivered first.
         identities: of the client, by its address.
 
     Attributes:
