@@ -47,6 +47,10 @@ class Clock(Protocol):
     def boot_time(self) -> BootTime:
         """Returns the clock for leases; it never goes back within one boot."""
 
+    def lease_ns(self) -> int:
+        """Returns the same clock with its full resolution, for leases that only this process reads; only differences
+        have a meaning."""
+
     async def sleep_ms(self, delay_ms: float) -> None:
         """Wait for `delay_ms`."""
 
@@ -68,6 +72,17 @@ class SystemClock:
     def boot_time(self) -> BootTime:
         boot, offset_ns = _boot()
         return BootTime(boot, (_boot_time_ns() - offset_ns) // 1_000_000)
+
+    # `Leader.check` calls it for every protected step of an application.
+    if hasattr(time, "CLOCK_BOOTTIME"):
+
+        def lease_ns(self) -> int:
+            return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    else:
+
+        def lease_ns(self) -> int:
+            return time.monotonic_ns()
 
     async def sleep_ms(self, delay_ms: float) -> None:
         await anyio.sleep(delay_ms / 1000)

@@ -119,3 +119,11 @@ def test_missing_boot_time_falls_back_to_the_monotonic_clock(monkeypatch: pytest
 
     assert now.boot == UNKNOWN_BOOT
     assert before // 1_000_000 <= now.ms <= after // 1_000_000
+
+
+def test_lease_clock_is_the_boot_time_of_this_process() -> None:
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    now = SystemClock().lease_ns()
+
+    assert before <= now <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)

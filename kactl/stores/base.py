@@ -17,7 +17,7 @@ request only the arrival of a new one is reported, not its shrinking or its remo
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import msgspec
 
@@ -48,6 +48,7 @@ __all__ = [
     "Notification",
     "Outcome",
     "Session",
+    "SessionBound",
     "Store",
     "StoreEvent",
     "Write",
@@ -100,15 +101,35 @@ class Notification(msgspec.Struct, frozen=True):
     broker: int = NO_BROKER
 
 
+class SessionBound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a successful renewal of a session proves to the client that sent it.
+
+    Attributes:
+        kind: "counted": the store ends the session no earlier than `timeout_ms` after it received the renewal, by its
+            own clock. "witnessed": the session existed at a moment after the renewal was sent, and no more is known.
+        same_clock: the store and its clients read one clock, so that no drift between two clocks has to be allowed for.
+        resolution_ns: by how much the store may end a session early, because it rounds times.
+    """
+
+    kind: Literal["counted", "witnessed"]
+    same_clock: bool = False
+    resolution_ns: int = 0
+
+
 class Session(Protocol):
     """A lease on which a broker's registration depends.
 
-    It ends when it is closed, or when it was not kept alive for its timeout. The registration of a closed session is
+    It ends when it is closed, or when it was not renewed for its timeout. The registration of a closed session is
     removed at once.
     """
 
     @property
-    def timeout_ms(self) -> int: ...
+    def timeout_ms(self) -> int:
+        """The timeout that the store has granted, which may differ from the requested one."""
+
+    @property
+    def bound(self) -> SessionBound:
+        """What a successful `renew` proves."""
 
     async def register(self, broker: Broker) -> int:
         """Register a broker; its `epoch` is ignored.
@@ -121,12 +142,20 @@ class Session(Protocol):
             SessionExpired: this session has ended.
         """
 
-    async def keep_alive(self) -> None:
-        """Renew the session for another timeout.
+    async def renew(self, sent_ns: int) -> None:
+        """Renew the session for another timeout. Calls may overlap.
+
+        Args:
+            sent_ns: the caller's `Clock.lease_ns`, read immediately before the call. A store whose sessions end by that
+                clock may count from it instead of the moment at which it receives the call.
 
         Raises:
             SessionExpired: too late; the registration has ended.
+            StoreError: the session was not renewed, or it is unknown whether it was.
         """
+
+    async def keep_alive(self) -> None:
+        """Renew the session like `renew`, for a caller that keeps no lease."""
 
     async def close(self) -> None:
         """End the session now."""

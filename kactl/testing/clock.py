@@ -26,6 +26,10 @@ class LoopClock:
     def boot_time(self) -> BootTime:
         return BootTime("simulated", int(_loop().now_s * 1000))
 
+    def lease_ns(self) -> int:
+        # Like the monotonic clock, and unlike the one that all processes of a host share, at the rate of the node.
+        return int(_loop().time() * 1_000_000_000)
+
     async def sleep_ms(self, delay_ms: float) -> None:
         await asyncio.sleep(delay_ms / 1000)
 

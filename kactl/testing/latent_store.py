@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from kactl.errors import StoreUnavailable
-from kactl.stores.base import Session, Store, StoreEvent
+from kactl.stores.base import Session, SessionBound, Store, StoreEvent
 
 # Lets mypy accept a class with delegated methods where a `Store` or a `Session` is expected.
 _Delegating: Any = object
@@ -136,6 +136,14 @@ class LatentSession(_Delegating):  # type: ignore[misc]
 
     async def register(self, broker: Any) -> Any:
         return await self._store.call(self.session.register, broker)
+
+    @property
+    def bound(self) -> SessionBound:
+        # The store has one clock, and each simulated node its own.
+        return msgspec.structs.replace(self.session.bound, same_clock=False)
+
+    async def renew(self, sent_ns: int) -> None:
+        await self._store.call(self.session.renew, sent_ns)
 
     async def keep_alive(self) -> None:
         await self._store.call(self.session.keep_alive)

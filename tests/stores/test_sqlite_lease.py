@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from kactl.clock import UNKNOWN_BOOT
 from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
@@ -263,3 +264,35 @@ async def test_late_renewal_suspends_the_session_until_renewed(
         await poll_for(clock, POLL_MS, store)
 
         assert events == [Changed.SUSPENDED, Changed.CONNECTED]
+
+
+@pytest.mark.parametrize("fraction_ms", [0.0, 0.001, 0.5, 0.999])
+async def test_session_of_a_broker_outlives_the_bound_of_its_renewal(
+    store: SqliteStore, clock: ManualClock, fraction_ms: float
+) -> None:
+    """Times are stored in whole milliseconds, so a session may end early by less than the stated resolution."""
+    session = await store.new_session(TIMEOUT_MS)
+    await session.register(broker_info(1))
+    await clock.advance(100 + fraction_ms)
+    sent_ns = clock.lease_ns()
+    await session.renew(sent_ns)
+
+    bound = session.bound
+    bound_ns = sent_ns + TIMEOUT_MS * 1_000_000 - bound.resolution_ns
+    await clock.advance((bound_ns - 1_000 - clock.lease_ns()) / 1_000_000)
+    await store._thread.run(store._thread.sessions.end_silent_sessions)
+    alive = await store.brokers()
+    await clock.advance(2)
+    await store._thread.run(store._thread.sessions.end_silent_sessions)
+
+    assert (bound.kind, bound.same_clock) == ("counted", True)
+    assert list(alive) == [1]
+    assert await store.brokers() == {}
+
+
+async def test_session_without_a_boot_id_is_only_witnessed(store: SqliteStore, clock: ManualClock) -> None:
+    clock.boot = UNKNOWN_BOOT
+
+    session = await store.new_session(TIMEOUT_MS)
+
+    assert session.bound.kind == "witnessed"

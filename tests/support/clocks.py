@@ -62,6 +62,9 @@ class ManualClock:
     def boot_time(self) -> BootTime:
         return BootTime(self.boot, _UPTIME_MS + int(self._passed_ms))
 
+    def lease_ns(self) -> int:
+        return int(self._passed_ms * 1_000_000)
+
     async def sleep_ms(self, delay_ms: float) -> None:
         if delay_ms <= 0:
             await asyncio.sleep(0)

@@ -31,6 +31,9 @@ class StandingClock:
     def boot_time(self) -> BootTime:
         return BootTime(UNKNOWN_BOOT, 1_000)
 
+    def lease_ns(self) -> int:
+        return 1_000_000_000
+
     async def sleep_ms(self, delay_ms: float) -> None:
         raise AssertionError("the history does not wait for time to pass")
 

@@ -9,7 +9,7 @@ from kactl.errors import IllegalState
 from kactl.model import Broker
 from kactl.runtime.background import Background, BlockStack
 
-from ..base import StoreEvent
+from ..base import SessionBound, StoreEvent
 from ..deleted_topics import DeletedTopics
 from .link import DirectLink, Link
 from .operations import ServerConnection
@@ -69,7 +69,9 @@ class MemoryClient:
 
     async def new_session(self, timeout_ms: int) -> "MemorySession":
         session = await self._open_link.ask(ServerConnection.new_session, timeout_ms)
-        return MemorySession(self._link, session, timeout_ms)
+        # A direct link has the server's clock; a link of another kind may lead to a server with its own.
+        bound = SessionBound(kind="counted", same_clock=self._direct)
+        return MemorySession(self._link, session, timeout_ms, bound)
 
     @property
     def _open_link(self) -> Link:
@@ -85,17 +87,25 @@ class MemoryClient:
 class MemorySession:
     """A broker's session; see `kactl.stores.base.Session`."""
 
-    def __init__(self, link: Link, session: int, timeout_ms: int) -> None:
+    def __init__(self, link: Link, session: int, timeout_ms: int, bound: SessionBound) -> None:
         self._link = link
         self._id = session
         self._timeout_ms = timeout_ms
+        self._bound = bound
 
     @property
     def timeout_ms(self) -> int:
         return self._timeout_ms
 
+    @property
+    def bound(self) -> SessionBound:
+        return self._bound
+
     async def register(self, broker: Broker) -> int:
         return await self._link.ask(ServerConnection.register, self._id, broker)
+
+    async def renew(self, sent_ns: int) -> None:
+        await self._link.ask(ServerConnection.keep_alive, self._id)
 
     async def keep_alive(self) -> None:
         await self._link.ask(ServerConnection.keep_alive, self._id)

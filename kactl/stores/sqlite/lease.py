@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.clock import UNKNOWN_BOOT, Clock
 from kactl.errors import SessionExpired, StoreError
 from kactl.model import Broker, Fence
 from kactl.runtime.logs import logger
-from kactl.stores.base import Changed, StoreEvent
+from kactl.stores.base import Changed, SessionBound, StoreEvent
 
 from .thread import DatabaseThread
 
@@ -23,6 +23,10 @@ RENEWALS_PER_TIMEOUT: Final = 3
 # share one clock, but a process that wakes up late detects it late.
 SUSPENDED_AFTER: Final = 0.75
 _NO_SESSION: Final = 0  # SQLite numbers from 1
+# Sessions end by the boot time of the host, which all its processes read, in whole milliseconds.
+_COUNTED: Final = SessionBound(kind="counted", same_clock=True, resolution_ns=1_000_000)
+# Without the id of a boot, a session of an earlier boot cannot be told from one of this boot.
+_WITNESSED: Final = SessionBound(kind="witnessed", same_clock=True, resolution_ns=1_000_000)
 
 
 class Lease:
@@ -65,7 +69,8 @@ class Lease:
         """Returns a session for a broker; its owner keeps it alive."""
         number = await self._thread.run(self._thread.sessions.open_session, timeout_ms)
         self._broker_sessions.append(number)
-        return SqliteSession(self._thread, number, timeout_ms)
+        bound = _WITNESSED if self._clock.boot_time().boot == UNKNOWN_BOOT else _COUNTED
+        return SqliteSession(self._thread, number, timeout_ms, bound)
 
     async def close(self) -> None:
         """End all sessions of this process, so that they need not time out."""
@@ -137,17 +142,26 @@ class Lease:
 class SqliteSession:
     """A broker's session; see `kactl.stores.base.Session`. `id` is its row in the table of leases."""
 
-    def __init__(self, thread: DatabaseThread, number: int, timeout_ms: int) -> None:
+    def __init__(self, thread: DatabaseThread, number: int, timeout_ms: int, bound: SessionBound) -> None:
         self._thread = thread
         self._timeout_ms = timeout_ms
+        self._bound = bound
         self.id = number
 
     @property
     def timeout_ms(self) -> int:
         return self._timeout_ms
 
+    @property
+    def bound(self) -> SessionBound:
+        return self._bound
+
     async def register(self, broker: Broker) -> int:
         return await self._thread.run(self._thread.sessions.register, self.id, broker)
+
+    async def renew(self, sent_ns: int) -> None:
+        # The database's thread reads the same clock again, inside the transaction, so it counts from a later moment.
+        await self.keep_alive()
 
     async def keep_alive(self) -> None:
         if not self._thread.is_open:

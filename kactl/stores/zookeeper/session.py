@@ -1,20 +1,25 @@
 """The session of one of kactl's own participants: a connection to ZooKeeper, and the registration that depends on it.
 
-The client keeps the session alive for as long as the process runs. A participant that stops calling `keep_alive` is
-held to the same timeout here: its session is closed then.
+The client keeps the session alive for as long as the process runs. A participant that stops calling `renew` is held to
+the same timeout here: its session is closed then.
+
+Pings and reads prove nothing about the session: a server that follows answers them by itself, and one that is cut off
+from its leader goes on doing so for some time, while the leader expires the session. A renewal is therefore a
+transaction, which only the leader answers, and which checks that the registration still stands.
 """
 
 import asyncio
 import contextlib
 import random
-from typing import Any
+from typing import Any, Final
 
-from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
+from kactl.stores.base import SessionBound
 
 from . import connection, layout, registration, request
 from .client import Client
@@ -22,8 +27,9 @@ from .client import Client
 # A node of an ended session of this process is deleted and the registration retried; one or two rounds are needed, more
 # only if another client registers and leaves meanwhile.
 _TRIES_MAX = 5
-# A heartbeat and a registration.
-_IN_FLIGHT = 2
+# A renewal, the next one if it is late, and a registration.
+_IN_FLIGHT = 3
+_BOUND: Final = SessionBound(kind="witnessed")
 
 
 class ZooKeeperSession:
@@ -59,6 +65,7 @@ class ZooKeeperSession:
         self._timeout_ms = timeout_ms
         self._ended = ended
         self._id: int | None = None
+        self._registered: tuple[str, int] | None = None  # the path of the registration, and the version of its data
         self.is_over = False
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -68,6 +75,10 @@ class ZooKeeperSession:
     def timeout_ms(self) -> int:
         """The requested timeout; the server may have granted another one."""
         return self._timeout_ms
+
+    @property
+    def bound(self) -> SessionBound:
+        return _BOUND
 
     async def open(self) -> None:
         """Connect.
@@ -93,6 +104,7 @@ class ZooKeeperSession:
         for _ in range(_TRIES_MAX):
             result = await self._ask(registration_request)
             if not isinstance(result, ZookeeperError) and not isinstance(result[0], ZookeeperError):
+                self._registered = path, result[1].version
                 return int(result[1].czxid)
             if not isinstance(result, list) or not isinstance(result[0], NodeExistsError):
                 raise StoreError(f"broker {broker.id} could not be registered: {result!r}")
@@ -114,7 +126,10 @@ class ZooKeeperSession:
         if node.ephemeralOwner == self._id:
             # Registered before, or the multi succeeded before its connection broke: the data may be new.
             stat = await self._ask(request.put(self._client.path(path), data))
-            return None if isinstance(stat, ZookeeperError) else int(stat.czxid)
+            if isinstance(stat, ZookeeperError):
+                return None
+            self._registered = self._client.path(path), stat.version
+            return int(stat.czxid)
         if node.ephemeralOwner not in self._ended:
             raise BrokerIdTaken(broker.id)
         deleted = await self._ask(request.delete(self._client.path(path), node.version))
@@ -122,11 +137,22 @@ class ZooKeeperSession:
             raise BrokerIdTaken(broker.id)
         return None
 
-    async def keep_alive(self) -> None:
-        """See `Session.keep_alive`. Sends a request to the server, which may have ended the session already."""
+    async def renew(self, sent_ns: int) -> None:
+        """See `Session.renew`. Before the registration there is nothing to check, and any response counts."""
         self._check()
         self._touch()
-        await self._ask(self._client.exists(layout.BROKERS))
+        if self._registered is None:
+            await self._ask(self._client.exists(layout.BROKERS))
+            return
+        path, version = self._registered
+        error = request.first_error(await self._ask(request.multi([request.check(path, version)])))
+        if isinstance(error, NoNodeError | BadVersionError):
+            raise SessionExpired(f"the registration {path} was removed or changed: register again in a new session")
+        if error is not None:
+            raise StoreError(f"the registration {path} could not be checked: {error!r}")
+
+    async def keep_alive(self) -> None:
+        await self.renew(0)
 
     async def close(self) -> None:
         """End the session; its registration is gone on return, if the server can be reached."""

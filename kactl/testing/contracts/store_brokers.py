@@ -1,5 +1,6 @@
 """The store contract: registrations that depend on sessions, and notifications."""
 
+import anyio
 import pytest
 
 from kactl.errors import BrokerIdTaken, SessionExpired
@@ -70,6 +71,8 @@ class BrokerContract:
             with pytest.raises(SessionExpired):
                 await session.keep_alive()
             with pytest.raises(SessionExpired):
+                await session.renew(0)
+            with pytest.raises(SessionExpired):
                 await session.register(broker_info(1))
 
     async def test_closing_a_session_is_idempotent(self, stores: Stores) -> None:
@@ -95,6 +98,8 @@ class BrokerContract:
             with pytest.raises(SessionExpired):
                 await session.keep_alive()
             with pytest.raises(SessionExpired):
+                await session.renew(0)
+            with pytest.raises(SessionExpired):
                 await session.register(broker_info(1))
 
     async def test_kept_alive_session_does_not_expire(self, stores: Stores) -> None:
@@ -105,6 +110,36 @@ class BrokerContract:
             await session.keep_alive()
 
             assert await store.brokers() == {1: broker_info(1, epoch=epoch)}
+
+    async def test_renewals_may_overlap(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+            await session.renew(0)  # before the registration too
+            epoch = await session.register(broker_info(1))
+
+            async with anyio.create_task_group() as tasks:
+                for sent_ns in range(5):
+                    tasks.start_soon(session.renew, sent_ns)
+
+            assert await store.brokers() == {1: broker_info(1, epoch=epoch)}
+
+    async def test_renewal_succeeds_after_registering_again(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+            await session.register(broker_info(1))
+            epoch = await session.register(broker_info(1, rack="elsewhere"))
+
+            await session.renew(0)
+
+            assert await store.brokers() == {1: broker_info(1, epoch=epoch, rack="elsewhere")}
+
+    async def test_bound_of_a_session_is_stated(self, stores: Stores) -> None:
+        """`kind` decides how long a lease may last, so a store has to choose one."""
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+
+            assert session.bound.kind in ("counted", "witnessed")
+            assert session.bound.resolution_ns >= 0
 
     async def test_registrations_and_their_ends_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.model import Broker
-from kactl.stores.base import Session
+from kactl.stores.base import Session, SessionBound
 from kactl.stores.sqlite import SqliteSession, SqliteStore
 
 from .recorder import CommitRecorder
@@ -81,8 +81,15 @@ class RecordedSession(Session):
     async def register(self, broker: Broker) -> int:
         return await self._recorder.run("register", functools.partial(self._session.register, broker))
 
+    @property
+    def bound(self) -> SessionBound:
+        return self._session.bound
+
+    async def renew(self, sent_ns: int) -> None:
+        await self._session.renew(sent_ns)  # writes a lease only, which is no content
+
     async def keep_alive(self) -> None:
-        await self._session.keep_alive()  # writes a lease only, which is no content
+        await self._session.keep_alive()
 
     async def close(self) -> None:
         await self._recorder.run("close", self._session.close)

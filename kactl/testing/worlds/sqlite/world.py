@@ -44,6 +44,9 @@ class HostClock(LoopClock):
     def boot_time(self) -> BootTime:
         return BootTime(f"boot {self._boot}", int(self._loop.now_s * 1000 - self._since_ms))
 
+    def lease_ns(self) -> int:
+        return int((self._loop.now_s * 1000 - self._since_ms) * 1_000_000)
+
     def restart(self) -> None:
         """Begin another boot."""
         self._boot += 1

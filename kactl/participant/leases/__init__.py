@@ -1,0 +1,1 @@
+"""Leases of leaderships: the local time until which a leader may act."""
