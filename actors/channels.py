@@ -19,7 +19,7 @@ from kactl.model import Broker
 from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Telemetry
-from kactl.transports.base import Transport
+from kactl.transports.base import Connection
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn
@@ -43,7 +43,7 @@ class Channels:
 
     def __init__(
         self,
-        transport: Transport,
+        connect: Callable[[Broker], Connection],
         *,
         clock: Clock,
         telemetry: Telemetry,
@@ -51,7 +51,7 @@ class Channels:
         deletions_in: DeletionsIn,
         coalesce: bool = True,
     ) -> None:
-        self._transport = transport
+        self._connect = connect
         self._clock = clock
         self._telemetry = telemetry
         self._deliver_event = deliver_event
@@ -80,7 +80,7 @@ class Channels:
             return
         channel = Channel(
             broker,
-            self._transport.connect(broker),
+            self._connect(broker),
             clock=self._clock,
             telemetry=self._telemetry,
             deliver_event=self._deliver_event,

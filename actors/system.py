@@ -15,10 +15,11 @@ from opentelemetry import metrics, trace
 
 from kactl.clock import Clock, SystemClock
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
-from kactl.errors import BadRequest, KactlError
+from kactl.errors import BadRequest, IllegalState, KactlError
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, Event, Started
+from kactl.model import Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
@@ -27,8 +28,8 @@ from kactl.stores.base import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
-from kactl.transports.base import Transport
-from kactl.transports.memory import MemoryHub, MemoryTransport
+from kactl.transports.base import Connection, Network, Transport
+from kactl.transports.memory import MemoryHub
 
 from .actor import Ref
 from .channels import Channels
@@ -62,7 +63,9 @@ class Controller(Commands, Queries):
     Args:
         node_id: the id of this instance, among controllers and brokers; not negative.
         store: where the cluster is stored; a MemoryStore of its own if None. It is opened and closed with the instance.
-        transport: sends requests to brokers; to participants in this process, through `hub`, if None.
+        hub: the network of this process, by which participants and this instance reach each other; a new one if None.
+        network: any other network, in place of `hub`.
+        transport: sends requests to brokers that are no participants of the network; by the network if None.
         clock: the clock of all timers and timestamps; the system's if None.
         rng: source of topic ids, which must be unique: the operating system's if None; seeded in a simulation.
         settings: see `ControllerSettings`. Each of its fields is also accepted as a keyword of its own, if `settings`
@@ -86,6 +89,7 @@ class Controller(Commands, Queries):
         store: Store | None = None,
         transport: Transport | None = None,
         hub: MemoryHub | None = None,
+        network: Network | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         settings: ControllerSettings | None = None,
@@ -106,20 +110,23 @@ class Controller(Commands, Queries):
         self.node_id = node_id
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
-        self.hub = MemoryHub() if hub is None else hub
+        if hub is not None and network is not None:
+            raise BadRequest("network", "is given beside hub: give one of them")
+        self.network: Network = (MemoryHub() if hub is None else hub) if network is None else network
         self.cluster = Cluster(node_id, recovery=settings.level.recovery, listed_as=settings.listed_as)
         # No process adds an event per microsecond, so numbers keep rising over restarts.
         self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
         self.min_isr = MinIsr(self.store, self.clock, own=settings.min_insync_replicas)
+        self._transport = transport
         self.channels = Channels(
-            MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,
+            self._connect,
             clock=self.clock,
             telemetry=self.telemetry,
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
             # Participants in this process receive columns, so coalescing would save nothing.
-            coalesce=transport is not None and not settings.parity,
+            coalesce=(transport is not None or not isinstance(self.network, MemoryHub)) and not settings.parity,
         )
         chunk = WHOLE if settings.parity else settings.chunk_partitions
         self.partitions = Partitions(
@@ -147,6 +154,7 @@ class Controller(Commands, Queries):
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
+        self._network_transport: Transport | None = None
         self._stack: BlockStack | None = None
         self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))
 
@@ -158,13 +166,12 @@ class Controller(Commands, Queries):
             watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self.min_isr.changed)
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
+            self._network_transport = await stack.enter_async_context(self.network.controller_side(self))
             tasks = await stack.enter_async_context(Background("an actor of the controller"))
             for actor in (self.partitions, self.replicas):
                 tasks.start_soon(actor.run, name=actor.name)
             tasks.start_soon(self._supervise, name="controller")
             stack.push_async_callback(self._stop)
-            self.hub.attach_controller(self.node_id, self._ref.ask)
-            stack.callback(self.hub.detach_controller, self.node_id, self._ref.ask)
             self._put(Started())
             self._stack = stack.pop_all()
         return self
@@ -174,6 +181,22 @@ class Controller(Commands, Queries):
     ) -> bool | None:
         assert self._stack is not None
         return await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def hub(self) -> MemoryHub:
+        """The network, if it is the one of this process.
+
+        Raises:
+            IllegalState: the instance was created with another network.
+        """
+        if not isinstance(self.network, MemoryHub):
+            raise IllegalState(f"controller {self.node_id} uses another network: pass it on as network=")
+        return self.network
+
+    def _connect(self, broker: Broker) -> Connection:
+        transport = self._network_transport if self._transport is None else self._transport
+        assert transport is not None, "no request is sent before the network is open"
+        return transport.connect(broker)
 
     async def _stop(self) -> None:
         """Give up the controllership, and let go of all connections; bounded in time."""

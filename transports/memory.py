@@ -1,24 +1,31 @@
-"""Transport to participants of the same process: a function call in place of a connection.
+"""Network of one process: a function call in place of a connection.
 
-Nothing is encoded. The handler of a request receives the sender's own columns, and neither side may write to them.
+Nothing is encoded. A receiver gets the sender's own columns, and neither side may write to them. Receivers queue what
+arrives and handle it in tasks of their own.
 """
 
-from typing import Final
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import anyio
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BrokerUnreachable
+from kactl.errors import BrokerUnreachable, ControllerUnreachable
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
+from kactl.messages.following import PeerMessage
 from kactl.model import Broker
-from kactl.participant.hub import Ask, Handler
+from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
+
+from .base import ControllerPort, Transport
 
 # Kafka's default (request.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class MemoryHub:
-    """The `Hub` of one process and one event loop."""
+    """The `Network` of one process and one event loop."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
@@ -49,6 +56,69 @@ class MemoryHub:
     def controller(self, controller: int) -> Ask | None:
         """Returns the function that sends requests to a controller instance; None if none runs in this process."""
         return self._controllers.get(controller)
+
+    async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
+        """See `ControlLink`."""
+        ask = self._controllers.get(controller)
+        if ask is None:
+            reason = f"its id is {controller}, and no controller with that id runs on this network"
+            raise ControllerUnreachable(reason)
+        return await ask(request)
+
+    def send(self, message: PeerMessage) -> None:
+        """See `ControlLink`. A message to a broker id without a participant is lost."""
+        receive = getattr(self._handlers.get(message.to), "receive", None)
+        if receive is not None:
+            receive(message)
+
+    @asynccontextmanager
+    async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
+        """See `Network`."""
+        ask = port.ask
+        self.attach_controller(port.node_id, ask)
+        try:
+            yield MemoryTransport(self, clock=port.clock)
+        finally:
+            self.detach_controller(port.node_id, ask)
+
+    @asynccontextmanager
+    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+        """See `Network`."""
+        link = MemoryLink(self, port)
+        if self.find(port.broker) is None:
+            self.attach(port.broker, port)
+        try:
+            yield link
+        finally:
+            link.close()
+
+
+class MemoryLink:
+    """The `ControlLink` of a participant in this process."""
+
+    def __init__(self, hub: MemoryHub, port: ParticipantPort) -> None:
+        self._hub = hub
+        self._port = port
+        self.state = LinkState.OPEN
+
+    async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
+        """See `ControlLink`."""
+        return await self._hub.ask(request, controller=controller)
+
+    def send(self, message: PeerMessage) -> None:
+        """See `ControlLink`."""
+        if self.state is LinkState.OPEN:
+            self._hub.send(message)
+
+    def registered(self, broker_epoch: int) -> None:
+        """See `ControlLink`."""
+        if self.state is LinkState.OPEN:
+            self._hub.attach(self._port.broker, self._port)
+
+    def close(self) -> None:
+        """See `ControlLink`."""
+        self.state = LinkState.CLOSED
+        self._hub.detach(self._port.broker, self._port)
 
 
 class MemoryConnection:

@@ -5,19 +5,22 @@ A participant registers, carries out the controller's requests, and calls the ap
 
 from .group import Participants
 from .hosted_replicas import HostedPartition, Role
-from .hub import Handler, Hub
 from .listener import Listener
 from .metadata import CachedPartition
+from .network import ControlLink, Handler, LinkState, ParticipantNetwork, ParticipantPort
 from .participant import Life, Participant
 
 __all__ = [
     "CachedPartition",
+    "ControlLink",
     "Handler",
     "HostedPartition",
-    "Hub",
     "Life",
+    "LinkState",
     "Listener",
     "Participant",
+    "ParticipantNetwork",
+    "ParticipantPort",
     "Participants",
     "Role",
 ]

@@ -4,7 +4,7 @@ Source: NodeToControllerChannelManager, which looks the controller up before eac
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -13,10 +13,14 @@ from kactl.errors import ControllerUnreachable
 from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
 
-from .hub import Hub
-
 # Kafka's default (controller.socket.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000
+
+
+class AskController(Protocol):
+    """Function that sends a request to one controller instance; see `ControlLink.ask`."""
+
+    async def __call__(self, request: ControllerRequest, *, controller: int) -> Any: ...
 
 
 class ControllerClient:
@@ -29,13 +33,13 @@ class ControllerClient:
 
     def __init__(
         self,
-        hub: Hub,
+        ask: AskController,
         *,
         controller_id: Callable[[], int],
         clock: Clock,
         timeout_ms: float = REQUEST_TIMEOUT_MS,
     ) -> None:
-        self._hub = hub
+        self._ask = ask
         self._controller_id = controller_id
         self._clock = clock
         self._timeout_ms = timeout_ms
@@ -51,9 +55,6 @@ class ControllerClient:
         controller = self._controller_id()
         if controller == NO_BROKER:
             raise ControllerUnreachable("its id is not known yet; wait for the first UpdateMetadata request")
-        ask = self._hub.controller(controller)
-        if ask is None:
-            raise ControllerUnreachable(f"its id is {controller}, and no controller with that id runs on this network")
         response: Any = None
         failure: Exception | None = ControllerUnreachable(
             f"{controller} sent no response within {self._timeout_ms:.0f} ms"
@@ -62,7 +63,7 @@ class ControllerClient:
         async def wait() -> None:
             nonlocal response, failure
             try:
-                response, failure = await ask(request), None
+                response, failure = await self._ask(request, controller=controller), None
             except Exception as error:
                 failure = error
             timed.cancel_scope.cancel()

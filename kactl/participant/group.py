@@ -14,10 +14,10 @@ from kactl.runtime.background import BlockStack
 from kactl.stores.base import Store
 
 from .controlled_shutdown import ATTEMPTS
-from .hub import Hub
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .listener import Listener
+from .network import ParticipantNetwork
 from .participant import SESSION_TIMEOUT_MS, Participant
 
 # Each participant costs three tasks and a registration. This bound is far above any useful number in one process.
@@ -42,7 +42,8 @@ class Participants:
         count: int,
         *,
         store: Store,
-        hub: Hub,
+        hub: ParticipantNetwork | None = None,
+        network: ParticipantNetwork | None = None,
         clock: Clock | None = None,
         listener: Callable[[int], Listener] | None = None,
         in_sync: InSync | None = None,
@@ -61,6 +62,7 @@ class Participants:
                 broker,
                 store=store,
                 hub=hub,
+                network=network,
                 clock=clock,
                 listener=None if listener is None else listener(broker),
                 in_sync=in_sync,

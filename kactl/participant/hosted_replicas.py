@@ -66,7 +66,12 @@ class Deleted(NamedTuple):
 
 
 class HostedReplicas:
-    """Columns over all replicas of one broker; `index` maps partitions to rows."""
+    """Columns over all replicas of one broker; `index` maps partitions to rows.
+
+    Attributes:
+        turn: number of times that leaderships began here.
+        began: int32 of each row, the `turn` with which its last leadership began.
+    """
 
     def __init__(self) -> None:
         # By topic and partition; an entry is removed once the replica is hosted again.
@@ -82,6 +87,8 @@ class HostedReplicas:
         self.topic_id: Ids = np.zeros(0, _ID)
         self.replicas: Ints = np.zeros((0, 0), np.int32)
         self.isr: Ints = np.zeros((0, 0), np.int32)
+        self.turn = 0
+        self.began: Ints = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -118,6 +125,9 @@ class HostedReplicas:
         if not chosen.any():
             return
         rows = self._rows_of(states.topics, states.topic[chosen], states.partition[chosen])
+        if role is Role.LEADER:
+            self.turn += 1
+            self.began[rows] = self.turn
         self.role[rows] = role
         self.leader[rows] = states.leader[chosen]
         self.leader_epoch[rows] = states.leader_epoch[chosen]
@@ -199,6 +209,7 @@ class HostedReplicas:
         self.topic_id = grow(self.topic_id, capacity, b"")
         self.replicas = grow(self.replicas, capacity, NO_LEADER)
         self.isr = grow(self.isr, capacity, NO_LEADER)
+        self.began = grow(self.began, capacity, 0)
 
     def _clear(self, rows: RowNumbers) -> None:
         self.role[rows] = Role.NONE

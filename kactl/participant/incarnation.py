@@ -1,19 +1,21 @@
 """State and tasks of a broker under one registration.
 
-An incarnation carries out requests one at a time, in the order of their arrival, keeps the broker's session alive, and
-keeps the ISRs of the partitions that the broker leads. When the session is lost, the incarnation ends with all of its
-state: the broker registers again and starts a new one.
+An incarnation carries out requests one at a time, in the order of their arrival, keeps the broker's session alive,
+keeps the ISRs of the partitions that the broker leads, and reports to the leaders that it follows. When the session is
+lost, the incarnation ends with all of its state: the broker registers again and starts a new one.
 """
 
 import collections
 from collections.abc import Awaitable
-from typing import Final
+from contextlib import AsyncExitStack
+from typing import Any, Final
 
 import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.errors import BrokerUnreachable, ErrorCode, SessionExpired, StoreError
+from kactl.errors import BrokerUnreachable, ControllerUnreachable, ErrorCode, SessionExpired, StoreError
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import (
     LeaderAndIsr,
     PartitionStates,
@@ -23,22 +25,24 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.messages.following import FollowerReports, PeerMessage
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, Ints
 from kactl.stores.base import Names, Session, Store
 
 from . import checks
 from .controller_client import ControllerClient
+from .followers import REPORTS_PER_LAG, Followers
+from .following import Following
 from .growable import broker_list
 from .hosted_replicas import HostedReplicas, Role
-from .hub import Hub
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
 from .isr_update import InSync, IsrUpdater
 from .isr_writer import IsrWriter
 from .listener import Listener, call_listener, overrides
 from .metadata import MetadataCache
+from .network import ControlLink, ParticipantNetwork
 from .pause_gate import PauseGate
 from .row_index import ABSENT
 
@@ -47,6 +51,9 @@ log = logger(__name__)
 # A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
 # the broker hangs for most of an hour.
 INBOX_LIMIT: Final = 100
+# Messages of other participants are handled at once unless the broker hangs. Those beyond are lost, and are repeated
+# at intervals.
+MESSAGES_LIMIT: Final = 1_000
 # A third of the timeout leaves time for two attempts that fail.
 KEEP_ALIVES_PER_TIMEOUT: Final = 3
 
@@ -76,7 +83,6 @@ class Incarnation:
         broker: int,
         *,
         store: Store,
-        hub: Hub,
         clock: Clock,
         pause: PauseGate,
         listener: Listener,
@@ -89,8 +95,9 @@ class Incarnation:
         self.controller_epoch = NO_EPOCH
         self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
-        self.controller = ControllerClient(hub, controller_id=lambda: self.metadata.controller_id, clock=clock)
-        self._hub = hub
+        self.controller = ControllerClient(self._ask, controller_id=lambda: self.metadata.controller_id, clock=clock)
+        self._link: ControlLink | None = None
+        self._open = AsyncExitStack()
         self._clock = clock
         self._pause = pause
         self._listener = listener
@@ -98,13 +105,22 @@ class Incarnation:
         self._wake = anyio.Event()
         self._current: _Pending | None = None
         self._ended = False
+        self._lag_ms = lag_ms
+        self._messages: collections.deque[PeerMessage] = collections.deque()
+        self._arrived = anyio.Event()
+        self.following = Following(
+            broker, self.hosted, epoch=lambda: self.epoch, live=lambda: self.metadata.live, send=self._send
+        )
+        self.followers = Followers(
+            broker, self.hosted, clock=clock, epoch_of=self._known_epoch, send=self._send, lag_ms=lag_ms
+        )
         updater: IsrUpdater = (
             IsrProposer(
                 broker,
                 self.hosted,
                 self.metadata,
                 epoch=lambda: self.epoch,
-                epoch_of=self._epoch_of,
+                epoch_of=self.followers.epoch_of,
                 controller=self.controller,
                 pause=pause,
             )
@@ -119,17 +135,33 @@ class Incarnation:
             pause=pause,
             live=lambda: self.metadata.live,
             offline=self.metadata.offline_replicas,
-            follows=self._follows,
+            followers=self.followers,
             in_sync=in_sync,
             lag_ms=lag_ms,
         )
 
     # -- lifecycle
 
+    async def connect(self, network: ParticipantNetwork) -> None:
+        """Open the link to the network, before the registration; the same task has to call `disconnect`."""
+        self._link = await self._open.enter_async_context(network.participant_side(self))
+
+    async def disconnect(self) -> None:
+        """Close the link to the network."""
+        await self._open.aclose()
+
+    def registered(self, epoch: int) -> None:
+        """Begin to receive all requests to the broker id."""
+        self.epoch = epoch
+        if self._link is not None:
+            self._link.registered(epoch)
+
     async def run(self, session: Session) -> None:
         """Carry out requests until the session is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._work)
+            tasks.start_soon(self._handle_messages)
+            tasks.start_soon(self._repeat_reports)
             tasks.start_soon(self.isr.run)
             await self._keep_alive(session)
             tasks.cancel_scope.cancel()
@@ -137,7 +169,8 @@ class Incarnation:
     def end(self) -> None:
         """Stop sending responses. Calls of `handle` that wait for a response raise BrokerUnreachable."""
         self._ended = True
-        self._hub.detach(self.broker, self)
+        if self._link is not None:
+            self._link.close()
         unanswered = [*self._inbox] if self._current is None else [self._current, *self._inbox]
         self._inbox.clear()
         for pending in unanswered:
@@ -231,9 +264,10 @@ class Incarnation:
             await call_listener(follow, names, plan.follow, plan.error)
         self.hosted.apply(states, plan.follow, Role.FOLLOWER)
         self.hosted.update_topic_ids(states, plan.id_only)
+        self.following.update()
         if plan.lead.any():
+            self.followers.request(np.unique(states.replicas[:, plan.lead]).tolist())
             self.isr.schedule()
-        self._announce(np.unique(states.leader[plan.follow]).tolist())
         return checks.leader_and_isr_response(states, plan.error)
 
     def _on_update_metadata(self, request: UpdateMetadata) -> Response:
@@ -241,7 +275,7 @@ class Incarnation:
         self.metadata.update(request)
         self.isr.schedule()
         if before.keys() != self.metadata.live_brokers.keys():
-            self.announce()
+            self.following.update()
         return UpdateMetadataResponse(error=0)
 
     async def _on_stop_replica(self, request: StopReplica) -> Response:
@@ -257,54 +291,48 @@ class Incarnation:
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
         kept, deleted = hosted & ~request.delete, hosted & request.delete
+        self.following.forget(rows[hosted])
         self.hosted.stop(rows[kept], request.leader_epoch[kept], controller_epoch=epoch)
         self.hosted.remove(rows[deleted], request.leader_epoch[deleted], controller_epoch=epoch)
         return checks.stop_replica_response(request, plan.error)
 
     # -- between leaders and followers
 
-    def announce(self) -> None:
-        """Schedule an ISR check at every leader that this broker follows."""
-        self._announce(np.unique(self.hosted.leader[self.hosted.in_role(Role.FOLLOWER)]).tolist())
+    def receive(self, message: PeerMessage) -> None:
+        """See `ParticipantPort`."""
+        if not self._ended and len(self._messages) < MESSAGES_LIMIT:
+            self._messages.append(message)
+            self._arrived.set()
 
-    def _announce(self, leaders: list[int]) -> None:
-        for leader in leaders:
-            peer = self._hub.find(leader)
-            if isinstance(peer, Incarnation) and peer is not self:
-                peer.isr.schedule()
+    async def _handle_messages(self) -> None:
+        while True:
+            await self._pause.wait_open()
+            if not self._messages:
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+                continue
+            message = self._messages.popleft()
+            if not isinstance(message, FollowerReports):
+                self.following.requested(message)
+            elif self.followers.receive(message):
+                self.isr.schedule()
 
-    def _follows(self, broker: int, names: Names, leader_epoch: Ints) -> Bools:
-        peer = self._hub.find(broker)
-        if not isinstance(peer, Incarnation):
-            return np.zeros(len(names), np.bool_)  # the broker is not in this process, or has ended
-        following: Bools = peer.follows(self.broker, names, leader_epoch)
-        return following
+    async def _repeat_reports(self) -> None:
+        while True:
+            await self._clock.sleep_ms(self._lag_ms / REPORTS_PER_LAG)
+            await self._pause.wait_open()
+            self.following.repeat()
 
-    def _epoch_of(self, broker: int) -> int:
-        """Returns the epoch of a broker of this process, or else the one that the metadata contain."""
-        peer = self._hub.find(broker)
-        if isinstance(peer, Incarnation):
-            return peer.epoch
+    def _send(self, message: PeerMessage) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    async def _ask(self, request: ControllerRequest, *, controller: int) -> Any:
+        if self._link is None:
+            raise ControllerUnreachable("the broker has no link to its network")
+        return await self._link.ask(request, controller=controller)
+
+    def _known_epoch(self, broker: int) -> int:
+        """Returns the epoch of a broker's registration in the metadata; NO_EPOCH if it is not known."""
         known = self.metadata.live_brokers.get(broker)
         return NO_EPOCH if known is None else known.epoch
-
-    def follows(self, leader: int, names: Names, leader_epoch: Ints) -> Bools:
-        """Returns bool[n]: the partitions that this broker follows from that leader under that leader epoch.
-
-        A paused broker follows no partition. Neither does a broker that does not know the leader as live: it could
-        not fetch.
-        """
-        if self._pause.paused or leader not in self.metadata.live:
-            return np.zeros(len(names), np.bool_)
-        hosted = self.hosted
-        rows = hosted.index.find([topic.name for topic in names.topics], names.topic, names.partition)
-        known = rows != ABSENT
-        known_rows = rows[known]
-        following = np.zeros(len(names), np.bool_)
-        following[known] = (
-            (hosted.role[known_rows] == Role.FOLLOWER)
-            & ~hosted.failed[known_rows]
-            & (hosted.leader[known_rows] == leader)
-            & (hosted.leader_epoch[known_rows] == leader_epoch[known])
-        )
-        return following

@@ -2,9 +2,9 @@
 
 A leader adds followers that have caught up, and removes members that have lagged for too long.
 
-Participants keep no log yet, so a follower has caught up as soon as it follows this leader under this leader epoch; an
-application may require more. The leader queries the followers each time and caches no answer, so that no answer of a
-dead follower remains. An `IsrUpdater` commits the change: `isr_proposer` sends it to the controller, `isr_writer`
+Participants keep no log yet, so a follower has caught up as soon as it reports that it follows this leader under this
+leader epoch; an application may require more. Reports count for a limited time, so that none of a dead follower
+remains. An `IsrUpdater` commits the change: `isr_proposer` sends it to the controller, `isr_writer`
 writes it to the store.
 
 Source: Partition.maybeExpandIsr, Partition.maybeShrinkIsr.
@@ -25,8 +25,9 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
+from .followers import Followers
 from .hosted_replicas import HostedReplicas, Role
-from .isr_update import Follows, InSync, IsrUpdate, IsrUpdater
+from .isr_update import InSync, IsrUpdate, IsrUpdater
 from .lagging_replicas import CHECKS_PER_LAG, LaggingReplicas
 from .pause_gate import PauseGate
 from .row_index import ABSENT
@@ -139,7 +140,7 @@ class IsrKeeper:
         pause: PauseGate,
         live: Callable[[], BrokerSet],
         offline: Callable[[Names], Ints],
-        follows: Follows,
+        followers: Followers,
         in_sync: InSync | None,
         lag_ms: float,
     ) -> None:
@@ -150,10 +151,12 @@ class IsrKeeper:
         self._pause = pause
         self._live = live
         self._offline = offline
-        self._follows = follows
+        self._followers = followers
         self._in_sync = in_sync
         self._lag_ms = lag_ms
-        self._lagging = LaggingReplicas(broker, hosted, clock=clock, follows=follows, in_sync=in_sync, lag_ms=lag_ms)
+        self._lagging = LaggingReplicas(
+            broker, hosted, clock=clock, followers=followers, in_sync=in_sync, lag_ms=lag_ms
+        )
         self._scheduled = anyio.Event()
         # The (leader epoch, version) of each rejected update: the same update would be rejected for ever.
         self._rejected: dict[TopicPartition, tuple[int, int]] = {}
@@ -297,7 +300,7 @@ class IsrKeeper:
             replicas = eligible.missing & (eligible.replicas == broker)
             partitions = some(replicas)
             following = np.zeros(len(eligible), np.bool_)
-            following[partitions] = self._follows(broker, names.take(partitions), epochs[partitions])
+            following[partitions] = self._followers.follows(broker, names.take(partitions), epochs[partitions])
             caught_up |= replicas & following
         followed = int(np.count_nonzero(caught_up))
         if self._in_sync is not None:

@@ -47,8 +47,8 @@ class IsrProposer:
 
     Args:
         epoch: returns the epoch of this broker's registration.
-        epoch_of: returns the epoch of another broker's registration, NO_EPOCH if it is not known. `IsrKeeper` queries
-            followers and calls `submit` without a pause, so that the epoch is that of the registration that follows.
+        epoch_of: returns the epoch of the registration that another broker's reports name, NO_EPOCH if it is not
+            known. `IsrKeeper` reads the reports and calls `submit` without a pause, so that both see the same ones.
 
     Attributes:
         limit: see `IsrUpdater`.

@@ -5,14 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kactl.model import Leadership, TopicPartition
-from kactl.state.rows import Bools, Ints
-from kactl.stores.base import Names
 
 # (partition, follower) -> whether the follower has caught up. Called only for followers that follow this leader.
 InSync = Callable[[TopicPartition, int], bool]
-# (broker, partitions, leader epochs) -> bool[n]: the partitions that the broker follows from this leader under these
-# epochs.
-Follows = Callable[[int, Names, Ints], Bools]
 
 # A partition and its requested leadership; `partition_epoch` is the version that the update is based on.
 IsrUpdate = tuple[TopicPartition, Leadership]

@@ -31,12 +31,12 @@ from kactl.stores.base import Session, Store
 
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
 from .hosted_replicas import HostedPartition
-from .hub import Hub
 from .incarnation import Incarnation
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .listener import Listener
 from .metadata import CachedPartition
+from .network import ParticipantNetwork, one_network
 from .pause_gate import PauseGate
 
 log = logger(__name__)
@@ -70,8 +70,8 @@ class Participant:
 
     Args:
         broker_id: not negative, and not used by another broker.
-        hub: the hub that this participant shares with the controller's memory transport and the other participants of
-            this process.
+        hub: the network of this process, which the participant shares with the controllers and other participants.
+        network: any other network, in place of `hub`.
         endpoints: the addresses of the broker for its registration. The participant does not listen on them.
         listener: the callbacks for partitions to lead, to follow and to stop.
         in_sync: (partition, follower) -> whether the follower has caught up with this leader. Called repeatedly for
@@ -88,7 +88,8 @@ class Participant:
         broker_id: int,
         *,
         store: Store,
-        hub: Hub,
+        hub: ParticipantNetwork | None = None,
+        network: ParticipantNetwork | None = None,
         clock: Clock | None = None,
         rack: str | None = None,
         endpoints: tuple[Endpoint, ...] = (),
@@ -103,7 +104,7 @@ class Participant:
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
         self.id = broker_id
         self._store = store
-        self._hub = hub
+        self._network = one_network(hub, network)
         self._clock = clock or SystemClock()
         self._broker = Broker(broker_id, NO_EPOCH, endpoints, rack)
         self._listener = listener or Listener()
@@ -256,7 +257,7 @@ class Participant:
         self._pause.resume()
         if self._incarnation is not None:
             self._incarnation.isr.schedule()
-            self._incarnation.announce()
+            self._incarnation.following.repeat()
 
     @property
     def life(self) -> Life:
@@ -315,6 +316,7 @@ class Participant:
         if self._incarnation is None:
             raise IllegalState(f"participant {self.id} is not running: it has no replicas that could fail")
         self._incarnation.hosted.fail(arguments.partitions(partitions))
+        self._incarnation.following.update()
         await self._store.notify_log_dir(self.id)
 
     def look_at_isr(self) -> None:
@@ -335,12 +337,7 @@ class Participant:
                 task_status.started()
                 known = True
                 while True:
-                    try:
-                        await incarnation.run(session)
-                        log.warning("broker %d has lost its registration and registers again", self.id)
-                    except Exception:
-                        log.exception("broker %d has failed, and registers again", self.id)
-                    incarnation.end()
+                    await self._serve(incarnation, session)
                     self._incarnation = self._session = None
                     await self._close_session(session)
                     await incarnation.notify_stopped()
@@ -352,6 +349,21 @@ class Participant:
                 self._incarnation.end()
             self._scope = None
             ended.set()
+
+    async def _serve(self, incarnation: Incarnation, session: Session) -> None:
+        """Serve until the session is lost."""
+        try:
+            await incarnation.run(session)
+            log.warning("broker %d has lost its registration and registers again", self.id)
+        except Exception:
+            log.exception("broker %d has failed, and registers again", self.id)
+        finally:
+            await self._disconnect(incarnation)
+
+    async def _disconnect(self, incarnation: Incarnation) -> None:
+        incarnation.end()
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await incarnation.disconnect()
 
     async def _end(self) -> Incarnation | None:
         """Cancel the current incarnation, if any, and wait for its end. Returns it."""
@@ -373,7 +385,6 @@ class Participant:
             incarnation = Incarnation(
                 self.id,
                 store=self._store,
-                hub=self._hub,
                 clock=self._clock,
                 pause=self._pause,
                 listener=self._listener,
@@ -393,18 +404,16 @@ class Participant:
 
     async def _try_to_register(self, incarnation: Incarnation) -> Session:
         session = await self._store.new_session(self._session_timeout_ms)
-        # Attach first, because the controller may send requests before the response to the registration arrives here.
-        # But do not replace a participant with a registration that may still be valid.
-        if self._hub.find(self.id) is None:
-            self._hub.attach(self.id, incarnation)
         try:
-            incarnation.epoch = await session.register(self._broker)
+            # Connect first, because the controller may send requests before the response to the registration arrives
+            # here.
+            await incarnation.connect(self._network)
+            incarnation.registered(await session.register(self._broker))
         except BaseException:
-            incarnation.end()
+            await self._disconnect(incarnation)
             with anyio.move_on_after(CLOSE_S, shield=True):
                 await self._close_session(session)
             raise
-        self._hub.attach(self.id, incarnation)
         self._session, self._incarnation = session, incarnation
         return session
 

@@ -8,6 +8,7 @@ Every direction between two nodes is a link of its own, so that requests may arr
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ class Network:
         self._links = links
         self._handlers: dict[str, tuple[Node, Handler]] = {}
         self._loss = 0.0
+        self._numbers = itertools.count(1)
+        self._delivered: dict[tuple[str, str], int] = {}  # number of the last message without an answer
 
     def listen(self, node: Node, handler: Handler) -> None:
         """Accept calls to the name of a node; they run on it. A later node of that name replaces an earlier one."""
@@ -62,6 +65,15 @@ class Network:
         except TimeoutError:
             raise Unreachable(f"no answer of {target} within {timeout_ms:g} ms") from None
 
+    def send(self, target: str, message: Any) -> None:
+        """Send a message from the current node without an answer.
+
+        It is lost if a later one overtakes it, so that messages from one node to another arrive in order.
+        """
+        node, number = NODE.get(), next(self._numbers)
+        assert node is not None, "messages come from nodes"
+        self.channel(node.name, target).send(lambda: self._deliver(node, target, message, number), to=None)
+
     def channel(self, source: str, target: str) -> Channel:
         """Returns the link from one node to another, by their names.
 
@@ -87,6 +99,21 @@ class Network:
                 self._loop.create_task(handling, name=f"call of {source.name}")
 
             self._links.call_at(self._loop.now_s, start, on=node)
+
+    def _deliver(self, source: Node, target: str, message: Any, number: int) -> None:
+        node, handler = self._handlers.get(target, (None, None))
+        link = (source.name, target)
+        if node is None or handler is None or node.state == "killed" or number < self._delivered.get(link, 0):
+            return
+        self._delivered[link] = number
+
+        async def handle() -> None:
+            await handler(message)
+
+        def start() -> None:
+            self._loop.create_task(handle(), name=f"message of {source.name}")
+
+        self._links.call_at(self._loop.now_s, start, on=node)
 
     async def _handle(
         self, source: Node, node: Node, handler: Handler, message: Any, answer: "asyncio.Future[Any]"

@@ -1,7 +1,7 @@
 """Transport of simulated controllers: requests to brokers over the simulated network."""
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import Request
@@ -9,6 +9,9 @@ from kactl.model import Broker
 
 from .history import History
 from .network import Network, Unreachable
+
+# Name of the node of a broker, without its id.
+BROKER: Final = "broker"
 
 
 class ControlMessage(NamedTuple):
@@ -24,11 +27,19 @@ class SimulatedTransport:
     Args:
         numbers: of the messages, unique in the run.
         timeout_ms: the time limit for a response.
+        broker_name: name of the node of a broker, without its id.
     """
 
     def __init__(
-        self, network: Network, history: History, *, numbers: "itertools.count[int]", timeout_ms: float
+        self,
+        network: Network,
+        history: History,
+        *,
+        numbers: "itertools.count[int]",
+        timeout_ms: float,
+        broker_name: str = BROKER,
     ) -> None:
+        self.broker_name = broker_name
         self.network = network
         self.history = history
         self.numbers = numbers
@@ -57,9 +68,9 @@ class BrokerConnection:
         )  # fmt: skip
         try:
             response = await self._transport.network.call(
-                f"broker {broker}", message, timeout_ms=self._transport.timeout_ms
+                f"{self._transport.broker_name} {broker}", message, timeout_ms=self._transport.timeout_ms
             )
-        except Unreachable as failed:
+        except (Unreachable, BrokerUnreachable) as failed:
             history.record("req.lost", message=message.number)
             raise BrokerUnreachable(broker, str(failed)) from None
         history.record("req.reply", message=message.number)

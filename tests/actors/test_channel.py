@@ -106,7 +106,9 @@ async def rig() -> AsyncIterator[ChannelRig]:
             raise InboxFull("controller", 0)
         bench.events.append(event)
 
-    bench.channels = Channels(wire, clock=clock, telemetry=Telemetry(), deliver_event=take, deletions_in=no_deletions)
+    bench.channels = Channels(
+        wire.connect, clock=clock, telemetry=Telemetry(), deliver_event=take, deletions_in=no_deletions
+    )
     for broker in (1, 2):
         bench.channels.add(Broker(broker, 100 + broker))
     yield bench

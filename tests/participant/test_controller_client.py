@@ -32,7 +32,7 @@ def hub() -> MemoryHub:
 
 
 def controller_client(hub: MemoryHub, clock: ManualClock, metadata: Metadata) -> ControllerClient:
-    return ControllerClient(hub, controller_id=lambda: metadata.controller, clock=clock)
+    return ControllerClient(hub.ask, controller_id=lambda: metadata.controller, clock=clock)
 
 
 async def test_request_before_the_first_metadata_raises(hub: MemoryHub, clock: ManualClock) -> None:

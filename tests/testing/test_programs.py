@@ -2,19 +2,21 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from kactl.errors import ControllerUnreachable
 from kactl.messages.admin import UndrainRequested
+from kactl.messages.control import Request, Response
+from kactl.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.model import TopicPartition
 from kactl.participant import Listener
 from kactl.testing import sim
 from kactl.testing.history import History
+from kactl.testing.nodes import on
 from kactl.testing.programs import FAULTS, ClusterNode, SimCluster, Simulation, nemesis
-from kactl.testing.programs.network import NodeHub
 from kactl.testing.programs.simulation import Plan, plan_of
 from kactl.testing.script import Action
 
@@ -118,28 +120,64 @@ def test_restarted_process_is_a_new_incarnation() -> None:
     assert ("node 1", 2) in run_cluster(main)
 
 
+class Port:
+    """Participant that records what it receives."""
+
+    def __init__(self, broker: int) -> None:
+        self.broker = broker
+        self.received: list[PeerMessage] = []
+
+    async def handle(self, request: Request) -> Response:
+        raise AssertionError
+
+    def receive(self, message: PeerMessage) -> None:
+        self.received.append(message)
+
+
 def test_cut_separates_nodes_in_the_network() -> None:
     async def main(cluster: SimCluster) -> None:
-        hub = NodeHub(cluster.network, cluster._nodes["node 1"])
+        one, two = cluster._nodes["node 1"], cluster._nodes["node 2"]
         active = cluster.resolve("active controller")
         assert active is not None
-        ask = hub.controller(int(active.removeprefix("controller ")))
-        assert ask is not None
-        await ask(UndrainRequested(2))
-        assert hub.find(2) is not None
+        port = Port(2)
+        message = FollowerReportsRequested(1, 2, 0, 0)
 
-        cluster.cut("node 1", "network")
+        def received() -> int:
+            return sum(each is message for each in port.received)  # not those of the node's own participant
 
-        assert hub.find(1) is not None
-        assert hub.find(2) is None
-        began_s = cluster.loop.now_s
-        with pytest.raises(ControllerUnreachable, match="no response within 2000 ms"):
-            await ask(UndrainRequested(2))
-        assert cluster.loop.now_s == pytest.approx(began_s + 2.0)
-        cluster.heal("node 1")
-        await ask(UndrainRequested(2))
-        cluster.pause("node 2")
-        assert hub.find(2) is None
+        async def ask() -> None:
+            await link.ask(UndrainRequested(2), controller=int(active.removeprefix("controller ")))
+
+        async def call(work: Coroutine[Any, Any, None]) -> None:
+            await cluster.loop.start(one, work)
+
+        async def send() -> int:
+            with on(one):
+                link.send(message)
+            await asyncio.sleep(0.1)
+            return received()
+
+        async with (
+            cluster.view(one).participant_side(Port(1)) as link,
+            cluster.view(two).participant_side(port) as other,
+        ):
+            other.registered(0)
+            await call(ask())
+            assert await send() == 1
+
+            cluster.cut("node 1", "network")
+
+            began_s = cluster.loop.now_s
+            with pytest.raises(ControllerUnreachable, match=r"no answer of .* within 2000 ms"):
+                await call(ask())
+            assert cluster.loop.now_s == pytest.approx(began_s + 2.0)
+            assert await send() == 1
+            cluster.heal("node 1")
+            await call(ask())
+            arrived = await send()
+            assert arrived >= 2  # the one that waited may be overtaken
+            cluster.pause("node 2")
+            assert await send() == arrived
 
     run_cluster(main)
 

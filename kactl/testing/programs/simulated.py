@@ -1,6 +1,7 @@
 """A cluster of controllers and participants on simulated nodes, over a simulated store and network."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,9 +15,10 @@ from kactl.participant.participant import RETRY_MS
 from ..clock import LoopClock
 from ..history import History
 from ..links import ANY, Links
+from ..network import KIND, Network
+from ..node_network import NodeNetwork
 from ..nodes import Node
 from ..worlds.memory import MemoryWorld
-from .network import KIND, NodeHub, SimNetwork, SimTransport
 
 if TYPE_CHECKING:
     from ..loop import SimLoop
@@ -81,13 +83,14 @@ class SimCluster:
         self.history = history
         self.links = Links(loop, {"store": STORE_MS, KIND: NETWORK_MS})
         self.world = MemoryWorld(loop, history, self.links, session_timeout_ms=SESSION_TIMEOUT_MS)
-        self.network = SimNetwork(self.links)
+        self.network = Network(loop, self.links)
         self.controllers: dict[int, Controller] = {}
         self._application = application
         self._settings = settings
         self._nodes: dict[str, Node] = {}
         self._starts: dict[str, int] = {}
         self._random = loop.streams["client"]
+        self._messages = itertools.count(1)
         controller_ids = range(CONTROLLER_IDS_FROM, CONTROLLER_IDS_FROM + controllers)
         self._numbers = {f"controller {number}": number for number in controller_ids}
         self._numbers |= {f"node {number}": number for number in range(1, nodes + 1)}
@@ -98,6 +101,10 @@ class SimCluster:
     def names(self) -> list[str]:
         """Names of all nodes."""
         return list(self._numbers)
+
+    def view(self, node: Node) -> NodeNetwork:
+        """Returns the network as a node uses it."""
+        return NodeNetwork(self.network, node, self.history, broker_name="node", numbers=self._messages)
 
     # -- use -----------------------------------------------------------------------------------------------------------
 
@@ -232,8 +239,7 @@ class SimCluster:
             controller = Controller(
                 number,
                 store=self.world.client(node),
-                transport=SimTransport(self.network),
-                hub=NodeHub(self.network, node),  # type: ignore[arg-type]
+                network=self.view(node),
                 clock=LoopClock(),
                 rng=self.loop.streams[f"ids:{node.name}"],
                 meter_provider=NoOpMeterProvider(),
@@ -254,7 +260,7 @@ class SimCluster:
             participant = Participant(
                 number,
                 store=store,
-                hub=NodeHub(self.network, node),
+                network=self.view(node),
                 clock=LoopClock(),
                 listener=listener,
                 session_timeout_ms=SESSION_TIMEOUT_MS,

@@ -1,0 +1,186 @@
+"""Networks between controllers and participants: the choice of the network, and links of participants."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+import kactl
+from kactl.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
+from kactl.messages.admin import UndrainRequested
+from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.messages.following import FollowerReportsRequested, PeerMessage
+from kactl.model import Broker, TopicPartition
+from kactl.participant.network import ControlLink, LinkState, ParticipantPort
+from kactl.transports.base import ControllerPort, Network, Transport
+from kactl.transports.memory import MemoryHub, MemoryTransport
+from tests.support.clocks import ManualClock, settle
+from tests.support.control_requests import update_metadata
+
+pytestmark = pytest.mark.anyio
+
+MESSAGE = FollowerReportsRequested(1, 2, 0, 0)
+
+
+class Port:
+    """Participant that answers with its name as the error code."""
+
+    def __init__(self, broker: int, name: int = 0) -> None:
+        self.broker = broker
+        self.name = name
+        self.received: list[PeerMessage] = []
+
+    async def handle(self, request: Request) -> Response:
+        return UpdateMetadataResponse(error=self.name)
+
+    def receive(self, message: PeerMessage) -> None:
+        self.received.append(message)
+
+
+async def answer_of(hub: MemoryHub, broker: int) -> int:
+    response = await MemoryTransport(hub).connect(Broker(broker, 0)).deliver(update_metadata())
+    return response.error
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+async def test_message_reaches_the_participant_that_it_names() -> None:
+    hub, one, two, three = MemoryHub(), Port(1), Port(2), Port(3)
+    async with hub.participant_side(one) as link, hub.participant_side(two), hub.participant_side(three):
+        link.send(MESSAGE)
+
+    assert (one.received, two.received, three.received) == ([], [MESSAGE], [])
+    link.send(MESSAGE)
+    assert two.received == [MESSAGE]
+
+
+async def test_message_to_an_absent_participant_is_lost() -> None:
+    hub = MemoryHub()
+    async with hub.participant_side(Port(1)) as link:
+        link.send(MESSAGE)
+
+
+async def test_requests_reach_the_later_registration_once_it_is_made() -> None:
+    hub, earlier, later = MemoryHub(), Port(1, 11), Port(1, 22)
+    async with hub.participant_side(earlier) as link, hub.participant_side(later) as other:
+        assert await answer_of(hub, 1) == 11  # a controller may know of a registration before the broker does
+
+        other.registered(7)
+        assert await answer_of(hub, 1) == 22
+
+        link.close()
+        assert await answer_of(hub, 1) == 22
+        assert (link.state, other.state) == (LinkState.CLOSED, LinkState.OPEN)
+
+
+async def test_closed_link_receives_nothing() -> None:
+    hub = MemoryHub()
+    async with hub.participant_side(Port(1)) as link:
+        link.close()
+        link.registered(7)
+
+        with pytest.raises(kactl.KactlError, match="no participant with that id"):
+            await answer_of(hub, 1)
+
+
+async def test_controller_is_reached_until_it_stops() -> None:
+    hub = MemoryHub()
+    async with hub.participant_side(Port(1)) as link:
+        async with kactl.Controller(7, hub=hub) as controller:
+            await controller.wait_active()
+            with pytest.raises(BrokerNotAvailable):
+                await link.ask(UndrainRequested(1), controller=7)
+
+        with pytest.raises(ControllerUnreachable, match="no controller with that id"):
+            await link.ask(UndrainRequested(1), controller=7)
+
+
+# -- choice of the network ---------------------------------------------------------------------------------------------
+
+
+class OwnNetwork:
+    """A network that is not a `MemoryHub`; it records its controllers and participants."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryHub()
+        self.sides: list[str] = []
+
+    @contextmanager
+    def _open(self, side: str) -> Iterator[None]:
+        self.sides.append(f"{side} opens")
+        yield
+        self.sides.append(f"{side} closes")
+
+    @asynccontextmanager
+    async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
+        with self._open(f"controller {port.node_id}"):
+            async with self.inner.controller_side(port) as transport:
+                yield transport
+
+    @asynccontextmanager
+    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+        with self._open(f"participant {port.broker}"):
+            async with self.inner.participant_side(port) as link:
+                yield link
+
+
+@pytest.mark.parametrize("network", [OwnNetwork(), MemoryHub()], ids=["own", "hub"])
+async def test_cluster_runs_over_the_given_network(network: Network) -> None:
+    clock = ManualClock()
+    async with (
+        kactl.Controller(100, network=network, clock=clock) as controller,
+        kactl.Participants(3, store=controller.store, network=network, clock=clock) as brokers,
+    ):
+        await settle()
+        await controller.create_topic("orders", partitions=1, replication_factor=3)
+        await settle()
+
+        view = controller.partition("orders-0")
+        assert view is not None
+        assert sorted(view.isr) == [1, 2, 3]
+        assert brokers[1].leader(TopicPartition("orders", 0)) == view.leader
+    if isinstance(network, OwnNetwork):
+        opened = [f"{side} opens" for side in ("controller 100", "participant 1", "participant 2", "participant 3")]
+        assert network.sides[:4] == opened
+        assert sorted(network.sides[4:]) == [side.replace("opens", "closes") for side in opened]
+        with pytest.raises(IllegalState, match="pass it on as network="):
+            _ = controller.hub
+    else:
+        assert controller.hub is network
+
+
+def test_hub_and_network_exclude_each_other() -> None:
+    both: Any = {"hub": MemoryHub(), "network": MemoryHub()}
+    makers = (
+        lambda: kactl.Controller(1, **both),
+        lambda: kactl.Participant(1, store=kactl.MemoryStore(), **both),
+        lambda: kactl.Participants(1, store=kactl.MemoryStore(), **both),
+    )
+    for make in makers:
+        with pytest.raises(BadRequest) as refused:
+            make()
+        assert refused.value.field == "network"
+
+
+def test_participant_without_a_network_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"hub=controller\.hub"):
+        kactl.Participant(1, store=kactl.MemoryStore())
+
+
+def test_controller_makes_a_hub_of_its_own() -> None:
+    hub = MemoryHub()
+
+    assert kactl.Controller(1, hub=hub).hub is hub
+    assert kactl.Controller(1).hub is not kactl.Controller(1).hub
+
+
+async def test_participant_leaves_the_network_with_its_registration(clock: ManualClock) -> None:
+    network = OwnNetwork()
+    async with kactl.MemoryStore(clock=clock) as store:
+        options: Any = {"store": store, "network": network, "clock": clock, "shutdown_attempts": 0}
+        async with kactl.Participant(1, **options) as participant:
+            await participant.restart()
+            await participant.kill()
+            assert network.sides == ["participant 1 opens", "participant 1 closes"] * 2
