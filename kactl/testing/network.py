@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .links import Channel, Links
 from .loop import SimLoop
@@ -18,6 +18,20 @@ from .nodes import NODE, Node
 
 Handler = Callable[[Any], Awaitable[Any]]
 KIND: Final = "network"
+
+
+class OpenCall(NamedTuple):
+    """A call that a handler has received and not answered.
+
+    Attributes:
+        node: the process that received it.
+        message: what was sent.
+        since_s: virtual time of its arrival.
+    """
+
+    node: Node
+    message: Any
+    since_s: float
 
 
 class Unreachable(Exception):
@@ -38,6 +52,7 @@ class Network:
         self._loss = 0.0
         self._numbers = itertools.count(1)
         self._delivered: dict[tuple[str, str], int] = {}  # number of the last message without an answer
+        self._open: dict[int, OpenCall] = {}
 
     def listen(self, node: Node, handler: Handler) -> None:
         """Accept calls to the name of a node; they run on it. A later node of that name replaces an earlier one."""
@@ -83,6 +98,11 @@ class Network:
         channel.loss = self._loss
         return channel
 
+    def unanswered(self) -> list[OpenCall]:
+        """Returns the calls that wait for an answer of a process that runs, also if their caller has given up."""
+        self._open = {number: call for number, call in self._open.items() if call.node.state != "killed"}
+        return [call for call in self._open.values() if call.node.state == "running"]
+
     def lose(self, rate: float) -> None:
         """Lose messages of all links with a probability."""
         self._loss = rate
@@ -119,10 +139,13 @@ class Network:
         self, source: Node, node: Node, handler: Handler, message: Any, answer: "asyncio.Future[Any]"
     ) -> None:
         result, error = None, None
+        number = next(self._numbers)
+        self._open[number] = OpenCall(node, message, self._loop.now_s)
         try:
             result = await handler(message)
         except Exception as failed:
             error = failed
+        del self._open[number]
         self.channel(node.name, source.name).send(lambda: _set(answer, result, error), to=source)
 
 

@@ -179,9 +179,12 @@ class Memories(Checker):
         if self._lives.get(fields["topic"], 0) != 1:
             return None
         versions = self._versions.get((fields["topic"], str(fields["partition"])))
-        if versions is None or fields["partition_epoch"] < 0:
+        if versions is None or fields["leader_epoch"] < 0:
             return None
         name = f"{fields['topic']}-{fields['partition']}"
+        if fields["partition_epoch"] < 0:
+            text = f"{name}: memory has leader epoch {fields['leader_epoch']} in a version that was never stored"
+            return Violation("INV-09", text, event=event)
         newest = max(versions)
         if fields["partition_epoch"] > newest:
             text = f"{name}: memory has version {fields['partition_epoch']}, and {newest} is stored"
@@ -244,12 +247,14 @@ class Memories(Checker):
         return Violation("INV-13", f"{memory.node}: {text}", event=event) if text else None
 
     def _lags_only(self, memory: PartitionMemory) -> str:
-        if memory.partition_epoch < 0 or self._stored.topic_id(memory.topic) != memory.topic_id:
+        if memory.leader_epoch < 0 or self._stored.topic_id(memory.topic) != memory.topic_id:
             return ""
         versions = self._versions.get((memory.topic, str(memory.partition)))
         if versions is None:
             return ""
         name = f"{memory.topic}-{memory.partition}"
+        if memory.partition_epoch < 0:
+            return f"{name}: memory has leader epoch {memory.leader_epoch} in a version that was never stored"
         if memory.partition_epoch > max(versions):
             return f"{name}: memory has version {memory.partition_epoch}, and {max(versions)} is stored"
         value, _ = versions.get(memory.partition_epoch, (None, None))

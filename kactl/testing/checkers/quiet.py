@@ -17,7 +17,12 @@ from kactl.testing.violations import Violation
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
     "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
+    "INV-50",
 )  # fmt: skip
+
+
+# A call that is younger than this may be on its way through the inbox.
+ANSWERED_S: Final = 1.0
 
 
 class Unmet(NamedTuple):
@@ -64,6 +69,7 @@ class Quiet:
             ("INV-09", self.settle_ms, view.memory_differences),
             ("INV-16", self.settle_ms, view.strangers),
             ("INV-42", self.settle_ms, view.remains),
+            ("INV-50", self.settle_ms, view.unanswered),
         )
         return [Unmet(number, text, limit_ms) for number, limit_ms, texts in parts for text in texts()]
 
@@ -102,6 +108,7 @@ class _View:
         self._assignments = stored.assignments()
         self._leaderships = stored.leaderships()
         self._registrations = stored.registrations()
+        self._instances = {member.name for member in cluster.controllers.values()}
         self._leaving = controller.cluster.shutting_down
         self._running = {
             broker.id: broker
@@ -266,6 +273,14 @@ class _View:
         for name, assignment, held in self._partitions():
             if held is not None and not set(held.isr) <= set(assignment.replicas):
                 yield f"partition {name}: ISR {list(held.isr)} of replicas {list(assignment.replicas)}"
+
+    def unanswered(self) -> Iterator[str]:
+        """Each call that a running instance has received is answered. One that has just arrived does not count."""
+        until_s = self._cluster.loop.now_s - ANSWERED_S
+        for call in self._cluster.network.unanswered():
+            if call.node.name in self._instances and call.since_s <= until_s:
+                what = type(call.message).__name__
+                yield f"{call.node.name} has not answered {what}, which arrived at {call.since_s:.3f} s"
 
     def remains(self) -> Iterator[str]:
         """No memory of a deleted topic remains."""

@@ -106,8 +106,8 @@ def test_a_life_of_a_partition_is_legal() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"partition_epoch": 1}, {"leader": 2}, {"leader_epoch": 1}, {"isr": [1]}],
-    ids=["ahead", "leader", "leader epoch", "isr"],
+    [{"partition_epoch": 1}, {"leader": 2}, {"leader_epoch": 1}, {"isr": [1]}, {"partition_epoch": -1}],
+    ids=["ahead", "leader", "leader epoch", "isr", "never stored"],
 )
 def test_memory_that_does_not_follow_the_store_breaks_inv_09(fields: dict[str, Any]) -> None:
     one = story()
@@ -118,8 +118,15 @@ def test_memory_that_does_not_follow_the_store_breaks_inv_09(fields: dict[str, A
 
 @pytest.mark.parametrize(
     "fields",
-    [{"partition_epoch": 1}, {"leader": 2}, {"leader_epoch": 1}, {"isr": (1,)}, {"recovering": True}],
-    ids=["ahead", "leader", "leader epoch", "isr", "recovering"],
+    [
+        {"partition_epoch": 1},
+        {"leader": 2},
+        {"leader_epoch": 1},
+        {"isr": (1,)},
+        {"recovering": True},
+        {"partition_epoch": -1},
+    ],
+    ids=["ahead", "leader", "leader epoch", "isr", "recovering", "never stored"],
 )
 def test_a_whole_memory_that_does_not_follow_the_store_breaks_inv_09(fields: dict[str, Any]) -> None:
     assert compared(story(memory(PARTITION._replace(**fields)))) == ["INV-09"]
