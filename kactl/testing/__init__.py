@@ -5,14 +5,19 @@ Product code never imports this package.
 
 from .clock import LoopClock
 from .failures import Deadlock, Livelock, NonDeterministic, RealWorld, SimFailure, StepLimit, WaitingTask
+from .history import Event, History
 from .loop import SimLoop
 from .nodes import NODE, Node, NodeClock, on
 from .schedule import Schedule
 from .streams import Streams
+from .violations import Checker, Violation, check
 
 __all__ = [
     "NODE",
+    "Checker",
     "Deadlock",
+    "Event",
+    "History",
     "Livelock",
     "LoopClock",
     "Node",
@@ -24,6 +29,8 @@ __all__ = [
     "SimLoop",
     "StepLimit",
     "Streams",
+    "Violation",
     "WaitingTask",
+    "check",
     "on",
 ]

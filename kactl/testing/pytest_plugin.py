@@ -200,6 +200,8 @@ class _Failure:
         self._trace = item.config.getoption("--sim-trace")
 
     def report(self) -> str:
+        from . import timeline
+
         simulation = self._simulation
         lines = [f"seed {simulation.seed}, {simulation.now_ms / 1000:.3f} s of virtual time: {self._signature}"]
         events = simulation.history.events[: simulation.event_count]
@@ -211,7 +213,7 @@ class _Failure:
             file = self._save(script)
             lines.append(f"repeat it: pytest '{self._nodeid()}' --sim-replay {file}")
         lines += ["", f"last {min(len(events), EVENTS_SHOWN)} of {len(events)} events of the original run:"]
-        return "\n".join([*lines, *(f"  {event}"[:200] for event in events[-EVENTS_SHOWN:])])
+        return "\n".join([*lines, *timeline.text(timeline.rows(events[-EVENTS_SHOWN:]), width=timeline.WIDTH)])
 
     def _shrunk(self, script: "Script") -> "tuple[Script, str]":
         """Returns the reduced script, and a line with the number of actions and runs."""

@@ -26,7 +26,7 @@ from .points import Points
 from .schedule import Schedule
 from .script import Action, Script
 from .selectors import Skipped
-from .violations import Checker, Violation, watch
+from .violations import Checker, Cost, Violation, watch
 
 PASS: Final = "pass"
 # How often the conditions of the second phase are evaluated, and how often they must hold in a row.
@@ -66,14 +66,17 @@ class Outcome(msgspec.Struct, kw_only=True):
         return self.signature == PASS
 
 
-def run_script(script: Script, *, checkers: Iterable[Checker] | None = None) -> Outcome:
+def run_script(
+    script: Script, *, checkers: Iterable[Checker] | None = None, costs: dict[str, Cost] | None = None
+) -> Outcome:
     """Run a script. Returns its outcome; a violation is a result, not an error.
 
     Args:
         checkers: new ones, for this run only; by default those of all invariants.
+        costs: where the cost of each checker is added up, by name.
     """
     started_s = time.process_time()
-    run = _Run(script, checkers)
+    run = _Run(script, checkers, costs)
     schedule = Schedule(
         script.schedule.strategy,
         hold_back=script.schedule.hold_back,
@@ -112,8 +115,9 @@ class _Run:
     cluster: SimulatedCluster
     points: Points
 
-    def __init__(self, script: Script, checkers: Iterable[Checker] | None) -> None:
+    def __init__(self, script: Script, checkers: Iterable[Checker] | None, costs: dict[str, Cost] | None) -> None:
         self._script = script
+        self._costs = costs
         self._given = checkers
         self.probes = Probes()
         self.skipped: dict[int, str] = {}
@@ -132,7 +136,7 @@ class _Run:
         )
         self.probes = Probes(session_timeout_ms=self.cluster.settings["session_timeout_ms"])
         found = all_checkers(rules_of(self.cluster), observer.memories) if self._given is None else list(self._given)
-        watch(self.history, [*found, self.probes], loop.halt)
+        watch(self.history, [*found, self.probes], loop.halt, costs=self._costs)
         with self.points.installed():
             await self._phases(found)
 
@@ -202,7 +206,11 @@ class _Run:
         while met < QUIET_COUNT:
             await asyncio.sleep(QUIET_INTERVAL_S)
             self.cluster.restart(down)  # a stop that had begun before may end now
+            began_s = time.process_time()
             unmet = quiet.unmet()
+            if self._costs is not None:
+                cost = self._costs.setdefault(Quiet.__name__, Cost())
+                cost.events, cost.cpu_s = cost.events + 1, cost.cpu_s + time.process_time() - began_s
             met = 0 if unmet else met + 1
             violation = quiet.violation(unmet, since_ms=(self.loop.now_s - healed_s) * 1000)
             if violation is not None:

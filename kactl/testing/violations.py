@@ -1,5 +1,7 @@
 """Checkers of a history, and the violations that they find."""
 
+import dataclasses
+import time
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
@@ -52,14 +54,52 @@ class Checker:
         return None
 
 
-def watch(history: History, checkers: Iterable[Checker], on_violation: Callable[[Violation], None]) -> None:
+@dataclasses.dataclass
+class Cost:
+    """What one checker has cost so far."""
+
+    events: int = 0
+    cpu_s: float = 0.0
+
+
+def watch(
+    history: History,
+    checkers: Iterable[Checker],
+    on_violation: Callable[[Violation], None],
+    *,
+    costs: dict[str, Cost] | None = None,
+) -> None:
     """Let checkers read a history as it grows.
 
     Args:
         on_violation: called inside the step that recorded the violating event; `SimLoop.halt` ends the run there.
+        costs: where the cost of each checker is added up, by the name of its class; by default it is not measured.
     """
     for checker in checkers:
-        history.subscribe(checker.kinds, _listener(checker, on_violation))
+        listener = _listener(checker, on_violation)
+        if costs is not None:
+            listener = _measured(listener, costs.setdefault(type(checker).__name__, Cost()))
+        history.subscribe(checker.kinds, listener)
+
+
+def check(events: Iterable[Event], checkers: Iterable[Checker]) -> None:
+    """Read a recorded history with new checkers.
+
+    Raises:
+        Violation: the first one.
+    """
+    every = list(checkers)
+    readers: dict[str, list[Checker]] = {}
+    for checker in every:
+        for kind in checker.kinds:
+            readers.setdefault(kind, []).append(checker)
+    for event in events:
+        for checker in readers.get(event.kind, ()):
+            if (violation := checker.check(event)) is not None:
+                raise violation
+    for checker in every:
+        if (violation := checker.at_end()) is not None:
+            raise violation
 
 
 def _listener(checker: Checker, on_violation: Callable[[Violation], None]) -> Listener:
@@ -67,5 +107,15 @@ def _listener(checker: Checker, on_violation: Callable[[Violation], None]) -> Li
         violation = checker.check(event)
         if violation is not None:
             on_violation(violation)
+
+    return listen
+
+
+def _measured(listener: Listener, cost: Cost) -> Listener:
+    def listen(event: Event) -> None:
+        began_s = time.process_time()
+        listener(event)
+        cost.events += 1
+        cost.cpu_s += time.process_time() - began_s
 
     return listen

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -15,14 +16,21 @@ from kactl.testing import totals as sums
 
 from .sources import FOLDER, errors_translated
 
+# Seeds whose runs measure the checkers.
+COST_SEEDS: Final = 6
+
 
 @click.command()
 @click.option("--folder", type=NAME, default=".sim", show_default=True, help="Folder of the last search.")
 @click.option("--tests", type=NAME, default=str(FOLDER), show_default=True, help="Folder of corpus and mutants.")
+@click.option("--cost", is_flag=True, help=f"Show instead what each checker costs, over {COST_SEEDS} seeds.")
 @local_options
-def report(settings: Settings, *, folder: str, tests: str) -> None:
+def report(settings: Settings, *, folder: str, tests: str, cost: bool) -> None:
     """Show the sums and probes of the last search, the corpus and the mutants."""
     form = settings.form()
+    if cost:
+        _show_costs(form)
+        return
     try:
         totals = sums.load(Path(folder))
         with errors_translated(tests):
@@ -39,6 +47,28 @@ def report(settings: Settings, *, folder: str, tests: str) -> None:
     else:
         output.print_lines([*totals.lines(), "", *_probes(totals)])
     output.print_lines(["", *_corpus(entries), "", *_mutants(known.values())])
+
+
+def _show_costs(form: str) -> None:
+    """Run some seeds, and print the share of each checker in their processor time."""
+    from kactl.testing.generator import script_of_seed
+    from kactl.testing.run import run_script
+    from kactl.testing.violations import Cost
+
+    costs: dict[str, Cost] = {}
+    cpu_s = sum(run_script(script_of_seed(seed), costs=costs).cpu_s for seed in range(COST_SEEDS))
+    by_cost = sorted(costs.items(), key=lambda item: -item[1].cpu_s)
+    if form != "table":
+        shares = {name: {"events": cost.events, "cpu_s": cost.cpu_s} for name, cost in by_cost}
+        document = {"cpu_s": cpu_s, "checkers": shares}
+        (output.print_json if form == "json" else output.print_jsonl)([document] if form == "jsonl" else document)
+        return
+    every = Cost(sum(cost.events for cost in costs.values()), sum(cost.cpu_s for cost in costs.values()))
+    rows = [
+        (name, f"{cost.events:,}", f"{1e6 * cost.cpu_s / max(1, cost.events):.1f}", f"{cost.cpu_s / cpu_s:.1%}")
+        for name, cost in [*by_cost, ("together", every)]
+    ]
+    output.print_lines(output.table(("CHECKER", "EVENTS", "US PER EVENT", "SHARE"), rows))
 
 
 def _probes(totals: sums.Totals) -> list[str]:
