@@ -2,7 +2,7 @@
 
 broker 4, any broker #7, any live broker #7, leader of t1-0, follower of t1-0
 controller 100, any controller #3, active controller, deposed controller
-t1-0, any partition #7, any topic #2
+t1-0, any partition #7, any imbalanced partition #7, any topic #2
 """
 
 from typing import TypeVar
@@ -84,11 +84,23 @@ def partition(cluster: SimulatedCluster, text: str) -> TopicPartition:
     present = sorted(cluster.stored.assignments())
     if text.startswith("any partition "):
         found = _nth(present, text.removeprefix("any partition "))
+    elif text.startswith("any imbalanced partition "):
+        found = _nth(_imbalanced(cluster), text.removeprefix("any imbalanced partition "))
     else:
         named = TopicPartition.parse(text)
         found = named if named in present else None
     if found is None:
         raise Skipped(f"there is no {text} now")
+    return found
+
+
+def _imbalanced(cluster: SimulatedCluster) -> list[TopicPartition]:
+    """Returns the partitions that their preferred replica does not lead, though it is in sync."""
+    led, found = cluster.stored.leaderships(), []
+    for name, assignment in sorted(cluster.stored.assignments().items()):
+        held, preferred = led.get(name), assignment.replicas[0] if assignment.replicas else -1
+        if held is not None and held.leader != preferred and preferred in held.isr:
+            found.append(name)
     return found
 
 

@@ -23,7 +23,10 @@ def _up(cluster: SimulatedCluster, args: Args) -> Member:
 def _during(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
     """Record a fault, and end it after some time unless the end of the first phase did."""
     cluster.history.record("fault.begin", fault=fault, target=target)
+    _end_after(cluster, fault, target, for_ms, end)
 
+
+def _end_after(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
     def ended() -> None:
         if not cluster.is_healed:
             end()
@@ -33,9 +36,15 @@ def _during(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, e
 
 
 def kill(cluster: SimulatedCluster, args: Args) -> None:
-    """`node`, `restart_after_ms`; `lossy`: share of the last epoch's records that a broker loses."""
+    """`node`, `restart_after_ms`; `lossy`: share of the last epoch's records that a broker loses.
+
+    `ends_session`: the server notices the end of the process at once, so that the next one need not wait for it.
+    """
     member = _up(cluster, args)
     cluster.kill(member)
+    if args.get("ends_session", False):
+        cluster.world.expire_session(member.name)
+        cluster.world.expire_brokers(member.name)
     if "lossy" in args:
         selectors.broker(cluster, member.name).lose_unforced(args["lossy"])
     _during(cluster, "kill", member.name, args.get("restart_after_ms", 10_000), member.start)
@@ -51,13 +60,21 @@ def kill_all(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def stop(cluster: SimulatedCluster, args: Args) -> None:
-    """`node`, `restart_after_ms`: end a process as SIGTERM does; a broker requests its controlled shutdown first."""
+    """`node`, `restart_after_ms` from the end of the process on: end a process as SIGTERM does.
+
+    A broker requests its controlled shutdown first.
+    """
     member = _up(cluster, args)
-    if member.name.startswith("broker"):
-        begin(cluster, selectors.broker(cluster, member.name).shut_down(), name=f"stop {member.name}")
-    else:
-        begin(cluster, member.stop(), name=f"stop {member.name}")
-    _during(cluster, "stop", member.name, args.get("restart_after_ms", 10_000), member.start)
+    cluster.history.record("fault.begin", fault="stop", target=member.name)
+
+    async def stopped() -> None:
+        if member.name.startswith("broker"):
+            await selectors.broker(cluster, member.name).shut_down()
+        else:
+            await member.stop()
+        _end_after(cluster, "stop", member.name, args.get("restart_after_ms", 10_000), member.start)
+
+    begin(cluster, stopped(), name=f"stop {member.name}")
 
 
 def pause(cluster: SimulatedCluster, args: Args) -> None:

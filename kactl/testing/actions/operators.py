@@ -70,6 +70,23 @@ def cancel(cluster: SimulatedCluster, args: Args) -> None:
     ask(cluster, args["to"], ReassignmentRequested({name: None}), operation="cancel", about=str(name))
 
 
+def evacuate(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `turn`, `to`: replace a broker in all its partitions, as an operator does with one that is lost.
+
+    Its successor is the next broker by id that is no replica of the partition, from the `turn`th on.
+    """
+    broker, every = selectors.broker(cluster, args["broker"]).id, sorted(cluster.fleet.brokers)
+    turn = args.get("turn", 0) % len(every)
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for name, held in sorted(cluster.stored.assignments().items()):
+        others = [other for other in every[turn:] + every[:turn] if other not in held.target]
+        if broker in held.target and others:
+            targets[name] = tuple(others[0] if replica == broker else replica for replica in held.target)
+    if not targets:
+        raise Skipped(f"broker {broker} has no replica that another broker could take over")
+    ask(cluster, args["to"], ReassignmentRequested(targets), operation="reassign", about=_text(targets))
+
+
 def drain(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `to`: move leadership away from a broker."""
     broker = selectors.broker(cluster, args["broker"]).id
@@ -89,5 +106,5 @@ def resign(cluster: SimulatedCluster, args: Args) -> None:
 
 VERBS: Final = {
     "elect": elect, "elect stored": elect_stored, "reassign": reassign, "reassign stored": reassign_stored,
-    "cancel": cancel, "drain": drain, "undrain": undrain, "resign": resign,
+    "cancel": cancel, "evacuate": evacuate, "drain": drain, "undrain": undrain, "resign": resign,
 }  # fmt: skip

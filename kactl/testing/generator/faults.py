@@ -23,6 +23,9 @@ _STORE_FAULTS: Final = (
     "lost_requests", "lost_answers", "refusals", "late_events", "doubled_events", "coalesced_events",
 )  # fmt: skip
 
+# Kinds whose first action may happen while a controller is at a point.
+_AT_POINT: Final = ("kill", "bounce", "bounce", "stop", "pause", "cut", "cut store", "hold", "expire", "sleepwalk")
+
 
 class _Draw:
     """Patterns of faults; each returns actions that begin at a time."""
@@ -47,6 +50,11 @@ class _Draw:
     def _around_session_ms(self) -> float:
         """Returns a time from far under to far over the session timeout."""
         return self._session_ms * self._rng.choice((0.02, 0.2, 0.8, 1.1, 1.5, 3.0)) * self._rng.uniform(0.8, 1.2)
+
+    def pattern(self, kind: str) -> Callable[[float], list[Action]]:
+        """Returns the method that draws a kind of fault."""
+        found: Callable[[float], list[Action]] = getattr(self, kind.replace(" ", "_"))
+        return found
 
     # -- single faults -------------------------------------------------------------------------------------------------
 
@@ -154,16 +162,17 @@ class _Draw:
         return [Action(self._rng.choice(("cut store", "cut")), at_ms=at_ms, args=node)]
 
     def bounce(self, at_ms: float) -> list[Action]:
-        """A broker restarts within one detection interval, once or several times."""
-        node = self._broker()
-        return [
-            Action(
-                "kill",
-                at_ms=at_ms + 400 * number,
-                args={"node": node, "restart_after_ms": self._rng.uniform(0, 300)},
-            )
-            for number in range(self._rng.randint(1, 5))
-        ]
+        """A broker restarts within one detection interval, once or several times; perhaps another one just after it,
+        so that the controller processes the one restart during the other."""
+        rng, ends_session = self._rng, self._rng.random() < 0.7
+        interval_ms = rng.choice((400, 1_500, 4_000))
+        actions = []
+        for node in [self._broker() for _ in range(rng.choice((1, 2)))]:
+            for number in range(rng.randint(1, 5)):
+                args = {"node": node, "restart_after_ms": rng.uniform(0, rng.choice((5, 300)))}
+                kill_ms = at_ms + interval_ms * number + rng.uniform(0, 50)
+                actions.append(Action("kill", at_ms=kill_ms, args=args | {"ends_session": ends_session}))
+        return actions
 
     def swizzle(self, at_ms: float) -> list[Action]:
         """The links of some members stop one after another, and are restored in another order."""
@@ -200,6 +209,28 @@ class _Draw:
             for broker in range(1, self._brokers + 1)
         ]
 
+    def replace(self, at_ms: float) -> list[Action]:
+        """A broker is lost, perhaps for good; operators create topics meanwhile, and move its partitions away."""
+        rng, node = self._rng, f"broker {self._rng.randint(1, self._brokers)}"
+        lost_ms = self._session_ms * rng.uniform(2, 15)
+        actions = [Action("kill", at_ms=at_ms, args={"node": node, "restart_after_ms": lost_ms})]
+        for _ in range(rng.randint(0, 2)):
+            replicas = [[int(node.split()[1])], rng.sample(range(1, self._brokers + 1), 2)]
+            args = {"topic": f"t{rng.randint(1, 5)}", "replicas": replicas[: rng.randint(1, 2)]}
+            actions.append(Action("create", at_ms=at_ms + rng.uniform(0, 1) * lost_ms, args=args))
+        evacuate = {"broker": node, "turn": rng.randrange(10), "to": "active controller"}
+        return [*actions, Action("evacuate", at_ms=at_ms + rng.uniform(0.2, 1.1) * lost_ms, args=evacuate)]
+
+    def twin_kill(self, at_ms: float) -> list[Action]:
+        """The controller fails, and a broker restarts before or after its successor has taken over."""
+        broker, delay_ms = self._broker(), self._session_ms * self._rng.uniform(0, 1.5)
+        ends = {"restart_after_ms": self._rng.uniform(0, 500), "ends_session": True}
+        return [
+            Action("kill", at_ms=at_ms, args={"node": "active controller", "restart_after_ms": 2 * self._session_ms}),
+            Action("kill", at_ms=at_ms + self._rng.choice((0.0, delay_ms)), args={"node": broker} | ends),
+            Action("kill", at_ms=at_ms + delay_ms + self._rng.uniform(0, 2_000), args={"node": broker} | ends),
+        ]
+
     def pair_kill(self, at_ms: float) -> list[Action]:
         """The controller and a follower die together, some time after a reassignment has begun."""
         partition = f"any partition #{self._rng.randrange(100)}"
@@ -213,11 +244,15 @@ class _Draw:
         ]
 
     def handler_fault(self, at_ms: float) -> list[Action]:
-        """A controller is killed, paused, loses its session or fails at a point of its code."""
+        """A controller is killed, paused, loses its session or fails at a point of its code; or another fault happens
+        while it is there."""
         rng = self._rng
-        point = rng.choice(POINTS)
+        point, hit = rng.choice(POINTS), rng.choice((1, 1, 2, 3, 5))
         if rng.random() < 0.3:
             point = f"{rng.choice(EVENTS)}: {point}"
+        if rng.random() < 0.5:
+            other = self.pattern(rng.choice(_AT_POINT))(at_ms)[0]
+            return [Action(other.do, at_ms=at_ms, at_point=point, hit=hit, args=other.args)]
         verb = rng.choice(("kill", "pause", "expire", "fail"))
         args: dict[str, Any] = {} if verb == "fail" else {"node": "node at point"}
         if verb == "kill":
@@ -226,15 +261,18 @@ class _Draw:
             args["for_ms"] = self._around_session_ms()
         elif verb == "expire":
             args["notify_after_ms"] = rng.choice((0.0, 10.0, self._session_ms))
-        return [Action(verb, at_ms=at_ms, at_point=point, hit=rng.choice((1, 1, 2, 3, 5)), args=args)]
+        return [Action(verb, at_ms=at_ms, at_point=point, hit=hit, args=args)]
 
 
 # Kinds with their weights among the runs that have a single kind.
 KINDS: Final = (
     "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire",
     "stop store", "cut store", "fail store", "zombie", "sleepwalk", "store island", "bounce", "swizzle",
-    "election storm", "rolling restart", "pair kill", "handler fault",
+    "election storm", "rolling restart", "pair kill", "twin kill", "replace", "handler fault",
 )  # fmt: skip
+
+
+_FAILURES: Final = frozenset(("kill", "bounce", "replace", "rolling restart"))
 
 
 def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[dict[str, str], list[Action]]:
@@ -243,7 +281,7 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[di
     swarm = _swarm(rng)
     actions: list[Action] = []
     for kind, rate in swarm.items():
-        pattern: Callable[[float], list[Action]] = getattr(draw, kind.replace(" ", "_"))
+        pattern = draw.pattern(kind)
         at_ms = 5_000 + rng.expovariate(1 / _INTERVALS_MS[rate])
         while at_ms < duration_ms:
             actions += pattern(at_ms)
@@ -257,4 +295,8 @@ def _swarm(rng: random.Random) -> dict[str, str]:
         return {}
     if sort < 0.15:
         return {rng.choice(KINDS): "high"}
-    return {kind: rng.choice(("rare", "rare", "medium", "high")) for kind in KINDS if rng.random() < 0.5}
+    swarm = {kind: rng.choice(("rare", "rare", "medium", "high")) for kind in KINDS if rng.random() < 0.5}
+    # Without failures of brokers partitions hardly change, and most other faults meet a cluster at rest.
+    if not _FAILURES.intersection(swarm):
+        swarm[rng.choice(sorted(_FAILURES))] = rng.choice(("medium", "high"))
+    return swarm

@@ -11,7 +11,7 @@ TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
 WEIGHTS: Final[Mapping[str, int]] = {
     "create": 10, "delete": 5, "mark": 2, "grow": 4, "grow stored": 1, "vanish": 1, "config": 1,
     "drain": 2, "undrain": 2, "leave": 2, "fail directory": 2, "undeletable": 1, "reassign": 9, "cancel": 3,
-    "reassign stored": 3, "elect": 6, "elect stored": 2, "nonsense": 3, "producer ids": 1, "resign": 2,
+    "reassign stored": 3, "evacuate": 2, "elect": 10, "elect stored": 2, "nonsense": 3, "producer ids": 1, "resign": 1,
 }  # fmt: skip
 # Share of the requests that are sent while a handler waits for the store.
 AT_POINT: Final = 0.2
@@ -20,6 +20,15 @@ _WAITING: Final = (
     "store.assignments before", "store.brokers after", "store.topics before", "store.write_assignment before",
     "store.topic_configs before", "store.delete_topics before", "full state before", "full state before",
     "broker startup before", "broker failure before", "move partitions before", "advance reassignment before",
+    # The same calls belong to takeovers and to the copies of standbys, which handle no requests.
+    "BrokersChanged: store.brokers after", "BrokersChanged: broker startup before",
+    "BrokersChanged: full state before", "BrokersChanged: broker failure before",
+    "BrokersChanged: move partitions before", "BrokersChanged: store.commit before",
+    "TopicsChanged: store.assignments before", "TopicsChanged: store.topics after",
+    "TopicsChanged: store.commit before", "TopicModified: store.assignments after",
+    "DeletionsChanged: store.deletions after", "ControlledShutdownRequested: store.commit before",
+    "AlterPartitionRequested: store.commit before", "ReassignmentRequested: store.write_assignment before",
+    "ReassignmentRequested: advance reassignment before", "ElectionRequested: store.commit before",
 )  # fmt: skip
 # Requests per second.
 _RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -36,7 +45,12 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[A
     kinds = {kind: weight for kind, weight in WEIGHTS.items() if rng.random() < 0.8}
     while at_ms < duration_ms and kinds:
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
-        actions.append(Action(kind, at_ms=at_ms, at_point=draw.point(), args=draw.args(kind)))
+        point = draw.point()
+        actions.append(Action(kind, at_ms=at_ms, at_point=point, args=draw.args(kind)))
+        # Often several requests wait for one handler.
+        for _ in range(rng.choice((0, 0, 1, 2)) if point else 0):
+            kind = rng.choices(list(kinds), list(kinds.values()))[0]
+            actions.append(Action(kind, at_ms=at_ms, at_point=point, args=draw.args(kind)))
         at_ms += rng.expovariate(rate) * 1000
     return actions
 
@@ -68,6 +82,7 @@ class _Draw:
             "reassign": lambda: {"targets": self._targets(), "to": self._to()},
             "reassign stored": lambda: {"targets": self._targets()},
             "cancel": lambda: {"partition": rng.randrange(10), "to": self._to()},
+            "evacuate": lambda: {"broker": self._broker(), "turn": rng.randrange(10), "to": self._to()},
             "elect": self._election,
             "elect stored": lambda: {"partitions": self._partitions()},
             "nonsense": self._nonsense,
@@ -105,8 +120,8 @@ class _Draw:
     def _topic(self) -> str:
         return f"any topic #{self._rng.randrange(len(TOPICS) * 4)}"
 
-    def _partitions(self) -> list[str]:
-        return [f"any partition #{self._rng.randrange(100)}" for _ in range(self._rng.choice((1, 1, 2)))]
+    def _partitions(self, kind: str = "partition") -> list[str]:
+        return [f"any {kind} #{self._rng.randrange(100)}" for _ in range(self._rng.choice((1, 1, 2)))]
 
     def _broker(self) -> str:
         return f"any broker #{self._rng.randrange(100)}"
@@ -123,7 +138,11 @@ class _Draw:
 
     def _election(self) -> dict[str, Any]:
         args: dict[str, Any] = {"kind": self._rng.choice(("preferred", "preferred", "unclean")), "to": self._to()}
-        if self._rng.random() < 0.7:
+        drawn = self._rng.random()
+        if drawn < 0.4:
+            # An election of any other partition changes nothing.
+            args["partitions"] = self._partitions("imbalanced partition")
+        elif drawn < 0.7:
             args["partitions"] = self._partitions()
         return args
 

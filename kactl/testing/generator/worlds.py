@@ -7,7 +7,7 @@ from kactl.testing.schedule import Schedule
 from kactl.testing.script import BrokersSpec, LatencySpec, ScheduleSpec, WorldSpec
 
 # Leaders write ISRs; leaders propose ISRs; topics have ids; leaders are told to recover.
-LEVELS: Final = ("2.6", "2.7", "2.8", "3.9")
+LEVELS: Final = ("2.6", "2.7", "2.8", "3.9", "3.9")
 # Latencies in ms of the store and of the network, as ranges.
 _STORE: Final = ((0.5, 4.0), (0.5, 40.0), (0.0, 0.0), (5.0, 5.0))
 _NETWORK: Final = ((0.5, 2.0), (0.5, 30.0), (0.0, 0.0), (1.0, 1.0))
