@@ -1,0 +1,169 @@
+"""Search for each mutant with random seeds, and the record of what found it.
+
+    python -m tests.sim.mutant_search [--first SEED] [--share S] [--store KIND] [NUMBER ...]
+
+The search gets no hint: it runs generated seeds with one safeguard taken out, until an invariant of `must_break` is
+reported or the budget of the mutant's class is used up. What it finds is reduced, run again with the unchanged code,
+where it must not fail in the same way, and kept:
+
+    found.toml        one entry for each mutant and store, from which docs/track-record.md is generated
+    smoke/NUMBER.json the reduced script, which tests run as long as it has at most 25 actions
+"""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kactl.testing import jobs, mutants, script
+from kactl.testing.cli.sources import commit
+from kactl.testing.exploring import Options, SeedRun
+from kactl.testing.mutants import Mutant
+
+FOLDER: Final = Path(__file__).parent
+MUTANTS: Final = FOLDER / "mutants.toml"
+FOUND: Final = FOLDER / "found.toml"
+SMOKE: Final = FOLDER / "smoke"
+STORES: Final = ("memory", "sqlite", "zookeeper")
+# Length of a script that explains what it finds.
+ACTIONS_MAX: Final = 25
+SHRINK_CPU_S: Final = 60.0
+
+
+class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Result of one search.
+
+    Attributes:
+        signature: of the violation; empty if none was found.
+        seed: that found it, or the first one of a search in vain.
+        cpu_s: processor time of one core until it was found, or of the search in vain.
+        runs: seeds that were run.
+        steps: of the failing run.
+        actions: of its script, and of the reduced one.
+        control: signature of the same script with the unchanged code.
+        commit: of the code that was searched.
+    """
+
+    mutant: str
+    store: str
+    signature: str = ""
+    seed: int
+    cpu_s: float
+    runs: int
+    steps: int = 0
+    actions: tuple[int, int] = (0, 0)
+    control: str = ""
+    commit: str = ""
+
+
+def load(path: Path = FOUND) -> dict[tuple[str, str], Found]:
+    """Returns the results by mutant and store."""
+    if not path.exists():
+        return {}
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("found", [])
+    return {(one.mutant, one.store): one for one in msgspec.convert(entries, list[Found])}
+
+
+def save(found: Iterable[Found], path: Path = FOUND) -> None:
+    """Write the results, in the order of their mutants."""
+    text = ["# Results of `python -m tests.sim.mutant_search`; see there.\n"]
+    for one in sorted(found, key=lambda one: (one.mutant, one.store)):
+        values = {name: getattr(one, name) for name in one.__struct_fields__}
+        text.append("\n[[found]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items()))
+    path.write_text("".join(text), encoding="utf-8")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return f'"{value}"' if isinstance(value, str) else f"{value}"
+
+
+def stores(mutant: Mutant) -> list[str]:
+    """Returns the kinds of stores over which a mutant is searched; the other worlds are kinds of brokers."""
+    return [store for store in STORES if store in mutant.worlds] or ["memory"]
+
+
+def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float) -> Found:
+    """Search for one mutant, and keep the reduced script of what was found."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = Options(first=first, store=store, folder=folder, shrink_cpu_s=0.0)
+        runs, cpu_s = 0, 0.0
+        with contextlib.closing(_results(options, mutant)) as results:
+            for result in results:
+                runs, cpu_s = runs + 1, result.found_cpu_s
+                if result.signature.split(" ")[0] in mutant.must_break:
+                    return _found(mutant, store, result, runs, Path(folder))
+                if cpu_s >= budget_cpu_s:
+                    break
+    return Found(mutant=mutant.number, store=store, seed=first, cpu_s=round(cpu_s, 1), runs=runs, commit=commit())
+
+
+def _results(options: Options, mutant: Mutant | None) -> Any:
+    number = "" if mutant is None else mutant.number
+    command = jobs.command([msgspec.json.encode(options).decode()], mutant=number, mutants_file=MUTANTS)
+    return (msgspec.convert(one, SeedRun) for one in jobs.results([command]))
+
+
+def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path) -> Found:
+    original = script.load(Path(result.file))
+    target = SMOKE / f"{mutant.number}.json"
+    reduced = _reduced(mutant, Path(result.file), folder / target.name)
+    if len(reduced.actions) <= ACTIONS_MAX:
+        target.write_text(script.dumps(reduced), encoding="utf-8")
+    once = Options(first=result.seed, last=result.seed, store=store, folder=str(folder / "control"), shrink_cpu_s=0.0)
+    control = next(iter(_results(once, None)))
+    return Found(
+        mutant=mutant.number,
+        store=store,
+        signature=result.signature,
+        seed=result.seed,
+        cpu_s=round(result.found_cpu_s, 1),
+        runs=runs,
+        steps=result.steps,
+        actions=(len(original.actions), len(reduced.actions)),
+        control=control.signature,
+        commit=commit(),
+    )
+
+
+def _reduced(mutant: Mutant, file: Path, target: Path) -> script.Script:
+    arguments = ["sim", "shrink", str(file), f"--output={target}", f"--cpu={SHRINK_CPU_S:g}"]
+    program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(MUTANTS), mutant.number, "kactl.cli", *arguments]
+    subprocess.run([sys.executable, *program], check=False, capture_output=True)
+    return script.load(target if target.exists() else file)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Search for the named mutants, or for all. Returns 1 if one was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutant_search", description=__doc__)
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER")
+    parser.add_argument("--first", type=int, default=1_000_000, help="first seed")
+    parser.add_argument("--share", type=float, default=1.0, help="share of each budget that is used at most")
+    parser.add_argument("--store", choices=STORES, help="only over this kind of store")
+    given = parser.parse_args(arguments)
+    known = mutants.load(MUTANTS)
+    wanted = [mutants.find(MUTANTS, number) for number in given.numbers] or [
+        mutant for mutant in known.values() if not mutant.not_applicable
+    ]
+    missed = 0
+    for mutant in wanted:
+        for store in stores(mutant):
+            if given.store in (None, store):
+                found = search(mutant, store, first=given.first, budget_cpu_s=given.share * mutant.budget_cpu_s)
+                save((load() | {(mutant.number, store): found}).values())
+                missed += not found.signature
+                sys.stdout.write(f"{found}\n")
+                sys.stdout.flush()
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
