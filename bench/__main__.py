@@ -7,7 +7,7 @@ from typing import Final
 from .tables import plain
 
 _FOLDER: Final = Path(__file__).parent
-BENCHES: Final = ("election", "failover", "latency", "channel", "store", "forensics", "whatif", "race")
+BENCHES: Final = ("election", "failover", "latency", "channel", "store", "lease", "forensics", "whatif", "race")
 TOOLS: Final = ("compare", "report")
 
 

@@ -50,6 +50,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GOALS: Final = (
+    Goal(bench="lease", what="one check of a lease, ns", above="check", at_most=500),
     Goal(
         bench="election",
         what="objects / columns, broker failure at 100 k partitions",

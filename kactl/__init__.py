@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     from kactl.clock import Clock, SystemClock
     from kactl.config.controller_settings import ControllerSettings
     from kactl.config.protocol_level import ProtocolLevel
-    from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
+    from kactl.errors import (
+        BadRequest,
+        ErrorCode,
+        KactlError,
+        LeadershipLost,
+        NotController,
+        NotFound,
+        Remedy,
+        TopicExists,
+    )
     from kactl.machines.explain import Candidate, DeletionExplanation, Explanation
     from kactl.messages.admin import (
         ElectionKind,
@@ -31,6 +40,10 @@ if TYPE_CHECKING:
     )
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
+    from kactl.participant.leases.events import LeaseAtRisk, LeaseLapsed, LeaseResumed
+    from kactl.participant.leases.leader import Leader
+    from kactl.participant.leases.terms import LeaseConfig
+    from kactl.participant.leases.token import FencingToken
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
     from kactl.stores.base import Store
@@ -57,7 +70,14 @@ __all__ = [
     "Explanation",
     "FeatureResult",
     "FeatureUpdate",
+    "FencingToken",
     "KactlError",
+    "Leader",
+    "LeadershipLost",
+    "LeaseAtRisk",
+    "LeaseConfig",
+    "LeaseLapsed",
+    "LeaseResumed",
     "Listener",
     "MemoryHub",
     "MemoryStore",
@@ -92,7 +112,16 @@ __all__ = [
 _HOME = {
     "actors.system": ("Controller", "Snapshot"),
     "clock": ("Clock", "SystemClock"),
-    "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
+    "errors": (
+        "BadRequest",
+        "ErrorCode",
+        "KactlError",
+        "LeadershipLost",
+        "NotController",
+        "NotFound",
+        "Remedy",
+        "TopicExists",
+    ),
     "machines.explain": ("Candidate", "DeletionExplanation", "Explanation"),
     "messages.admin": (
         "ElectionKind",
@@ -116,6 +145,10 @@ _HOME = {
     "config.protocol_level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),
+    "participant.leases.events": ("LeaseAtRisk", "LeaseLapsed", "LeaseResumed"),
+    "participant.leases.leader": ("Leader",),
+    "participant.leases.terms": ("LeaseConfig",),
+    "participant.leases.token": ("FencingToken",),
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
     "stores.base": ("Store",),

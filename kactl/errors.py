@@ -408,6 +408,23 @@ class ControllerUnreachable(KactlError):
         self.reason = reason
 
 
+class LeadershipLost(KactlError):
+    """The leadership has ended, or its lease has: the caller may not act as the leader any more.
+
+    Args:
+        partition: as topic-0.
+        token: the fencing token of the leadership.
+    """
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    http_status = 409
+
+    def __init__(self, partition: str, token: str) -> None:
+        super().__init__(f"the leadership of {partition} under token {token} has ended: stop acting as its leader")
+        self.partition = partition
+        self.token = token
+
+
 class MalformedMessage(KactlError):
     """A peer sent bytes that are not a protocol message; the connection is closed."""
 

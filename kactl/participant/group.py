@@ -16,6 +16,7 @@ from kactl.stores.base import Store
 from .controlled_shutdown import ATTEMPTS
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
+from .leases.terms import LeaseConfig
 from .listener import Listener
 from .network import ParticipantNetwork
 from .participant import SESSION_TIMEOUT_MS, Participant
@@ -51,6 +52,7 @@ class Participants:
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
+        lease: LeaseConfig | None = None,
     ) -> None:
         if not 0 <= arguments.whole(count, "count") <= PARTICIPANTS_MAX:
             raise BadRequest("count", f"{count} participants are not possible: choose 0 to {PARTICIPANTS_MAX}")
@@ -70,6 +72,7 @@ class Participants:
                 alter_partition=alter_partition,
                 lag_ms=lag_ms,
                 shutdown_attempts=shutdown_attempts,
+                lease=lease,
             )
             for broker in range(1, count + 1)
         }

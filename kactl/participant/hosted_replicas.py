@@ -118,6 +118,12 @@ class HostedReplicas:
             failed=bool(self.failed[row]),
         )
 
+    def topic_id_of(self, name: TopicPartition) -> bytes:
+        """Returns the topic id of a hosted partition; ZERO_ID if it is not known."""
+        row = self.index.find_one(name)
+        # Columns of bytes do not keep zeros at the end.
+        return ZERO_ID if row == ABSENT else bytes(self.topic_id[row]).ljust(len(ZERO_ID), b"\0")
+
     # -- changing
 
     def apply(self, states: PartitionStates, chosen: Bools, role: Role) -> None:

@@ -1,6 +1,6 @@
 """State and tasks of a broker under one registration.
 
-An incarnation carries out requests one at a time, in the order of their arrival, keeps the broker's session alive,
+An incarnation carries out requests one at a time, in the order of their arrival, holds the lease of its leaderships,
 keeps the ISRs of the partitions that the broker leads, and reports to the leaders that it follows. When the session is
 lost, the incarnation ends with all of its state: the broker registers again and starts a new one.
 """
@@ -14,7 +14,7 @@ import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.errors import BrokerUnreachable, ControllerUnreachable, ErrorCode, SessionExpired, StoreError
+from kactl.errors import BrokerUnreachable, ControllerUnreachable, ErrorCode
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import (
     LeaderAndIsr,
@@ -28,7 +28,7 @@ from kactl.messages.control import (
 from kactl.messages.following import FollowerReports, PeerMessage
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.stores.base import Names, Session, Store
+from kactl.stores.base import Names, Store
 
 from . import checks
 from .controller_client import ControllerClient
@@ -40,6 +40,11 @@ from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
 from .isr_update import InSync, IsrUpdater
 from .isr_writer import IsrWriter
+from .leases.leader import Leader
+from .leases.leaderships import Leaderships
+from .leases.lease import ENDED, Lease
+from .leases.pacemaker import Pacemaker
+from .leases.token import FencingToken
 from .listener import Listener, call_listener, overrides
 from .metadata import MetadataCache
 from .network import ControlLink, ParticipantNetwork
@@ -54,8 +59,6 @@ INBOX_LIMIT: Final = 100
 # Messages of other participants are handled at once unless the broker hangs. Those beyond are lost, and are repeated
 # at intervals.
 MESSAGES_LIMIT: Final = 1_000
-# A third of the timeout leaves time for two attempts that fail.
-KEEP_ALIVES_PER_TIMEOUT: Final = 3
 
 
 class _Pending:
@@ -114,6 +117,8 @@ class Incarnation:
         self.followers = Followers(
             broker, self.hosted, clock=clock, epoch_of=self._known_epoch, send=self._send, lag_ms=lag_ms
         )
+        self._lease = ENDED
+        self.leaderships = Leaderships(self._leader)
         updater: IsrUpdater = (
             IsrProposer(
                 broker,
@@ -156,19 +161,24 @@ class Incarnation:
         if self._link is not None:
             self._link.registered(epoch)
 
-    async def run(self, session: Session) -> None:
-        """Carry out requests until the session is lost."""
+    async def run(self, pacemaker: Pacemaker) -> None:
+        """Carry out requests until the session is lost.
+
+        Args:
+            pacemaker: of the session; this incarnation is its `holder`.
+        """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._work)
             tasks.start_soon(self._handle_messages)
             tasks.start_soon(self._repeat_reports)
             tasks.start_soon(self.isr.run)
-            await self._keep_alive(session)
+            await pacemaker.run()
             tasks.cancel_scope.cancel()
 
     def end(self) -> None:
         """Stop sending responses. Calls of `handle` that wait for a response raise BrokerUnreachable."""
         self._ended = True
+        self.lease_ended()
         if self._link is not None:
             self._link.close()
         unanswered = [*self._inbox] if self._current is None else [self._current, *self._inbox]
@@ -185,16 +195,30 @@ class Incarnation:
             names = self.hosted.index.names(served)
             await call_listener(lambda name, _: self._listener.stopped(name, deleted=False), names, chosen, errors)
 
-    async def _keep_alive(self, session: Session) -> None:
-        while True:
-            await self._clock.sleep_ms(session.timeout_ms / KEEP_ALIVES_PER_TIMEOUT)
-            await self._pause.wait_open()
-            try:
-                await session.keep_alive()
-            except SessionExpired:
-                return
-            except StoreError as error:
-                log.warning("broker %d could not keep its session alive, and retries: %s", self.broker, error)
+    # -- leases
+
+    def lease_began(self, lease: Lease) -> None:
+        """See `LeaseHolder`."""
+        if not self._ended:
+            self._lease = lease
+
+    def lease_ended(self) -> None:
+        """See `LeaseHolder`."""
+        self._lease = ENDED
+        self.leaderships.end_all()
+
+    def _leader(self, name: TopicPartition) -> Leader | None:
+        """Returns a new object for a leadership of this broker; None if there is none, or no lease."""
+        hosted = self.hosted.view(name)
+        if self._lease is ENDED or hosted is None or hosted.role is not Role.LEADER or hosted.failed:
+            return None
+        return Leader(
+            name,
+            FencingToken(hosted.controller_epoch, hosted.leader_epoch, self.hosted.topic_id_of(name)),
+            isr=hosted.isr,
+            lease=self._lease,
+            now_ns=self._clock.lease_ns,
+        )
 
     # -- requests
 
@@ -247,6 +271,7 @@ class Incarnation:
     async def _on_leader_and_isr(self, states: PartitionStates, controller_epoch: int) -> Response:
         plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
         names = Names(states.topics, states.topic, states.partition)
+        self.leaderships.end(names.take(plan.lead | plan.follow))
         listener = self._listener
 
         def lead(name: TopicPartition, row: int) -> Awaitable[None] | None:
@@ -281,6 +306,7 @@ class Incarnation:
     async def _on_stop_replica(self, request: StopReplica) -> Response:
         plan = checks.plan_stop_replica(request, self.hosted)
         names = Names(request.topics, request.topic, request.partition)
+        self.leaderships.end(names.take(plan.stop))
         if overrides(self._listener, "stopped"):
             await call_listener(
                 lambda name, row: self._listener.stopped(name, deleted=bool(request.delete[row])),

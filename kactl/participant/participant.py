@@ -12,7 +12,7 @@ calls the listener's `stopped` for every replica, and registers again with a hig
 import enum
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -30,10 +30,15 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
-from .hosted_replicas import HostedPartition
+from .hosted_replicas import HostedPartition, Role
 from .incarnation import Incarnation
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
+from .leases.events import LeaseEvent
+from .leases.leader import Leader
+from .leases.metrics import LeaseMetrics
+from .leases.pacemaker import Pacemaker
+from .leases.terms import LeaseConfig
 from .listener import Listener
 from .metadata import CachedPartition
 from .network import ParticipantNetwork, one_network
@@ -81,6 +86,11 @@ class Participant:
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.
+        lease: settings of the lease under which this participant leads.
+        on_lease_event: called in the event loop with each event of the lease.
+
+    Raises:
+        BadRequest: on entering; the session timeout leaves no time to lead.
     """
 
     def __init__(
@@ -99,6 +109,8 @@ class Participant:
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
+        lease: LeaseConfig | None = None,
+        on_lease_event: Callable[[LeaseEvent], None] | None = None,
     ) -> None:
         if arguments.whole(broker_id, "broker_id") < 0:
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
@@ -113,6 +125,9 @@ class Participant:
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
+        self._lease = lease or LeaseConfig()
+        self._on_lease_event = on_lease_event
+        self._metrics = LeaseMetrics()
         self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
@@ -294,6 +309,18 @@ class Participant:
         is not known."""
         return None if self._incarnation is None else self._incarnation.metadata.leader(arguments.partition(name))
 
+    def leadership(self, name: AnyPartition) -> Leader | None:
+        """Returns this broker's own leadership of a partition; None if it has none, or no lease."""
+        return None if self._incarnation is None else self._incarnation.leaderships.get(arguments.partition(name))
+
+    def leaderships(self) -> list[Leader]:
+        """Returns all leaderships of this broker; none if it has no lease."""
+        if self._incarnation is None:
+            return []
+        hosted, leaderships = self._incarnation.hosted, self._incarnation.leaderships
+        names = hosted.index.names(hosted.in_role(Role.LEADER))
+        return [leader for name in names if (leader := leaderships.get(name)) is not None]
+
     def partition(self, name: AnyPartition) -> CachedPartition | None:
         """Returns the broker's metadata of a partition; None if the partition is not known."""
         return None if self._incarnation is None else self._incarnation.metadata.partition(arguments.partition(name))
@@ -315,7 +342,9 @@ class Participant:
         """
         if self._incarnation is None:
             raise IllegalState(f"participant {self.id} is not running: it has no replicas that could fail")
-        self._incarnation.hosted.fail(arguments.partitions(partitions))
+        failed = arguments.partitions(partitions)
+        self._incarnation.hosted.fail(failed)
+        self._incarnation.leaderships.end(failed)
         self._incarnation.following.update()
         await self._store.notify_log_dir(self.id)
 
@@ -333,15 +362,15 @@ class Participant:
         known = False
         try:
             with scope:
-                incarnation, session = await self._register(PATIENCE * self._session_timeout_ms)
+                incarnation, pacemaker = await self._register(PATIENCE * self._session_timeout_ms)
                 task_status.started()
                 known = True
                 while True:
-                    await self._serve(incarnation, session)
-                    self._incarnation = self._session = None
+                    await self._serve(incarnation, pacemaker)
+                    session, self._incarnation, self._session = self._session, None, None
                     await self._close_session(session)
                     await incarnation.notify_stopped()
-                    incarnation, session = await self._register(math.inf)
+                    incarnation, pacemaker = await self._register(math.inf)
             if not known:
                 task_status.started()  # killed before it was registered
         finally:
@@ -350,10 +379,10 @@ class Participant:
             self._scope = None
             ended.set()
 
-    async def _serve(self, incarnation: Incarnation, session: Session) -> None:
+    async def _serve(self, incarnation: Incarnation, pacemaker: Pacemaker) -> None:
         """Serve until the session is lost."""
         try:
-            await incarnation.run(session)
+            await incarnation.run(pacemaker)
             log.warning("broker %d has lost its registration and registers again", self.id)
         except Exception:
             log.exception("broker %d has failed, and registers again", self.id)
@@ -377,8 +406,8 @@ class Participant:
         incarnation, self._incarnation = self._incarnation, None
         return incarnation
 
-    async def _register(self, patience_ms: float) -> tuple[Incarnation, Session]:
-        """Open a session and register. Returns the new incarnation and its session."""
+    async def _register(self, patience_ms: float) -> tuple[Incarnation, Pacemaker]:
+        """Open a session and register. Returns the new incarnation and the pacemaker of its session."""
         give_up_at = self._clock.monotonic_ms() + patience_ms
         while True:
             await self._pause.wait_open()
@@ -402,9 +431,18 @@ class Participant:
                 log.log(level, "broker %d could not register, and retries: %s", self.id, error)
             await self._clock.sleep_ms(RETRY_MS)
 
-    async def _try_to_register(self, incarnation: Incarnation) -> Session:
+    async def _try_to_register(self, incarnation: Incarnation) -> Pacemaker:
         session = await self._store.new_session(self._session_timeout_ms)
         try:
+            pacemaker = Pacemaker(
+                self.id,
+                session,
+                clock=self._clock,
+                pause=self._pause,
+                config=self._lease,
+                holder=incarnation,
+                report=self._report_lease,
+            )
             # Connect first, because the controller may send requests before the response to the registration arrives
             # here.
             await incarnation.connect(self._network)
@@ -415,7 +453,15 @@ class Participant:
                 await self._close_session(session)
             raise
         self._session, self._incarnation = session, incarnation
-        return session
+        return pacemaker
+
+    def _report_lease(self, event: LeaseEvent) -> None:
+        self._metrics.record(event)
+        if self._on_lease_event is not None:
+            try:
+                self._on_lease_event(event)
+            except Exception:
+                log.exception("on_lease_event of broker %d has failed", self.id)
 
     async def _close_session(self, session: Session | None) -> None:
         """Close a session; log a failure of the store."""

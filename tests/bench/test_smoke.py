@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, forensics, latency, store, whatif
+from bench import channel, election, failover, forensics, latency, lease, store, whatif
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
@@ -83,6 +83,13 @@ def test_failover_over_zookeeper(jars: str, tmp_path: Path) -> None:
     figures = measured(failover, tmp_path, "--sizes", "200", "--runs", "1", "--brokers", "3", "--stores", "zookeeper")
 
     assert rises(figures, "zookeeper/200/warm", ("elected", "loaded", "first bytes", "told"))
+
+
+def test_lease(tmp_path: Path) -> None:
+    figures = measured(lease, tmp_path, "--calls", "1000", "--runs", "2")
+
+    assert len(figures["check"].runs) == 2
+    assert figures["check"].median > figures["clock"].median > 0
 
 
 @pytest.mark.slow

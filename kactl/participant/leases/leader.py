@@ -1,0 +1,66 @@
+"""A leadership of this participant, as applications hold it."""
+
+from collections.abc import Callable
+
+from kactl.errors import LeadershipLost
+from kactl.model import TopicPartition
+
+from .lease import ENDED, Lease
+from .terms import NS_PER_MS
+from .token import FencingToken
+
+
+class Leader:
+    """One leadership: a partition under one leader epoch, as long as the lease of the participant lasts.
+
+    Attributes:
+        partition: the partition that this participant leads.
+        token: passed to resources that compare tokens.
+        isr: the in-sync replicas when the leadership began.
+    """
+
+    __slots__ = ("_lease", "_now_ns", "isr", "partition", "token")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        token: FencingToken,
+        *,
+        isr: tuple[int, ...],
+        lease: Lease,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.partition = partition
+        self.token = token
+        self.isr = isr
+        self._lease = lease
+        self._now_ns = now_ns
+
+    def check(self) -> None:
+        """Verify that the leadership has not ended. Call it immediately before each step that only a leader may do.
+
+        It reads one clock, so it also notices that the event loop was blocked, the process stopped, or the machine
+        suspended. What happens between the call and the step itself it cannot notice: `token` is for that.
+
+        Raises:
+            LeadershipLost: it has ended, and will never be valid again.
+        """
+        if self._now_ns() >= self._lease.ends_ns:
+            raise LeadershipLost(str(self.partition), str(self.token))
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether `check` would succeed."""
+        return self._now_ns() < self._lease.ends_ns
+
+    def remaining_ms(self) -> float:
+        """Returns the time until `check` raises, if the lease is not renewed; 0 or less if the leadership has ended."""
+        return (self._lease.ends_ns - self._now_ns()) / NS_PER_MS
+
+    def _end(self) -> None:
+        """End the leadership: `check` raises from now on."""
+        self._lease = ENDED
+
+    def __repr__(self) -> str:
+        state = "valid" if self.is_valid else "ended"
+        return f"Leader({self.partition}, token={self.token}, {state})"
