@@ -155,3 +155,15 @@ def test_administrators_may_write_any_assignment() -> None:
     one.topic({0: [3, 4]})
 
     assert one.found == []
+
+
+@pytest.mark.parametrize("in_sync", [True, False], ids=["in sync", "not in sync"])
+def test_a_reassignment_may_follow_one_that_only_had_to_be_stored(in_sync: bool) -> None:
+    """The replicas of the first origin are stopped; the write that removes them failed."""
+    one = story()
+    one.topic({0: BEGUN}, fence=1)
+    one.lead(3, 1, [1, 2, 3, 4] if in_sync else [1, 2, 3])
+    one.lead(3, 2, [3])
+    one.topic({0: ([5, 3, 4], [5], [4])}, fence=1)
+
+    assert one.found == ([] if in_sync else ["INV-45"])
