@@ -71,6 +71,13 @@ STORE_CALLS: Final = (
     "delete_notifications",
 )  # fmt: skip
 
+# Events that are handled for longer than one step, and whose handlers may be interrupted.
+EVENTS: Final = (
+    "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
+    "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",
+    "LeaderAndIsrAnswered", "LogDirNotified", "ReassignmentStored", "PreferredElectionStored", "IsrNotified",
+)  # fmt: skip
+
 POINTS: Final = tuple(
     f"{name} {side}"
     for name in (*FUNCTIONS, *(f"store.{call}" for call in STORE_CALLS))

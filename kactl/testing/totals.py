@@ -9,6 +9,9 @@ FILE: Final = "totals.json"
 _MS_PER_HOUR: Final = 3_600_000
 # Minima of probes are given for so many hours, and are not judged below.
 PROBE_HOURS: Final = 100
+# Names of two probes: a commit that the fence refused, and the end of the names of elections.
+FENCED: Final = "PRB-01"
+LED: Final = ">online"
 
 
 class Result(Protocol):
@@ -63,6 +66,11 @@ class Totals(msgspec.Struct, kw_only=True):
         return sum(self.signatures.values()) - self.non_deterministic
 
     @property
+    def elections(self) -> int:
+        """Returns how often a partition came online, or changed its leader while it was."""
+        return sum(hits for name, hits in self.probes.items() if name.startswith("partition ") and name.endswith(LED))
+
+    @property
     def non_deterministic(self) -> int:
         return self.signatures.get("non-determinism", 0)
 
@@ -96,7 +104,8 @@ class Totals(msgspec.Struct, kw_only=True):
         return [
             f"{self.runs} runs, {self.hours:.2f} cluster-hours in {self.cpu_s:.0f} CPU-s ({speed:.0f} s per CPU-s), "
             f"{self.steps:,} steps",
-            f"{self.faults} faults, {self.failovers} controller elections",
+            f"{self.faults:,} faults, {self.failovers:,} controller elections, {self.elections:,} elections of "
+            f"leaders, {self.probes.get(FENCED, 0):,} commits refused by the fence",
             *(f"{count} x {signature}" for signature, count in sorted(self.signatures.items())),
             *(["no violation"] if not self.signatures else []),
         ]

@@ -6,8 +6,7 @@ import pytest
 
 from kactl.messages import admin, broker, events
 from kactl.stores.base import Store
-from kactl.testing.generator.faults import EVENTS
-from kactl.testing.points import FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
+from kactl.testing.points import EVENTS, FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
 from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 

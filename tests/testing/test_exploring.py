@@ -116,8 +116,22 @@ def test_sums_count_what_happened(tmp_path: Path) -> None:
     assert (sums.runs, sums.hours, sums.faults, sums.violations, sums.probes) == (10, 10.0, 10, 5, {"PRB-01": 30})
     assert sums.signatures == {"INV-19 role.apply": 5}
     assert sums.lines()[0] == "10 runs, 10.00 cluster-hours in 20 CPU-s (1800 s per CPU-s), 70 steps"
+    assert sums.lines()[1] == (
+        "10 faults, 10 controller elections, 0 elections of leaders, 30 commits refused by the fence"
+    )  # fmt: skip
     sums.save(tmp_path)
     assert totals.load(tmp_path) == sums
+
+
+def test_elections_of_leaders_are_counted_from_the_transitions() -> None:
+    hits = {
+        "partition new>online": 3,
+        "partition online>online": 2,
+        "partition online>offline": 7,
+        "replica new>online": 9,
+    }
+
+    assert totals.Totals(probes=hits).elections == 5
 
 
 def test_probe_below_its_minimum_is_named_after_enough_hours(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kactl.testing.history import Event
+from kactl.testing.points import EVENTS, POINTS
 from kactl.testing.violations import Checker
 
+from .memory import PARTITION_MOVES, REPLICA_MOVES
 from .stored import NO_LEADER, Stored, leadership_writes, topic_writes
 
 # Time between two samples of the instances that believe to be the controller.
@@ -246,6 +248,18 @@ _COUNTS: Final[dict[str, Callable[[Probes, dict[str, Any], Event], None]]] = {
     "admin.reply": Probes._replied,
     "node.crash": Probes._crashed,
 }
+
+
+def minima() -> dict[str, int]:
+    """Returns the hits that 100 cluster-hours must have: of the numbered probes, of each point at which faults may
+    happen, of each legal transition, and of resignations in each handler."""
+    partitions = (f"partition {before}>{after}" for before, after in sorted(PARTITION_MOVES))
+    replicas = (f"replica {before}>{after}" for before, after in sorted(REPLICA_MOVES))
+    return {
+        **{number: probe.minimum for number, probe in PROBES.items() if probe.minimum},
+        **dict.fromkeys((*(f"point {point}" for point in POINTS), *partitions, *replicas), 1),
+        **dict.fromkeys((f"resigned in {event}" for event in EVENTS), PROBES["PRB-16"].minimum),
+    }
 
 
 def missed(hits: Mapping[str, int], *, cluster_hours: float) -> dict[str, tuple[int, float]]:

@@ -68,7 +68,7 @@ def run(
     make equal runs at the same commit.
     """
     from kactl.testing import jobs as processes
-    from kactl.testing.checkers import PROBES
+    from kactl.testing.checkers.probes import minima
     from kactl.testing.exploring import Options, SeedRun
 
     form = settings.form()
@@ -96,7 +96,7 @@ def run(
         processes.command([msgspec.json.encode(one).decode()], mutant=mutant or "", mutants_file=Path(mutants_file))
         for one in each
     ]
-    totals = Totals(minima={number: probe.minimum for number, probe in PROBES.items() if probe.minimum})
+    totals = Totals(minima=minima())
     try:
         for found in processes.results(commands):
             result = msgspec.convert(found, SeedRun)

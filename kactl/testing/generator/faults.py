@@ -8,17 +8,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kactl.testing.points import POINTS
+from kactl.testing.points import EVENTS, POINTS
 from kactl.testing.script import Action, WorldSpec
 
 # Mean time between two occurrences.
 _INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
 
-EVENTS: Final = (
-    "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
-    "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",
-    "LeaderAndIsrAnswered", "LogDirNotified", "ReassignmentStored", "PreferredElectionStored", "IsrNotified",
-)  # fmt: skip
 _STORE_FAULTS: Final = (
     "lost_requests", "lost_answers", "refusals", "late_events", "doubled_events", "coalesced_events",
 )  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from kactl.testing.checkers import PROBES, Probes
-from kactl.testing.checkers.probes import missed, table
+from kactl.testing.checkers.probes import minima, missed, table
 from kactl.testing.history import History
+from kactl.testing.points import POINTS
 
 from .stories import A, B, Story
 
@@ -219,3 +220,13 @@ def test_probes_read_only_their_kinds() -> None:
     history.record("req.drop", channel=1)
 
     assert not probes.hits
+
+
+def test_minima_cover_points_transitions_and_handlers() -> None:
+    required = minima()
+
+    assert required["PRB-01"] == PROBES["PRB-01"].minimum
+    assert required.keys() >= {f"point {point}" for point in POINTS}
+    assert (required["partition offline>online"], required["replica absent>new"]) == (1, 1)
+    assert required["resigned in BrokersChanged"] == 5
+    assert "PRB-25" not in required  # not reachable yet
