@@ -5,7 +5,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -32,7 +32,7 @@ def command(arguments: list[str], *, mutant: str = "", mutants_file: Path | None
     return [sys.executable, "-c", mutants.BOOTSTRAP, mutants.__file__, str(mutants_file), mutant, _MODULE, *arguments]
 
 
-def results(commands: list[list[str]]) -> Iterator[dict[str, Any]]:
+def results(commands: list[list[str]]) -> Generator[dict[str, Any]]:
     """Run commands at the same time, and yield the JSON objects that they print, as they come.
 
     The processes are ended when the iteration ends.

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ SMOKE: Final = FOLDER / "smoke"
 STORES: Final = ("memory", "sqlite", "zookeeper")
 # Length of a script that explains what it finds.
 ACTIONS_MAX: Final = 25
-SHRINK_CPU_S: Final = 60.0
+SHRINK_CPU_S: Final = 40.0
 
 
 class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -91,25 +91,37 @@ def stores(mutant: Mutant) -> list[str]:
     return [store for store in STORES if store in mutant.worlds] or ["memory"]
 
 
+def why_not(mutant: Mutant) -> str:
+    """Returns why generated runs cannot find a mutant; empty if they can."""
+    if "participant" in mutant.worlds and "model" not in mutant.worlds:
+        return "generated runs have no participants yet"
+    return "only a loss of power shows it; see test_power_loss.py" if mutant.number == "MUT-25" else ""
+
+
 def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float) -> Found:
     """Search for one mutant, and keep the reduced script of what was found."""
     with tempfile.TemporaryDirectory() as folder:
         options = Options(first=first, store=store, folder=folder, shrink_cpu_s=0.0)
-        runs, cpu_s = 0, 0.0
+        runs, cpu_s, found = 0, 0.0, None
+        # Closed before the reduction: otherwise the process goes on searching.
         with contextlib.closing(_results(options, mutant)) as results:
             for result in results:
                 runs, cpu_s = runs + 1, result.found_cpu_s
                 if result.signature.split(" ")[0] in mutant.must_break:
-                    return _found(mutant, store, result, runs, Path(folder))
-                if cpu_s >= budget_cpu_s:
+                    found = result
+                if found is not None or cpu_s >= budget_cpu_s:
                     break
+        if found is not None:
+            return _found(mutant, store, found, runs, Path(folder))
     return Found(mutant=mutant.number, store=store, seed=first, cpu_s=round(cpu_s, 1), runs=runs, commit=commit())
 
 
-def _results(options: Options, mutant: Mutant | None) -> Any:
+def _results(options: Options, mutant: Mutant | None) -> Generator[SeedRun]:
     number = "" if mutant is None else mutant.number
     command = jobs.command([msgspec.json.encode(options).decode()], mutant=number, mutants_file=MUTANTS)
-    return (msgspec.convert(one, SeedRun) for one in jobs.results([command]))
+    with contextlib.closing(jobs.results([command])) as results:
+        for one in results:
+            yield msgspec.convert(one, SeedRun)
 
 
 def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path) -> Found:
@@ -151,7 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     known = mutants.load(MUTANTS)
     wanted = [mutants.find(MUTANTS, number) for number in given.numbers] or [
-        mutant for mutant in known.values() if not mutant.not_applicable
+        mutant for mutant in known.values() if not mutant.not_applicable and not why_not(mutant)
     ]
     missed = 0
     for mutant in wanted:

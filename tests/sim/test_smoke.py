@@ -1,4 +1,7 @@
-"""Scripts that find one mutant each: if one no longer does, a checker or the simulator has gone soft."""
+"""Scripts that find one mutant each: if one no longer does, a checker or the simulator has gone soft.
+
+`tests.sim.mutant_search` makes them. Each change runs four of them, in rotation; all of them run among the long tests.
+"""
 
 import subprocess
 import sys
@@ -16,9 +19,41 @@ MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 SCRIPTS: Final = sorted(Path(__file__).with_name("smoke").glob("*.json"))
 
 
+EACH_CHANGE: Final = 4
+
+
+def of_this_change() -> list[Path]:
+    """Returns the scripts that this commit runs: the next ones in a list in which each comes once in ten commits."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, check=False)
+    return rotated(SCRIPTS, int(done.stdout or 0))
+
+
+def rotated(scripts: list[Path], number: int) -> list[Path]:
+    """Returns `EACH_CHANGE` scripts that follow those of the number before."""
+    begin = number * EACH_CHANGE
+    return [scripts[(begin + index) % len(scripts)] for index in range(min(EACH_CHANGE, len(scripts)))]
+
+
+def test_rotation_reaches_every_script() -> None:
+    turns = -(-len(SCRIPTS) // EACH_CHANGE)
+
+    assert {path for number in range(turns) for path in rotated(SCRIPTS, number)} == set(SCRIPTS)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("index", range(EACH_CHANGE))
+def test_scripts_of_this_change_find_their_mutants(index: int) -> None:
+    find(of_this_change()[index])
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script_finds_its_mutant(path: Path) -> None:
+    find(path)
+
+
+def find(path: Path) -> None:
     found = script.load(path)
 
     done = subprocess.run(

@@ -4,13 +4,15 @@
 """
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kactl.testing import corpus, mutants
+from tests.sim import mutant_search
+from tests.sim.mutant_search import Found
 
 from .tree import ROOT
 
@@ -126,7 +128,7 @@ manual clock (`tests/actors/storms/`); their processor time was not measured.
 
 ## Mutants
 
-{_mutants(mutants.load(folder / "mutants.toml").values())}
+{_mutants(mutants.load(folder / "mutants.toml").values(), mutant_search.load(folder / "found.toml"))}
 """
 
 
@@ -195,7 +197,7 @@ def _missed(shown: Sequence[Bug]) -> str:
     )
 
 
-def _mutants(known: Iterable[mutants.Mutant]) -> str:
+def _mutants(known: Iterable[mutants.Mutant], found: Mapping[tuple[str, str], Found]) -> str:
     every = list(known)
     without = [mutant for mutant in every if mutant.not_applicable]
     reasons: dict[str, list[str]] = {}
@@ -206,8 +208,42 @@ def _mutants(known: Iterable[mutants.Mutant]) -> str:
         "the others count as not applicable, and never as found:",
         "",
         *(f"* {', '.join(numbers)}: {reason}." for reason, numbers in reasons.items()),
+        "",
+        *_searched([mutant for mutant in every if not mutant.not_applicable], found),
     ]
     return "\n".join(lines)
+
+
+def _searched(known: Sequence[mutants.Mutant], found: Mapping[tuple[str, str], Found]) -> list[str]:
+    """Returns the table of the searches for mutants, one row for each store."""
+    rows = []
+    for mutant in known:
+        for store in mutant_search.stores(mutant):
+            one = found.get((mutant.number, store))
+            result = (
+                _result(one) if one is not None else (mutant_search.why_not(mutant) or "not searched yet", *[_NONE] * 7)
+            )
+            rows.append((mutant.number, mutant.safeguard, store, f"{mutant.budget_cpu_s:.0f}", *result))
+    header = (
+        "mutant", "safeguard that is taken out", "store", "budget, CPU-s", "found as", "seed", "CPU-s", "runs", "steps",
+        "actions", "reduced to", "unchanged code",
+    )  # fmt: skip
+    return [
+        "`python -m tests.sim.mutant_search` searches for each of them with random seeds and no hint. CPU-s is the",
+        "time of one core until the first run that broke one of the invariants; a run that broke another one was not",
+        "counted. The last column is the end of the same script with the unchanged code.",
+        "",
+        _markdown(header, rows),
+    ]
+
+
+def _result(one: Found) -> tuple[str, ...]:
+    if not one.signature:
+        return ("not found", f"{one.seed}…", f"{one.cpu_s:,.0f}", f"{one.runs:,}", *[_NONE] * 4)
+    return (
+        one.signature.split(" ")[0], f"{one.seed}", f"{one.cpu_s:,.1f}", f"{one.runs:,}", f"{one.steps:,}",
+        f"{one.actions[0]}", f"{one.actions[1]}", one.control,
+    )  # fmt: skip
 
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

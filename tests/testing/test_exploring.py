@@ -173,7 +173,7 @@ def test_processes_end_with_the_iteration() -> None:
     running = results([[sys.executable, "-c", program]])
 
     assert next(running) == {"seed": 1}
-    running.close()  # type: ignore[attr-defined]  # returns once the process has ended
+    running.close()  # returns once the process has ended
 
 
 def test_mutant_is_applied_before_anything_is_imported() -> None:
