@@ -12,9 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from kactl.errors import KactlError
+
 from . import corpus
 from .history import History
 from .log_records import LogRecord, recorded
+from .points import InjectedError
 from .run import Outcome, run_script
 from .script import Script
 from .violations import Violation
@@ -79,7 +82,7 @@ def judge(script: Script, *, level: int = logging.ERROR) -> Judged:
     Args:
         level: of the log records that are kept. The run itself does not depend on it.
     """
-    with recorded(level=level) as records:
+    with recorded(level=level, explained=(KactlError, InjectedError)) as records:
         outcome = run_script(script)
     return Judged(outcome, records)
 
