@@ -78,7 +78,7 @@ def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
         stored = await cluster.operator_store.assignments([topic])
         held = {name.partition: assignment for name, assignment in stored.items()}
         if held and not any(assignment.is_being_reassigned for assignment in held.values()):
-            held[len(held)] = Assignment(tuple(args["replicas"]))
+            held[max(held) + 1] = Assignment(tuple(args["replicas"]))
             await cluster.operator_store.write_assignment(stored.topics[0], held, None)
 
     in_store(cluster, "add a partition", write())
