@@ -223,6 +223,10 @@ class TopicRef(msgspec.Struct, frozen=True):
     name: str
     id: bytes = ZERO_ID
 
+    def is_other(self, topic_id: bytes) -> bool:
+        """Returns whether an id belongs to another topic of this name, of before or after a deletion."""
+        return topic_id != self.id and topic_id != ZERO_ID and self.id != ZERO_ID
+
 
 class PartitionView(msgspec.Struct, frozen=True):
     """Cluster state of one partition, for responses, logs and tests.

@@ -267,11 +267,11 @@ class Store(Protocol):
     ) -> None:
         """Replace all assignments of an existing topic, at any version. A `fence` of None is an unfenced admin write.
 
-        A topic that is written without an id keeps its id.
+        A topic that is written without an id keeps its id. A topic without an id is given that of a fenced write.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
-            NotFound: the topic does not exist.
+            NotFound: the topic does not exist, or has another id: it was deleted and created again.
         """
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
@@ -413,7 +413,8 @@ class Store(Protocol):
     async def commit(self, write: Write, fence: Fence) -> Committed:
         """Commit new leadership, each row by compare-and-set on its own version, with the fence's epoch in it.
 
-        n = 0 sends nothing.
+        n = 0 sends nothing. The first leadership of a partition is not committed if the stored topic has another id
+        than the one in `write.names`: it was deleted and created again.
 
         Raises:
             ControllerMoved: the fence is not the stored one. Rows may have been committed before that was detected.

@@ -4,12 +4,12 @@ Both embedded stores keep this table in memory; the SQLite store rebuilds it fro
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Leadership, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.state.rows import Bools, Ints, RowNumbers
 
 from .base import Committed, Found, Leaderships, Names, Outcome, Write
@@ -252,12 +252,24 @@ def _grown(old: Entries, *, width: int, capacity: int) -> Entries:
     return new
 
 
-def topic_numbers(names: Names, known: Mapping[str, int]) -> Ints:
-    """int32[n]: the number of each row's topic; NO_TOPIC if it is unknown."""
+def topic_numbers(names: Names, known: Mapping[str, int], ids: Callable[[str], bytes] | None = None) -> Ints:
+    """int32[n]: the number of each row's topic; NO_TOPIC if it is unknown.
+
+    Args:
+        known: the numbers of the topics that exist.
+        ids: returns the stored id of one of them. A row that names another id is about an earlier topic of that name.
+    """
+
+    def number(ref: TopicRef) -> int:
+        found = known.get(ref.name, NO_TOPIC)
+        if ids is None or found == NO_TOPIC or ref.id == ZERO_ID:
+            return found
+        return NO_TOPIC if ref.is_other(ids(ref.name)) else found
+
     if len(names) * _FEW < len(names.topics):
-        numbers = (known.get(names.topics[index].name, NO_TOPIC) for index in names.topic.tolist())
+        numbers = (number(names.topics[index]) for index in names.topic.tolist())
         return np.fromiter(numbers, np.int32, len(names))
-    return np.array([known.get(topic.name, NO_TOPIC) for topic in names.topics], np.int32)[names.topic]
+    return np.array([number(topic) for topic in names.topics], np.int32)[names.topic]
 
 
 def leader_write(name: TopicPartition, state: Leadership, *, expected: int) -> Write:

@@ -76,9 +76,9 @@ class ServerConnection(ClientSessions):
         state = self.state
         if fence:
             state.check(fence)
-        if topic.name not in state.topics:
+        stored = state.topics.get(topic.name)
+        if stored is None or topic.is_other(stored.ref.id):
             raise NotFound("topic", topic.name)
-        stored = state.topics[topic.name]
         stored.ref = topic if topic.id != ZERO_ID else stored.ref
         stored.assignment = TopicAssignment.of(assignment)
         state.topic_written(topic.name)
@@ -116,7 +116,7 @@ class ServerConnection(ClientSessions):
 
     def _write(self, write: Write, controller_epoch: int) -> Committed:
         state = self.state
-        topic = topic_numbers(write.names, state.topic_numbers)
+        topic = topic_numbers(write.names, state.topic_numbers, lambda name: state.topics[name].ref.id)
         committed, entries, rows = state.entries.plan_write(write, topic, controller_epoch)
         state.put(entries, rows)
         state.report_leaderships(write.names, committed)

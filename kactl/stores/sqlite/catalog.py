@@ -31,6 +31,7 @@ class Catalog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._numbers: dict[str, int] = {}
+        self._ids: dict[str, bytes] = {}
         self._numbers_stamp = -1
 
     # -- topics
@@ -74,8 +75,9 @@ class Catalog:
         with self._database.writing() as connection:
             if fence:
                 self._database.check_fence(fence)
-            number = self._database.one("SELECT number FROM topics WHERE name = ?", topic.name)
-            if number is None:
+            query = "SELECT number, id FROM topics WHERE name = ?"
+            number, topic_id = connection.execute(query, (topic.name,)).fetchone() or (None, ZERO_ID)
+            if number is None or topic.is_other(topic_id):
                 raise NotFound("topic", topic.name)
             connection.execute(
                 "UPDATE topics SET id = iif(? = ?, id, ?), assignment = ? WHERE number = ?",
@@ -124,7 +126,7 @@ class Catalog:
         with database.writing() as connection:
             if fence:
                 database.check_fence(fence)
-            topic = topic_numbers(write.names, self._known())
+            topic = topic_numbers(write.names, self._known(), lambda name: self._ids[name])
             committed, entries, rows = database.journal.entries.plan_write(write, topic, controller_epoch)
             if not len(entries):
                 return committed
@@ -168,7 +170,10 @@ class Catalog:
         """The number of each topic, cached in memory, since one call may name many topics."""
         stamp = self._database.one("SELECT stamp FROM stamps WHERE what = ?", Changed.TOPICS.value) or 0
         if stamp != self._numbers_stamp:
-            self._numbers = dict(self._database.connection.execute("SELECT name, number FROM topics").fetchall())
+            rows = self._database.connection.execute("SELECT name, number, id FROM topics").fetchall()
+            self._numbers = {name: number for name, number, _ in rows}
+            # A topic gets its id once. ZERO_ID may have been replaced meanwhile, and matches every id.
+            self._ids = {name: topic_id for name, _, topic_id in rows}
             self._numbers_stamp = stamp
         return self._numbers
 

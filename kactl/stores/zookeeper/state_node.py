@@ -17,6 +17,7 @@ from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
 
 from . import fenced_writes, layout, request, state_reads, state_writes
 from .client import Client
+from .topic_lives import TopicLives
 from .watches import Kind, Watches
 
 log = logger(__name__)
@@ -54,16 +55,18 @@ def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
         log.warning("%d more state nodes contain no leadership", unreadable - LOGGED_MAX)
 
 
-async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> Committed:
+async def commit(client: Client, write: Write, fence: Fence, lives: TopicLives, *, batch: int) -> Committed:
     """Commit new leadership; see `Store.commit`. A partition's container is created along with its first state.
 
     Commits of other partitions may run concurrently.
     """
     outcome = np.full(len(write), Outcome.FAILED, np.uint8)
     first = write.expected == NO_VERSION
-    for selection, write_rows in ((np.flatnonzero(first), _create), (np.flatnonzero(~first), _replace)):
-        if len(selection):
-            outcome[selection] = await write_rows(client, write, selection, fence, batch=batch)
+    created, replaced = np.flatnonzero(first), np.flatnonzero(~first)
+    if len(created):
+        outcome[created] = await _create(client, write, created, fence, lives, batch=batch)
+    if len(replaced):
+        outcome[replaced] = await _replace(client, write, replaced, fence, batch=batch)
     # A create yields version 0 and every set one more than it expected, selection is the same sum.
     version = np.where(outcome == Outcome.COMMITTED, write.expected + 1, NO_VERSION).astype(np.int32)
     return Committed(outcome, version)
@@ -82,17 +85,23 @@ async def _replace(client: Client, write: Write, selection: RowNumbers, fence: F
     return np.array(await fenced_writes.commit(client, groups, fence, batch=batch, tried=responses), np.uint8)
 
 
-async def _create(client: Client, write: Write, selection: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
+async def _create(
+    client: Client, write: Write, selection: RowNumbers, fence: Fence, lives: TopicLives, *, batch: int
+) -> Bytes:
     """Write rows without a stored state. Returns the outcome of each."""
     outcome = np.full(len(selection), Outcome.FAILED, np.uint8)
     topics = [topic.name for topic in write.names.topics]
     data = state_writes.encode(write, selection, fence.epoch)
-    orphans = await _make_containers(client, topics, np.unique(write.names.topic[selection]), fence, batch=batch)
+    indexes = np.unique(write.names.topic[selection])
+    stats = await lives.current(client, [write.names.topics[index] for index in indexes.tolist()])
+    exists = np.array([stat is not None for stat in stats], np.bool_)
+    orphans = set(indexes[~exists].tolist())
+    orphans |= await _make_containers(client, topics, indexes[exists], fence, batch=batch)
     rows, groups = [], []
     columns = zip(write.names.topic[selection].tolist(), write.names.partition[selection].tolist(), data, strict=True)
     for row, (topic, number, text) in enumerate(columns):
         if topic in orphans:
-            continue  # its topic does not exist; FAILED
+            continue  # its topic does not exist, or is a later one of that name; FAILED
         container = fenced_writes.create(layout.partition(topics[topic], number), None, optional=True)
         groups.append([container, fenced_writes.create(layout.state(topics[topic], number), text)])
         rows.append(row)

@@ -57,6 +57,7 @@ from .client import Client
 from .config_changes import ConfigChanges
 from .session import ZooKeeperSession
 from .session_state import SessionState
+from .topic_lives import TopicLives
 from .tree_changes import TreeChanges
 from .watches import Watches
 
@@ -125,6 +126,7 @@ class ZooKeeperStore:
             kind=client,
             rng=self._rng,
         )
+        self._lives = TopicLives()
         self._armed = Watches(self._client, self._tell, self._check_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
         self._session_state = SessionState(self._tell, session_timeout_ms=session_timeout_ms)
@@ -204,7 +206,7 @@ class ZooKeeperStore:
         return self._armed.topics.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
-        return await topic_node.assignments(self._client, topics, self._watches)
+        return await topic_node.assignments(self._client, topics, self._watches, self._lives)
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -214,7 +216,7 @@ class ZooKeeperStore:
     async def write_assignment(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
     ) -> None:
-        await topic_node.write_assignment(self._client, topic, assignment, fence)
+        await topic_node.write_assignment(self._client, topic, assignment, fence, self._lives)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         return await config_node.of_topics(self._client, topics)
@@ -246,6 +248,7 @@ class ZooKeeperStore:
         for topic in topics:
             if topic not in failed:
                 self._armed.topics.forget(topic)
+                self._lives.forget(topic)
         return failed
 
     async def partitions_begun(self, topic: str) -> list[int]:
@@ -291,7 +294,7 @@ class ZooKeeperStore:
         return await state_node.read(self._client, names)
 
     async def commit(self, write: Write, fence: Fence) -> Committed:
-        return await state_node.commit(self._client, write, fence, batch=self._batch)
+        return await state_node.commit(self._client, write, fence, self._lives, batch=self._batch)
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         return await self._tree_changes.read(since, last=last)

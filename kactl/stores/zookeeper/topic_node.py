@@ -6,7 +6,7 @@ Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTop
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
@@ -16,12 +16,15 @@ from kactl.stores.base import Assignments, Outcome
 
 from . import config_node, fenced_writes, layout, request, topic_columns
 from .client import Client
+from .topic_lives import TopicLives
 from .watches import Kind, Watches
 
 log = logger(__name__)
 
 # A server accepts requests of 1 MB; a part of it is needed for the path and for what is written along with the node.
 NODE_BYTES_MAX: Final = 1_000_000
+# Writes of one assignment, each after another client's. Tools do not write one topic several times in a row.
+ATTEMPTS_MAX: Final = 10
 
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
@@ -44,12 +47,17 @@ async def listed(client: Client, watches: Watches | None) -> list[str]:
     return [name for name in topics if name not in invalid]
 
 
-async def assignments(client: Client, topics: Collection[str], watches: Watches | None) -> Assignments:
-    """See `Store.assignments`."""
+async def assignments(
+    client: Client, topics: Collection[str], watches: Watches | None, lives: TopicLives
+) -> Assignments:
+    """See `Store.assignments`. Records the topics that were read."""
     wanted = list(dict.fromkeys(topics))
     paths = [layout.topic(name) for name in wanted]
     nodes = await client.read_all(paths) if watches is None else await watches.read(paths)
-    return topic_columns.columns(wanted, nodes)
+    found = topic_columns.columns(wanted, nodes)
+    stats = dict(zip(wanted, nodes, strict=True))
+    lives.record(found.topics, [stats[topic.name][1].czxid for topic in found.topics])
+    return found
 
 
 async def create(
@@ -84,27 +92,40 @@ async def create(
 
 
 async def write_assignment(
-    client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
+    client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None, lives: TopicLives
 ) -> None:
-    """See `Store.write_assignment`. A topic that is written without an id keeps its id."""
+    """See `Store.write_assignment`. A topic that is written without an id keeps its id.
+
+    The node is written at the version that it had when it was found to be of this topic.
+    """
     path = layout.topic(topic.name)
-    topic_id = topic.id
-    if topic_id == ZERO_ID:
-        (node,) = await client.read_all([path])
-        topic_id = _stored_id(topic.name, node)
-    data = _encode(topic.name, topic_id, assignment)
-    if fence is not None:
-        (outcome,) = await fenced_writes.commit(client, [[fenced_writes.put(path, data)]], fence, batch=1)
-        if outcome == Outcome.CONFLICT:
+    for _ in range(ATTEMPTS_MAX):
+        (stat,) = await lives.current(client, [topic])
+        if stat is None:
             raise NotFound("topic", topic.name)
+        topic_id = topic.id
+        if topic_id == ZERO_ID:
+            (node,) = await client.read_all([path])
+            topic_id = _stored_id(topic.name, node)
+        data = _encode(topic.name, topic_id, assignment)
+        if await _replaced(client, topic.name, data, stat.version, fence):
+            lives.record([TopicRef(topic.name, topic_id)], [stat.czxid])
+            return
+    raise StoreError(f"the assignment of topic {topic.name!r} could not be written: other clients change it; try again")
+
+
+async def _replaced(client: Client, topic: str, data: bytes, version: int, fence: Fence | None) -> bool:
+    """Replace a topic's node. Returns False if it is missing, or has another version."""
+    path = layout.topic(topic)
+    if fence is not None:
+        (outcome,) = await fenced_writes.commit(client, [[fenced_writes.put(path, data, version)]], fence, batch=1)
         if outcome == Outcome.FAILED:
-            raise StoreError(f"the assignment of topic {topic.name!r} could not be written")
-        return
-    result = await client.ask(request.put(client.path(path), data))
-    if isinstance(result, NoNodeError):
-        raise NotFound("topic", topic.name)
-    if isinstance(result, ZookeeperError):
-        raise StoreError(f"the assignment of topic {topic.name!r} could not be written: {result!r}")
+            raise StoreError(f"the assignment of topic {topic!r} could not be written")
+        return outcome == Outcome.COMMITTED
+    result = await client.ask(request.put(client.path(path), data, version))
+    if isinstance(result, ZookeeperError) and not isinstance(result, NoNodeError | BadVersionError):
+        raise StoreError(f"the assignment of topic {topic!r} could not be written: {result!r}")
+    return not isinstance(result, ZookeeperError)
 
 
 def _encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:

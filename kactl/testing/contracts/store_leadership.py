@@ -24,8 +24,10 @@ from .store_support import (
     THREE_PARTITIONS,
     Stores,
     create_and_lead,
+    delete_topic,
     new_write,
     stored_leadership,
+    write_of,
 )
 
 
@@ -135,6 +137,25 @@ class LeadershipContract:
             assert committed.version.tolist() == [1, NO_VERSION]
             assert await stored_leadership(store, ghost) is None
             assert await store.topics() == ["orders"]
+
+    async def test_first_leadership_of_an_earlier_topic_of_that_name_is_not_stored(self, stores: Stores) -> None:
+        """The topic was deleted and created again, by other clients, since it was read."""
+        async with stores.open_client() as store, stores.open_client() as other:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            fence = await store.contest(100)
+            await store.assignments(["orders"])
+            await delete_topic(other, "orders", fence)
+            later = TopicRef("orders", bytes(15) + b"x")
+            await other.create_topic(later, THREE_PARTITIONS, {})
+
+            early = await store.commit(write_of(ORDERS, new_write(ALL)), fence)
+            await store.assignments(["orders"])
+            late = await store.commit(write_of(ORDERS, new_write(ALL)), fence)
+
+            assert not early.committed.any()
+            assert not late.committed.any()
+            assert await stored_leadership(store, ORDERS_0) is None
+            assert (await store.commit(write_of(later, new_write(ALL)), fence)).committed.all()
 
     async def test_each_write_carries_the_epoch_of_its_controller(self, stores: Stores) -> None:
         async with stores.open_client() as one, stores.open_client() as other:

@@ -1,5 +1,6 @@
 """Clients, ends of sessions, an event recorder and small values, for the contract suite of stores."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -103,6 +104,11 @@ def new_write(
         recovering=np.broadcast_to(np.asarray(recovering, np.bool_), count).copy(),
         expected=np.broadcast_to(np.asarray(expected, np.int32), count).copy(),
     )
+
+
+def write_of(topic: TopicRef, write: Write) -> Write:
+    """Returns a write that names its only topic with this id."""
+    return dataclasses.replace(write, names=dataclasses.replace(write.names, topics=(topic,)))
 
 
 async def stored_leadership(store: Store, name: TopicPartition) -> Leadership | None:

@@ -22,6 +22,7 @@ from .store_support import (
     EventRecorder,
     Stores,
     create_and_lead,
+    delete_topic,
     new_write,
     stored_leadership,
 )
@@ -135,6 +136,42 @@ class TopicContract:
                     await store.write_assignment(ORDERS, THREE_PARTITIONS, token)
 
             assert await store.topics() == []
+
+    @pytest.mark.parametrize("fenced", [True, False])
+    async def test_assignment_of_an_earlier_topic_of_that_name_is_not_written(
+        self, stores: Stores, fenced: bool
+    ) -> None:
+        """The topic was deleted and created again, by other clients, since it was read."""
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await create_and_lead(store)
+            await store.assignments(["orders"])
+            later = TopicRef("orders", bytes(15) + b"x")
+            await delete_topic(other, "orders", fence, [0, 1, 2])
+            await other.create_topic(later, {0: Assignment((9,))}, {})
+
+            with pytest.raises(NotFound):
+                await store.write_assignment(ORDERS, THREE_PARTITIONS, fence if fenced else None)
+
+            assert (await store.assignments(["orders"])).topics == (later,)
+            with pytest.raises(NotFound):
+                await store.write_assignment(ORDERS, THREE_PARTITIONS, fence if fenced else None)
+            stored = await store.assignments(["orders"])
+            assert stored.topics == (later,)
+            assert dict(stored.items()) == {ORDERS_0: Assignment((9,))}
+
+    @pytest.mark.parametrize("fenced", [True, False])
+    async def test_topic_without_an_id_is_given_one(self, stores: Stores, fenced: bool) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            await store.create_topic(TopicRef("orders"), THREE_PARTITIONS, {})
+            fence = await store.contest(1)
+            await other.assignments(["orders"])
+
+            await store.write_assignment(ORDERS, {0: Assignment((1,))}, fence if fenced else None)
+            await other.write_assignment(ORDERS, {0: Assignment((2,))}, fence if fenced else None)
+
+            stored = await other.assignments(["orders"])
+            assert stored.topics == (ORDERS,)
+            assert dict(stored.items()) == {ORDERS_0: Assignment((2,))}
 
     async def test_new_partitions_can_be_led(self, stores: Stores) -> None:
         async with stores.open_client() as store:
