@@ -13,28 +13,35 @@ START_MS: Final = 1_600_000_000_000
 
 
 class LoopClock:
-    """Clock in the virtual time of the running loop. Wall clock and rate are those of the current node."""
+    """Clock in the virtual time of a loop. Wall clock and rate are those of the current node.
+
+    Args:
+        loop: by default the running one, which is looked up at each call.
+    """
+
+    def __init__(self, loop: SimLoop | None = None) -> None:
+        self._loop = loop
 
     def now_ms(self) -> int:
-        loop = _loop()
+        loop = self._loop or _running()
         node = NODE.get()
         return START_MS + int(loop.now_s * 1000 + (0.0 if node is None else node.clock.wall_offset_ms))
 
     def monotonic_ms(self) -> float:
-        return _loop().time() * 1000
+        return (self._loop or _running()).time() * 1000
 
     def boot_time(self) -> BootTime:
-        return BootTime("simulated", int(_loop().now_s * 1000))
+        return BootTime("simulated", int((self._loop or _running()).now_s * 1000))
 
     def lease_ns(self) -> int:
         # Like the monotonic clock, and unlike the one that all processes of a host share, at the rate of the node.
-        return int(_loop().time() * 1_000_000_000)
+        return int((self._loop or _running()).time() * 1_000_000_000)
 
     async def sleep_ms(self, delay_ms: float) -> None:
         await asyncio.sleep(delay_ms / 1000)
 
 
-def _loop() -> SimLoop:
+def _running() -> SimLoop:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, SimLoop):
         raise RuntimeError("LoopClock needs a simulated loop: start the program with kactl.testing.sim.run")

@@ -162,7 +162,7 @@ class ControllerMember(Member):
             self.id,
             store=store,
             transport=self._transport,
-            clock=LoopClock(),
+            clock=LoopClock(self._loop),
             rng=self._loop.streams[f"ids:{self.name}"],
             # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
             meter_provider=NoOpMeterProvider(),

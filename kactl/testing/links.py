@@ -116,7 +116,9 @@ class Channel:
             self._lose(message)
 
     def _carry(self, message: Message) -> None:
-        when_s = self._links.loop.now_s + self._rng.uniform(*self.latency_ms) / 1000
+        low, high = self.latency_ms
+        # The same as `uniform`, for each message of a run.
+        when_s = self._links.loop.now_s + (low + (high - low) * self._rng.random()) / 1000
         if self.ordered:
             when_s = self._earliest_s = max(when_s, self._earliest_s)
         self._links.call_at(when_s, message.deliver, on=message.to)
@@ -142,7 +144,6 @@ class Links:
         self._channels: dict[tuple[str, str, str], Channel] = {}
         self._cuts: dict[tuple[str, str, str], None] = {}
         self._contexts: dict[Node | None, contextvars.Context] = {}
-        self._outside = contextvars.Context()
 
     def channel(self, kind: str, source: str, target: str, *, ordered: bool = True) -> Channel:
         """Returns the channel of a kind from one node to another; always the same one.
@@ -197,7 +198,7 @@ class Links:
         if context is None:
             context = self._contexts[on] = contextvars.Context()
             context.run(NODE.set, on)
-        self._outside.run(lambda: self.loop.call_at(when_s, callback, context=context))
+        self.loop.call_at_now_s(when_s, callback, context)
 
     def _patterns(self, source: str, target: str, kind: str, *, both: bool) -> list[tuple[str, str, str]]:
         return [(kind, source, target), (kind, target, source)] if both else [(kind, source, target)]

@@ -19,19 +19,21 @@ import logging
 import math
 import warnings
 import weakref
-from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
+from .handles import SimHandle, SimTask, SimTimer
 from .nodes import JOB_MS, NODE, Node, on
 from .schedule import Schedule
 from .streams import Streams
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+AnyHandle = SimHandle | SimTimer
 
 # Steps without any progress of time that are called a livelock.
 LIVELOCK_STEPS: Final = 100_000
@@ -44,37 +46,12 @@ _NOISE_S: Final = 1e-9
 # Private parts of asyncio that this module uses.
 _PRIVATE: Final = (
     (asyncio.BaseEventLoop, ("_run_once", "_check_closed", "_timer_handle_cancelled", "_asyncgen_finalizer_hook")),
-    (events.Handle, ("_run", "_callback", "_context")),
+    (asyncio.Handle, ("_run", "_callback", "_args", "_context", "_cancelled", "_repr", "_source_traceback")),
+    (asyncio.TimerHandle, ("_when", "_scheduled")),
     (asyncio.Task, ("_fut_waiter", "_log_destroy_pending")),
 )
-# Name of the callback that wakes a task.
-_WAKEUP: Final = "task_wakeup"
-
 _SOCKETS: Final = "pass a simulated network to the program"
 _PROCESSES: Final = "processes are nodes of the simulation"
-
-
-class SimTask(asyncio.Task[Any]):
-    """A task whose hash is its sequence number, so that the order of sets of tasks does not depend on addresses."""
-
-    def __init__(self, coro: Any, *, loop: "SimLoop", **kwargs: Any) -> None:
-        node = NODE.get()
-        self.node_name = "" if node is None else node.name
-        self.number = next(loop.task_numbers)  # first: the constructor adds the task to sets
-        if kwargs.get("name") is None:
-            kwargs["name"] = f"task {self.number}"  # asyncio numbers the tasks of all loops of the process
-        super().__init__(coro, loop=loop, **kwargs)
-
-    def set_name(self, value: object) -> None:
-        """Set the name. The loop of Python 3.13 sets None where no name is given."""
-        if value is not None:
-            super().set_name(value)
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -101,22 +78,23 @@ class SimLoop(asyncio.BaseEventLoop):
         rng = self.streams["schedule"]
         self.schedule = Schedule.drawn(rng) if schedule is None else schedule
         self._choose = self.schedule.choice(rng)
+        self._is_fifo = self.schedule.strategy == "fifo"
         self._grid_s = self.schedule.grid_ms / 1000
         self._steps_max = steps_max
         self._now_s = 0.0
-        self._queue: deque[asyncio.Handle] = deque()
+        self._queue: deque[AnyHandle] = deque()
         # Time, number, handle, and whether a slow node has delayed the handle already.
-        self._timers: list[tuple[float, int, asyncio.Handle, bool]] = []
+        self._timers: list[tuple[float, int, AnyHandle, bool]] = []
         self._numbers = itertools.count(1)
         self.task_numbers = itertools.count(1)
-        self._held: dict[asyncio.Handle, int] = {}
+        self._held: dict[AnyHandle, int] = {}
         # Delayed handles that are due, by their ids: timers with equal times are equal.
-        self._delayed: dict[int, asyncio.Handle] = {}
+        self._delayed: dict[int, AnyHandle] = {}
         # When the last function of each executor with one worker ends.
         self._executors: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self._is_sealed = False
         self.halted_by: Exception | None = None
-        self._steps_at_jump = 0
+        self._steps_limit = min(LIVELOCK_STEPS, steps_max)
         self.steps = 0
         self.nodes: list[Node] = []
         self.set_task_factory(_new_task)
@@ -144,7 +122,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         self._check()
-        handle = events.Handle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         self._queue.append(handle)
         return handle
 
@@ -159,13 +137,20 @@ class SimLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         self._check()
-        handle = events.TimerHandle(when, callback, args, self, context)
+        handle = SimTimer(when, callback, args, self, context)
         node = NODE.get()
-        loop_s = when if node is None else node.clock.to_loop(when)
+        self._set(when if node is None else node.clock.to_loop(when), handle)
+        return handle
+
+    def call_at_now_s(self, when_s: float, callback: Callable[[], object], context: contextvars.Context) -> None:
+        """Run a function at a time of the loop itself, whatever the clock of the current node."""
+        self._check()
+        self._set(when_s, SimTimer(when_s, callback, (), self, context))
+
+    def _set(self, loop_s: float, handle: SimTimer) -> None:
         if self._grid_s:
             loop_s = self._on_grid(loop_s)
         self._push(loop_s, handle, is_delayed=False)
-        return handle
 
     def _on_grid(self, loop_s: float) -> float:
         """Returns the time rounded up to the grid, and never less: a timer that fires early may be set for ever."""
@@ -173,7 +158,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return loop_s
         return max(loop_s, math.ceil(loop_s / self._grid_s - 1e-9) * self._grid_s)
 
-    def _push(self, loop_s: float, handle: asyncio.Handle, *, is_delayed: bool) -> None:
+    def _push(self, loop_s: float, handle: AnyHandle, *, is_delayed: bool) -> None:
         if loop_s != math.inf:  # a timer at infinity never fires
             heapq.heappush(self._timers, (max(loop_s, self._now_s), next(self._numbers), handle, is_delayed))
 
@@ -188,7 +173,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def _check(self) -> None:
         if self._is_sealed:
             raise Sealed
-        self._check_closed()  # type: ignore[attr-defined]
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -196,13 +182,30 @@ class SimLoop(asyncio.BaseEventLoop):
         """Run one wave."""
         if not self._queue and not self._stopping:  # type: ignore[attr-defined]
             self._jump()
-        self._collect_due()
+        timers = self._timers
+        if timers and timers[0][0] <= self._now_s + _NOISE_S:
+            self._collect_due()
         wave, self._queue = self._queue, deque()
         for handle in self._ordered(wave):
-            if not handle.cancelled():
-                self._run_handle(handle)
-                if self.halted_by is not None:
-                    raise self.halted_by
+            if handle._cancelled:
+                continue
+            node = handle._context.get(NODE)
+            if node is not None and node.state != "running":
+                # An earlier handle of the same wave has paused or killed the node.
+                if node.state == "paused":
+                    node.withheld.append(handle)
+                continue
+            self.steps += 1
+            if self.steps > self._steps_limit:
+                self._too_many_steps()
+            handle._run()
+            if self.halted_by is not None:
+                raise self.halted_by
+
+    def _too_many_steps(self) -> NoReturn:
+        if self.steps > self._steps_max:
+            raise StepLimit(f"{self._steps_max} steps ran in {self._now_s:.3f} s of virtual time", self.waiting())
+        raise Livelock(f"{LIVELOCK_STEPS} steps ran at {self._now_s:.6f} s", self.waiting())
 
     def halt(self, error: Exception) -> None:
         """End the run after the current step: `sim.run` raises this error, which no task can catch."""
@@ -215,60 +218,82 @@ class SimLoop(asyncio.BaseEventLoop):
         Raises:
             Deadlock: there is none.
         """
-        while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
-        if not self._timers:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
             raise Deadlock("nothing is ready and no timer is set", self.waiting())
-        if self._timers[0][0] > self._now_s:
-            self._now_s = self._timers[0][0]
-            self._steps_at_jump = self.steps
+        if timers[0][0] > self._now_s:
+            self._now_s = timers[0][0]
+            self._steps_limit = min(self.steps + LIVELOCK_STEPS, self._steps_max)
 
     def _collect_due(self) -> None:
-        while self._timers and self._timers[0][0] <= self._now_s + _NOISE_S:
-            loop_s, _, handle, is_delayed = heapq.heappop(self._timers)
-            self._now_s = max(self._now_s, loop_s)
-            if handle.cancelled():
+        timers = self._timers
+        while timers and timers[0][0] <= self._now_s + _NOISE_S:
+            loop_s, _, handle, is_delayed = heapq.heappop(timers)
+            if loop_s > self._now_s:
+                self._now_s = loop_s
+            if handle._cancelled:
                 continue
             if is_delayed:
                 self._delayed[id(handle)] = handle
             self._queue.append(handle)
 
-    def _ordered(self, wave: deque[asyncio.Handle]) -> list[asyncio.Handle]:
+    def _ordered(self, wave: deque[AnyHandle]) -> list[AnyHandle]:
         """Returns the handles that run now: plain callbacks in their places, task steps as the schedule chooses."""
-        handles = []
+        handles: list[AnyHandle] = []
+        places: list[int] = []  # of task steps
+        numbers: list[int] = []  # of their tasks
         for handle in wave:
-            if handle.cancelled():
+            if handle._cancelled:
                 self._delayed.pop(id(handle), None)
                 self._held.pop(handle, None)
-            elif self._is_runnable(handle):
+                continue
+            node = handle._context.get(NODE)
+            if node is None or (node.state == "running" and not node.slow_ms) or self._is_runnable(handle, node):
+                if handle.task is not None:
+                    places.append(len(handles))
+                    numbers.append(handle.task.number)
                 handles.append(handle)
-        if self.schedule.strategy == "fifo":
+        if not places or self._is_fifo:
             return handles
-        places = [index for index, handle in enumerate(handles) if _task_of(handle) is not None]
-        if not places:
+        if len(places) == 1:
+            # The only step always runs. The strategy draws as for any other wave.
+            step = handles[places[0]]
+            self._choose.one(numbers[0], self._held.pop(step, 0) if self._held else 0)
             return handles
+        return self._chosen(handles, places, numbers)
+
+    def _chosen(self, handles: list[AnyHandle], places: list[int], numbers: list[int]) -> list[AnyHandle]:
+        """Returns the handles without the steps that are held back to the next wave, in the order of the schedule.
+
+        Args:
+            places: of the task steps among the handles.
+            numbers: of their tasks.
+        """
+        held = self._held
         steps = [handles[place] for place in places]
-        chosen = self._choose(
-            [_task_of(step).number for step in steps],  # type: ignore[union-attr]
-            [self._held.get(step, 0) for step in steps],
-        )
-        ordered: list[asyncio.Handle | None] = list(handles)
+        chosen = self._choose(numbers, [held.get(step, 0) for step in steps] if held else [0] * len(steps))
+        if len(chosen) < len(steps):
+            runs = set(chosen)
+            for index, step in enumerate(steps):
+                if index not in runs:
+                    held[step] = held.get(step, 0) + 1
+                    self._queue.append(step)
+        if held:
+            for index in chosen:
+                held.pop(steps[index], None)
+        if len(steps) == len(handles):
+            return [steps[index] for index in chosen]
+        ordered: list[AnyHandle | None] = list(handles)
         for place in places:
             ordered[place] = None
         for place, index in zip(places, chosen, strict=False):
             ordered[place] = steps[index]
-        for index in sorted(set(range(len(steps))) - set(chosen)):
-            self._held[steps[index]] = self._held.get(steps[index], 0) + 1
-            self._queue.append(steps[index])
-        for index in chosen:
-            self._held.pop(steps[index], None)
         return [handle for handle in ordered if handle is not None]
 
-    def _is_runnable(self, handle: asyncio.Handle) -> bool:
-        """Returns whether a handle may run now; the node's state decides."""
-        node: Node | None = handle._context.get(NODE)  # type: ignore[attr-defined]
-        if node is None or (node.state == "running" and not node.slow_ms):
-            return True
+    def _is_runnable(self, handle: AnyHandle, node: Node) -> bool:
+        """Returns whether a handle of a node that does not run at full speed may run now."""
         if node.state == "killed":
             return False
         if node.state == "paused":
@@ -280,20 +305,6 @@ class SimLoop(asyncio.BaseEventLoop):
         node.busy_until_s = max(node.busy_until_s, self._now_s) + node.rng.uniform(0, node.slow_ms) / 1000
         self._push(node.busy_until_s, handle, is_delayed=True)
         return False
-
-    def _run_handle(self, handle: asyncio.Handle) -> None:
-        node: Node | None = handle._context.get(NODE)  # type: ignore[attr-defined]
-        if node is not None and node.state != "running":
-            # An earlier handle of the same wave has paused or killed the node.
-            if node.state == "paused":
-                node.withheld.append(handle)
-            return
-        self.steps += 1
-        if self.steps - self._steps_at_jump > LIVELOCK_STEPS:
-            raise Livelock(f"{LIVELOCK_STEPS} steps ran at {self._now_s:.6f} s", self.waiting())
-        if self.steps > self._steps_max:
-            raise StepLimit(f"{self._steps_max} steps ran in {self._now_s:.3f} s of virtual time", self.waiting())
-        handle._run()
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -365,7 +376,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 if not future.cancelled():
                     future.set_result(result)
 
-        handle = events.Handle(run, (), self, None)
+        handle = SimHandle(run, (), self, None)
         self._push(at_s, handle, is_delayed=False)
         return future
 
@@ -454,12 +465,3 @@ def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimT
     if node is not None:
         node.add(task)
     return task
-
-
-def _task_of(handle: asyncio.Handle) -> SimTask | None:
-    """Returns the task of which the handle is a step; None for a plain callback."""
-    callback = handle._callback  # type: ignore[attr-defined]
-    owner = getattr(callback, "__self__", None)
-    # The first step has a callable without a name; `Task.cancel` is a plain callback.
-    is_step = isinstance(owner, SimTask) and getattr(callback, "__name__", _WAKEUP) == _WAKEUP
-    return owner if is_step else None

@@ -7,16 +7,17 @@ Every direction between two nodes is a link of its own, so that requests may arr
 """
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from .links import Channel, Links
 from .loop import SimLoop
-from .nodes import NODE, Node
+from .nodes import NODE, Node, on
 
 Handler = Callable[[Any], Awaitable[Any]]
+# Receives the result of a call, or its error.
+Answered = Callable[[Any, Exception | None], object]
 KIND: Final = "network"
 
 
@@ -38,6 +39,17 @@ class Unreachable(Exception):
     """A call got no answer. The target may have carried it out."""
 
 
+class _Nothing:
+    """Type of no message."""
+
+
+class _Listener(NamedTuple):
+    node: Node
+    handler: Handler
+    inline: Callable[[Any], Any] | None
+    inlined: type
+
+
 class Network:
     """Calls between nodes, and the handlers of the nodes.
 
@@ -48,19 +60,26 @@ class Network:
     def __init__(self, loop: SimLoop, links: Links) -> None:
         self._loop = loop
         self._links = links
-        self._handlers: dict[str, tuple[Node, Handler]] = {}
+        self._handlers: dict[str, _Listener] = {}
         self._loss = 0.0
         self._numbers = itertools.count(1)
         self._delivered: dict[tuple[str, str], int] = {}  # number of the last message without an answer
         self._open: dict[int, OpenCall] = {}
 
-    def listen(self, node: Node, handler: Handler) -> None:
-        """Accept calls to the name of a node; they run on it. A later node of that name replaces an earlier one."""
-        self._handlers[node.name] = (node, handler)
+    def listen(
+        self, node: Node, handler: Handler, *, inline: Callable[[Any], Any] | None = None, inlined: type = _Nothing
+    ) -> None:
+        """Accept calls to the name of a node; they run on it. A later node of that name replaces an earlier one.
+
+        Args:
+            inline: answers messages of the type `inlined` at once, without a task of its own.
+        """
+        self._handlers[node.name] = _Listener(node, handler, inline, inlined)
 
     def close(self, node: Node) -> None:
         """Refuse calls to a node."""
-        if self._handlers.get(node.name, (None,))[0] is node:
+        listener = self._handlers.get(node.name)
+        if listener is not None and listener.node is node:
             del self._handlers[node.name]
 
     async def call(self, target: str, message: Any, *, timeout_ms: float) -> Any:
@@ -70,15 +89,37 @@ class Network:
             Unreachable: no answer arrived within the time limit, or the target does not run.
             Exception: what the handler raised.
         """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def answered(result: Any, error: Exception | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+                answer.exception()  # retrieved, also if the caller has gone
+
+        late = self.post(target, message, answered, timeout_ms=timeout_ms)
+        try:
+            return await answer
+        finally:
+            late.cancel()
+
+    def post(self, target: str, message: Any, then: Answered, *, timeout_ms: float) -> asyncio.TimerHandle:
+        """Send a message from the current node, and call a function there with the answer.
+
+        Args:
+            then: called with `Unreachable` as the error, perhaps besides the answer, if there is none in time.
+
+        Returns:
+            The timer of the time limit. A caller that waits for one answer cancels it.
+        """
         node = NODE.get()
         assert node is not None, "calls come from nodes"
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self.channel(node.name, target).send(lambda: self._arrive(node, target, message, answer), to=None)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await answer
-        except TimeoutError:
-            raise Unreachable(f"no answer of {target} within {timeout_ms:g} ms") from None
+        self.channel(node.name, target).send(lambda: self._arrive(node, target, message, then), to=None)
+        error = Unreachable(f"no answer of {target} within {timeout_ms:g} ms")
+        return self._loop.call_later(timeout_ms / 1000, then, None, error)
 
     def send(self, target: str, message: Any) -> None:
         """Send a message from the current node without an answer.
@@ -107,52 +148,45 @@ class Network:
         """Lose messages of all links with a probability."""
         self._loss = rate
 
-    def _arrive(self, source: Node, target: str, message: Any, answer: "asyncio.Future[Any]") -> None:
-        node, handler = self._handlers.get(target, (None, None))
-        if node is None or handler is None or node.state == "killed":
+    def _arrive(self, source: Node, target: str, message: Any, then: Answered) -> None:
+        """Start the handler of a message on its node."""
+        listener = self._handlers.get(target)
+        if listener is None or listener.node.state == "killed":
             refused = Unreachable(f"{target} does not run")
-            self.channel(target, source.name).send(lambda: _set(answer, None, refused), to=source)
-        else:
+            self.channel(target, source.name).send(lambda: then(None, refused), to=source)
+        elif listener.inline is not None and isinstance(message, listener.inlined):
+            answer = listener.inline
 
-            def start() -> None:
-                handling = self._handle(source, node, handler, message, answer)
+            def answer_now() -> None:
+                result = answer(message)
+                self.channel(target, source.name).send(lambda: then(result, None), to=source)
+
+            self._links.call_at(self._loop.now_s, answer_now, on=listener.node)
+        else:
+            with on(listener.node):
+                handling = self._handle(source, listener, message, then)
                 self._loop.create_task(handling, name=f"call of {source.name}")
 
-            self._links.call_at(self._loop.now_s, start, on=node)
-
     def _deliver(self, source: Node, target: str, message: Any, number: int) -> None:
-        node, handler = self._handlers.get(target, (None, None))
+        listener = self._handlers.get(target)
         link = (source.name, target)
-        if node is None or handler is None or node.state == "killed" or number < self._delivered.get(link, 0):
+        if listener is None or listener.node.state == "killed" or number < self._delivered.get(link, 0):
             return
         self._delivered[link] = number
 
         async def handle() -> None:
-            await handler(message)
+            await listener.handler(message)
 
-        def start() -> None:
+        with on(listener.node):
             self._loop.create_task(handle(), name=f"message of {source.name}")
 
-        self._links.call_at(self._loop.now_s, start, on=node)
-
-    async def _handle(
-        self, source: Node, node: Node, handler: Handler, message: Any, answer: "asyncio.Future[Any]"
-    ) -> None:
+    async def _handle(self, source: Node, listener: "_Listener", message: Any, then: Answered) -> None:
         result, error = None, None
         number = next(self._numbers)
-        self._open[number] = OpenCall(node, message, self._loop.now_s)
+        self._open[number] = OpenCall(listener.node, message, self._loop.now_s)
         try:
-            result = await handler(message)
+            result = await listener.handler(message)
         except Exception as failed:
             error = failed
         del self._open[number]
-        self.channel(node.name, source.name).send(lambda: _set(answer, result, error), to=source)
-
-
-def _set(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-    with contextlib.suppress(asyncio.InvalidStateError):
-        if error is None:
-            answer.set_result(result)
-        else:
-            answer.set_exception(error)
-            answer.exception()  # retrieved, also if the caller has gone
+        self.channel(listener.node.name, source.name).send(lambda: then(result, error), to=source)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 State = Literal["running", "paused", "killed"]
 
@@ -75,7 +75,7 @@ class Node:
         self.state: State = "running"
         self.tasks: dict[asyncio.Task[object], None] = {}
         self._prune_at = 64
-        self.withheld: list[asyncio.Handle] = []
+        self.withheld: list[Any] = []
         self.slow_ms = 0.0
         self.job_ms = JOB_MS
         self.busy_until_s = 0.0

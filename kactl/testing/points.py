@@ -154,36 +154,39 @@ class Points:
 
     def _wrapped(self, name: str, original: Any) -> Any:
         before, after = f"{name} before", f"{name} after"
+        hits, armed, is_handler = self.hits, self._armed, name == _HANDLER
 
         @functools.wraps(original)
         async def wrapped(*args: Any, **named: Any) -> Any:
             node = NODE.get()
             if node is None:
                 return await original(*args, **named)
-            events = self._events.setdefault(node.name, [])
-            if name == _HANDLER:
+            events: list[str] = []
+            if is_handler:
+                events = self._events.setdefault(node.name, [])
                 events.append(next(arg for arg in args if isinstance(arg, Event)).label)
             try:
-                await self._reach(before, node)
+                hits[before] += 1
+                if before in armed:
+                    await self._act(before, node)
                 result = await original(*args, **named)
-                await self._reach(after, node)
+                hits[after] += 1
+                if after in armed:
+                    await self._act(after, node)
             finally:
-                if name == _HANDLER and events:
+                if events:
                     events.pop()
             return result
 
         return wrapped
 
-    async def _reach(self, point: str, node: Node) -> None:
-        """Count an execution, and carry out what happens there.
+    async def _act(self, point: str, node: Node) -> None:
+        """Carry out what happens at a point.
 
         Raises:
             InjectedError: the script lets the function fail.
         """
-        self.hits[point] += 1
-        waiting = self._armed.get(point)
-        if not waiting:
-            return
+        waiting = self._armed[point]
         due = [armed for armed in waiting if self._is_due(armed, node)]
         for armed in due:
             waiting.remove(armed)

@@ -11,17 +11,27 @@ holds some of them back to the next wave.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 # Consecutive waves for which one step may be held back. A longer one would be starvation, which no real loop shows.
 HOLD_WAVES_MAX: Final = 50
 _HOLD_PROBABILITIES: Final = (0.0, 0.1, 0.25, 0.5)
 
-# Chooses the steps of one wave that run now, as indices in the order in which they run; all others are held back.
-#   tasks: sequence numbers of the steps' tasks, in the order in which asyncio would run them.
-#   held: for how many waves each step has been held back.
-Choose = Callable[[Sequence[int], Sequence[int]], list[int]]
+
+class Strategy(Protocol):
+    """Order of the steps of one wave."""
+
+    def __call__(self, tasks: Sequence[int], held: Sequence[int]) -> list[int]:
+        """Returns the steps that run now, as indices in the order in which they run; all others are held back.
+
+        Args:
+            tasks: sequence numbers of the steps' tasks, in the order in which asyncio would run them.
+            held: for how many waves each step has been held back.
+        """
+
+    def one(self, task: int, held: int) -> None:
+        """Note that the only step of a wave runs: the same as a call with one task, which is the most frequent one."""
 
 
 class Schedule(NamedTuple):
@@ -64,10 +74,10 @@ class Schedule(NamedTuple):
         """
         return Choice(self._strategy(rng), self.only)
 
-    def _strategy(self, rng: random.Random) -> Choose:
+    def _strategy(self, rng: random.Random) -> Strategy:
         match self.strategy:
             case "fifo":
-                return _all_in_order
+                return _InOrder()
             case "shuffle":
                 return _Shuffle(rng, self.hold_back)
             case "priority":
@@ -83,10 +93,11 @@ class Choice:
         count: number of hold-backs so far, the removed ones included.
     """
 
-    def __init__(self, choose: Choose, only: frozenset[int] | None) -> None:
+    def __init__(self, choose: Strategy, only: frozenset[int] | None) -> None:
         self._choose = choose
         self._only = only
         self.count = 0
+        self.one = choose.one
 
     def __call__(self, tasks: Sequence[int], held: Sequence[int]) -> list[int]:
         chosen = self._choose(tasks, held)
@@ -100,8 +111,12 @@ class Choice:
         return chosen + [index for number, index in enumerate(left_out, start=first) if number not in self._only]
 
 
-def _all_in_order(tasks: Sequence[int], held: Sequence[int]) -> list[int]:
-    return list(range(len(tasks)))
+class _InOrder:
+    def __call__(self, tasks: Sequence[int], held: Sequence[int]) -> list[int]:
+        return list(range(len(tasks)))
+
+    def one(self, task: int, held: int) -> None:
+        pass
 
 
 class _Shuffle:
@@ -118,6 +133,10 @@ class _Shuffle:
         chosen = [index for index in indices if held[index] >= HOLD_WAVES_MAX or self._rng.random() >= self._hold_back]
         return chosen or indices[:1]
 
+    def one(self, task: int, held: int) -> None:
+        if self._hold_back and held < HOLD_WAVES_MAX:
+            self._rng.random()
+
 
 class _Priority:
     def __init__(self, rng: random.Random, changes: list[int]) -> None:
@@ -128,17 +147,27 @@ class _Priority:
         self._steps = 0
 
     def __call__(self, tasks: Sequence[int], held: Sequence[int]) -> list[int]:
+        priorities = self._priorities
         for task in tasks:
-            if task not in self._priorities:
-                self._priorities[task] = self._rng.random()
-        overdue = [index for index, waves in enumerate(held) if waves >= HOLD_WAVES_MAX]
-        if overdue:
-            return overdue
+            if task not in priorities:
+                priorities[task] = self._rng.random()
+        if max(held) >= HOLD_WAVES_MAX:
+            return [index for index, waves in enumerate(held) if waves >= HOLD_WAVES_MAX]
         # The first index wins among equal priorities: several steps of one task keep their order.
-        best = max(range(len(tasks)), key=lambda index: (self._priorities[tasks[index]], -index))
+        ranks = [priorities[task] for task in tasks]
+        best = ranks.index(max(ranks))
+        self._ran(tasks[best])
+        return [best]
+
+    def one(self, task: int, held: int) -> None:
+        if task not in self._priorities:
+            self._priorities[task] = self._rng.random()
+        if held < HOLD_WAVES_MAX:
+            self._ran(task)
+
+    def _ran(self, task: int) -> None:
         self._steps += 1
         if self._changes and self._steps >= self._changes[-1]:
             self._changes.pop()
             self._lowest -= 1.0
-            self._priorities[tasks[best]] = self._lowest
-        return [best]
+            self._priorities[task] = self._lowest

@@ -12,6 +12,7 @@ from kactl.testing.nodes import Node, on
 
 from .process import BrokerProcess, BrokerSettings, Surroundings
 from .replica import Disk
+from .replication import Fetch
 
 
 class ModelBroker(Member):
@@ -54,7 +55,7 @@ class ModelBroker(Member):
             around=self._around,
             rng=self._loop.streams[f"broker:{self.id}"],
         )
-        self._around.network.listen(node, process.handle)
+        self._around.network.listen(node, process.handle, inline=process.serve, inlined=Fetch)
         with contextlib.suppress(asyncio.CancelledError):
             await process.run()
         self._around.network.close(node)

@@ -94,7 +94,7 @@ class BrokerProcess:
         )
         self._is_registered = asyncio.Event()
         self._session: Session | None = None
-        self._fetching: dict[int, asyncio.Task[None]] = {}
+        self._fetching: dict[int, asyncio.TimerHandle] = {}  # the time limit of the fetch from each leader
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -138,13 +138,14 @@ class BrokerProcess:
 
     # -- requests of the controller and of followers -------------------------------------------------------------------
 
-    async def handle(self, message: Any) -> Any:
-        """Answer a call: a request of the controller, or a fetch."""
+    async def handle(self, message: ControlMessage) -> Any:
+        """Answer a request of the controller."""
         await self._is_registered.wait()
-        if isinstance(message, Fetch):
-            return self.replication.serve(message)
-        assert isinstance(message, ControlMessage)
         return self.receiver.answer(message)
+
+    def serve(self, fetch: Fetch) -> Any:
+        """Answer a fetch. A process that is not registered yet leads nothing."""
+        return self.replication.serve(fetch)
 
     # -- requests to the controller ------------------------------------------------------------------------------------
 
@@ -197,19 +198,24 @@ class BrokerProcess:
         checked_ms = self._around.now_ms()
         while True:
             for leader, fetch in self.replication.fetches().items():
-                running = self._fetching.get(leader)
-                if running is None or running.done():
-                    self._fetching[leader] = asyncio.create_task(self._fetch(leader, fetch), name="fetch")
+                if leader not in self._fetching:
+                    self._fetch(leader, fetch)
             if self._around.now_ms() - checked_ms >= self._settings.lag_ms / 2:
                 checked_ms = self._around.now_ms()
                 self.replication.check_lag()
             await asyncio.sleep(FETCH_MS / 1000)
 
-    async def _fetch(self, leader: int, fetch: Fetch) -> None:
-        try:
-            answer = await self._around.network.call(
-                f"broker {leader}", fetch, timeout_ms=self._settings.request_timeout_ms
-            )
-        except Unreachable:
-            return
-        self.replication.fetched(leader, fetch, answer)
+    def _fetch(self, leader: int, fetch: Fetch) -> None:
+        """Fetch from a leader. The next fetch from it begins after the answer, or after the time limit."""
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if self._fetching.get(leader) is not late:
+                return  # it came after the time limit
+            del self._fetching[leader]
+            late.cancel()
+            if error is None:
+                self.replication.fetched(leader, fetch, answer)
+
+        late = self._fetching[leader] = self._around.network.post(
+            f"broker {leader}", fetch, answered, timeout_ms=self._settings.request_timeout_ms
+        )

@@ -87,7 +87,7 @@ class MemoryWorld:
         """Returns a client for the programs of one node, with a session and links of its own."""
         link = SimLink(self, node)
         self._clients.setdefault(node.name, []).append(link)
-        return MemoryStore(self.state, clock=LoopClock(), link=link)
+        return MemoryStore(self.state, clock=LoopClock(self.loop), link=link)
 
     # -- faults --------------------------------------------------------------------------------------------------------
 

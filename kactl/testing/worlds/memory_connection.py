@@ -18,7 +18,7 @@ class SimConnection(ServerConnection):
     """Server's side of one client, with a deadline for the client's own session, and recorded sessions."""
 
     def __init__(self, world: "MemoryWorld", client: str, send: Callable[[StoreEvent], None]) -> None:
-        super().__init__(world.state, clock=LoopClock(), send=send, start_task=self._start)
+        super().__init__(world.state, clock=LoopClock(world.loop), send=send, start_task=self._start)
         self._world = world
         self._client = client
         self._deadline_s = 0.0

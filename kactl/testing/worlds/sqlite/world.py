@@ -37,20 +37,21 @@ class HostClock(LoopClock):
     """Clock of the host: boot time begins anew when it restarts."""
 
     def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
+        super().__init__(loop)
+        self._host = loop
         self._boot = 1
         self._since_ms = 0.0
 
     def boot_time(self) -> BootTime:
-        return BootTime(f"boot {self._boot}", int(self._loop.now_s * 1000 - self._since_ms))
+        return BootTime(f"boot {self._boot}", int(self._host.now_s * 1000 - self._since_ms))
 
     def lease_ns(self) -> int:
-        return int((self._loop.now_s * 1000 - self._since_ms) * 1_000_000)
+        return int((self._host.now_s * 1000 - self._since_ms) * 1_000_000)
 
     def restart(self) -> None:
         """Begin another boot."""
         self._boot += 1
-        self._since_ms = self._loop.now_s * 1000
+        self._since_ms = self._host.now_s * 1000
 
 
 class SqliteWorld:

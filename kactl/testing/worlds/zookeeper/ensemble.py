@@ -68,7 +68,7 @@ class Ensemble:
         self._rng = loop.streams["zookeeper"]
         self._tick_ms = tick_ms
         self.name = "zookeeper"
-        self._clock = LoopClock()
+        self._clock = LoopClock(loop)
         self.unknown = frozenset(unknown)
         self.sessions = Sessions(tick_ms)
         self.servers = [

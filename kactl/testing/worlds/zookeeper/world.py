@@ -102,7 +102,7 @@ class ZooKeeperWorld:
             self.connect,
             client=self.connection,
             rng=self._loop.streams[f"store:{node.name}"],
-            clock=LoopClock(),
+            clock=LoopClock(self._loop),
             position=lambda: len(self._history.events),
             **{"session_timeout_ms": self._session_timeout_ms, **settings},
         )
