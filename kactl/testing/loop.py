@@ -48,7 +48,7 @@ _PRIVATE: Final = (
     (asyncio.BaseEventLoop, ("_run_once", "_check_closed", "_timer_handle_cancelled", "_asyncgen_finalizer_hook")),
     (asyncio.Handle, ("_run", "_callback", "_args", "_context", "_cancelled", "_repr", "_source_traceback")),
     (asyncio.TimerHandle, ("_when", "_scheduled")),
-    (asyncio.Task, ("_fut_waiter", "_log_destroy_pending")),
+    (asyncio.Task, ("_fut_waiter", "_log_destroy_pending", "_callbacks", "_make_cancelled_error")),
 )
 _SOCKETS: Final = "pass a simulated network to the program"
 _PROCESSES: Final = "processes are nodes of the simulation"
@@ -87,6 +87,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, AnyHandle, bool]] = []
         self._numbers = itertools.count(1)
         self.task_numbers = itertools.count(1)
+        self._tasks: weakref.WeakSet[SimTask] = weakref.WeakSet()
         self._held: dict[AnyHandle, int] = {}
         # Delayed handles that are due, by their ids: timers with equal times are equal.
         self._delayed: dict[int, AnyHandle] = {}
@@ -429,6 +430,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def bury(self, *, everything: bool = False) -> None:
         """Close the coroutines of killed nodes, with the loop sealed: their clean-up has no effect on the run.
 
+        The garbage collector of Python 3.11 does not see the callbacks of a task, nor the error of its cancellation. If
+        one of them refers to the task, the task and all that it knows would never be freed; so they are removed.
+
         Args:
             everything: close all other coroutines, too; nothing runs afterwards.
         """
@@ -446,6 +450,14 @@ class SimLoop(asyncio.BaseEventLoop):
                     with contextlib.suppress(BaseException):
                         task.get_coro().close()
                     anyio_seams.forget(task)
+                    for callback, _ in task._callbacks or ():
+                        task.remove_done_callback(callback)
+                if everything:
+                    created: list[Any] = list(self._tasks)
+                    for task in created:
+                        anyio_seams.forget(task)
+                        if task.cancelled():
+                            task._make_cancelled_error()  # takes the error out of the task
         finally:
             self._is_sealed = False
             logging.disable(logging_was)
@@ -461,6 +473,7 @@ def _check_versions() -> None:
 def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> SimTask:
     assert isinstance(loop, SimLoop)
     task = SimTask(coro, loop=loop, **kwargs)
+    loop._tasks.add(task)
     node = NODE.get()
     if node is not None:
         node.add(task)

@@ -1,5 +1,6 @@
 """Runs of whole clusters: generated seeds pass, runs are deterministic, and planted bugs are found."""
 
+import gc
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from kactl.stores.memory import MemoryState
 from kactl.testing.actions import VERBS
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.generator import script_of_seed
+from kactl.testing.nodes import Node
 from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec, dumps, loads
 
@@ -122,3 +124,20 @@ def test_leader_that_never_fetches_violates_liveness(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Receiver, "_serve", serve)
 
     assert run_script(small()).signature.startswith("LIV-03")
+
+
+def test_runs_of_one_process_leave_no_memory() -> None:
+    """A long search runs thousands of scripts in one process."""
+    kill = Action("kill", at_ms=15_000, args={"node": "active controller", "restart_after_ms": 100})
+    stop = Action("stop", at_ms=20_000, args={"node": "broker 1", "restart_after_ms": 100})
+    known = _nodes()  # that other tests of this process have left
+
+    for _ in range(2):
+        run_script(small(kill, stop))
+        gc.collect()
+
+    assert [node for node in _nodes() if not any(node is other for other in known)] == []
+
+
+def _nodes() -> list[Node]:
+    return [each for each in gc.get_objects() if isinstance(each, Node)]
