@@ -5,10 +5,10 @@
 Each part draws from a stream of its own. Targets are selectors, so that any subset of a script is a valid script.
 """
 
-from kactl.testing.script import Action, LivenessSpec, Script
+from kactl.testing.script import LivenessSpec, Script
 from kactl.testing.streams import Streams
 
-from .faults import faults
+from .faults import faults, loss
 from .workload import workload
 from .worlds import drawn_latency, drawn_schedule, drawn_world
 
@@ -32,8 +32,7 @@ def script_of_seed(seed: int) -> Script:
         core_down = [f"broker {rng.randint(1, world.brokers.count)}"]
         if rng.random() < 0.7:
             # It is lost before the other faults end, so that operators meet partitions that have lost their replicas.
-            lost = {"node": core_down[0], "restart_after_ms": 10 * duration_ms}
-            actions.append(Action("kill", at_ms=rng.uniform(0.2, 0.95) * duration_ms, args=lost))
+            actions += loss(streams["loss"], world, core_down[0], duration_ms)
     return Script(
         name=f"seed-{seed}",
         world=world,

@@ -208,13 +208,26 @@ class _Draw:
         """A broker is lost, perhaps for good; operators create topics meanwhile, and move its partitions away."""
         rng, node = self._rng, f"broker {self._rng.randint(1, self._brokers)}"
         lost_ms = self._session_ms * rng.uniform(2, 15)
-        actions = [Action("kill", at_ms=at_ms, args={"node": node, "restart_after_ms": lost_ms})]
+        kill = Action("kill", at_ms=at_ms, args={"node": node, "restart_after_ms": lost_ms})
+        return [kill, *self._replacement(node, at_ms, at_ms + 1.1 * lost_ms)]
+
+    def lost(self, node: str, duration_ms: float) -> list[Action]:
+        """A broker fails for good before the other faults end. It is replaced at any time, often at the very end."""
+        at_ms = self._rng.uniform(0.2, 0.95) * duration_ms
+        kill = Action("kill", at_ms=at_ms, args={"node": node, "restart_after_ms": 10 * duration_ms})
+        latest_ms = duration_ms - min(self._rng.expovariate(1 / 3_000.0), duration_ms - at_ms)
+        return [kill, *self._replacement(node, at_ms, latest_ms)]
+
+    def _replacement(self, node: str, begin_ms: float, end_ms: float) -> list[Action]:
+        """Operators create topics on a broker that is down, and then move its partitions away."""
+        rng, actions = self._rng, []
         for _ in range(rng.randint(0, 2)):
             replicas = [[int(node.split()[1])], rng.sample(range(1, self._brokers + 1), 2)]
-            args = {"topic": f"t{rng.randint(1, 5)}", "replicas": replicas[: rng.randint(1, 2)]}
-            actions.append(Action("create", at_ms=at_ms + rng.uniform(0, 1) * lost_ms, args=args))
+            args = {"topic": f"t{rng.randint(1, 8)}", "replicas": replicas[: rng.randint(1, 2)]}
+            actions.append(Action("create", at_ms=rng.uniform(begin_ms, end_ms), args=args))
         evacuate = {"broker": node, "turn": rng.randrange(10), "to": "active controller"}
-        return [*actions, Action("evacuate", at_ms=at_ms + rng.uniform(0.2, 1.1) * lost_ms, args=evacuate)]
+        share = rng.choice((rng.random(), 1.0))
+        return [*actions, Action("evacuate", at_ms=begin_ms + share * (end_ms - begin_ms), args=evacuate)]
 
     def twin_kill(self, at_ms: float) -> list[Action]:
         """The controller fails, and a broker restarts before or after its successor has taken over."""
@@ -282,6 +295,11 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[di
             actions += pattern(at_ms)
             at_ms += rng.expovariate(1 / _INTERVALS_MS[rate])
     return swarm, [action for action in actions if action.at_ms < duration_ms]
+
+
+def loss(rng: random.Random, world: WorldSpec, node: str, duration_ms: float) -> list[Action]:
+    """Returns the actions around a broker that fails for good."""
+    return _Draw(rng, world).lost(node, duration_ms)
 
 
 def _swarm(rng: random.Random) -> dict[str, str]:
