@@ -61,6 +61,10 @@ class Background:
             return False
         except BaseExceptionGroup as group:
             failure = group.exceptions[0] if len(group.exceptions) == 1 else group
+        except asyncio.CancelledError as raised:
+            if raised is error:
+                return False  # see `BlockStack`
+            raise
         if own is None:
             _raise_unchanged(failure)
         if not isinstance(failure, Exception):
@@ -71,6 +75,9 @@ class Background:
 
 class BlockStack(AsyncExitStack):
     """Exit stack of an `async with` block: a failure to close does not replace the exception of the block.
+
+    What is closed must not raise the exception that it was given: AsyncExitStack would make that exception its own
+    `__context__`, and anyio, which looks for a cancellation there, would never end. It returns False instead.
 
     Args:
         owner: name of the closed object, for log lines and notes.
@@ -91,8 +98,10 @@ class BlockStack(AsyncExitStack):
     ) -> bool | None:
         try:
             return bool(await super().__aexit__(kind, error, trace))
-        except Exception as failure:
-            if failure is error or error is None or isinstance(error, asyncio.CancelledError):
+        except BaseException as failure:
+            if failure is error:
+                return False
+            if error is None or isinstance(error, asyncio.CancelledError) or not isinstance(failure, Exception):
                 raise
             _attach(error, failure, self._owner)
             return False

@@ -279,3 +279,35 @@ async def test_cancellation_while_closing_is_not_lost() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_second_cancellation_while_closing_ends_the_block(nested: bool) -> None:
+    inside, closing = anyio.Event(), anyio.Event()
+    left: list[BaseException] = []
+
+    async def hang() -> None:
+        closing.set()
+        await anyio.sleep_forever()
+
+    async def host() -> None:
+        try:
+            async with BlockStack("outer") as outer:
+                stack = await outer.enter_async_context(BlockStack("inner")) if nested else outer
+                await stack.enter_async_context(Background("test"))
+                stack.push_async_callback(hang)
+                inside.set()
+                await anyio.sleep_forever()
+        except asyncio.CancelledError as error:
+            left.append(error)
+            raise
+
+    task = asyncio.create_task(host())
+    for reached in (inside, closing):
+        await reached.wait()
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    (error,) = left
+    assert error.__context__ is not error  # anyio follows the chain to its end
