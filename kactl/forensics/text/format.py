@@ -11,11 +11,26 @@ have the names of the columns that they fill. Common groups have a short form:
     {STATE}           a partition's state as requests contain it
 
 If two groups fill one column, the second has the name `isr__2`.
+
+The modules in `formats` list their formats as text:
+
+    [broker since=2.6]                          the writer of the formats below, and options of all of them
+    {FROM}                                      a short form in this text only
+        from controller {controller:int}
+    B2 received request=LEADER_AND_ISR          id, type, options, and constants
+        Handling LeaderAndIsr request correlationId {correlation_id:int} {FROM} for
+        {count:int} partitions
+
+A pattern may be broken at any blank, and elsewhere after a backslash. The options are `since`, `until`, `raised` and
+`by_prefix`; see `Format`.
 """
 
 import re
+import shlex
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import SCHEMA
@@ -48,6 +63,8 @@ _SHORT: Final = {
     r"(?:, isNew={is_new:bool})?(?:, leaderRecoveryState={recovery:word})?(?:, offlineReplicas=\[?[\d, ]*\]?)?\)",
 }
 _SPECIAL: Final = frozenset(r"\()[]{}?*+|.^$")
+# A heading and the indented lines below it; lines that begin with a number sign are comments.
+_ENTRY: Final = re.compile(r"^(?![#\s])(.+)\n((?: +.+\n)*)", re.MULTILINE)
 
 
 class Format(NamedTuple):
@@ -73,6 +90,45 @@ class Format(NamedTuple):
     since: Version
     until: Version
     raised: Version | None
+
+
+def read_formats(text: str) -> tuple[Format, ...]:
+    """Returns the formats in a text; see the module.
+
+    Raises:
+        ValueError: an entry is invalid.
+    """
+    role, common = Role.CONTROLLER, dict[str, Any]()
+    short: dict[str, str] = {}
+    formats = []
+    for heading, body in _ENTRY.findall(text):
+        pattern = re.sub(r"\n +", " ", re.sub(r"\\\n +", "", body.strip()))
+        for name, content in short.items():
+            pattern = pattern.replace(name, content)
+        if heading.startswith("{"):
+            short[heading] = pattern
+        elif heading.startswith("["):
+            writer, *options = heading.strip("[]").split()
+            role, common = Role(writer), _options(options)
+        else:
+            id, type, *options = shlex.split(heading)
+            formats.append(line(id, EventType(type), pattern, role=role, **common | _options(options)))
+    return tuple(formats)
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in ("since", "until", "raised"):
+            major, minor = value.split(".")
+            options[name] = (int(major), int(minor))
+        elif name == "by_prefix":
+            options[name] = True
+        else:
+            kind = SCHEMA.field(name).type
+            options[name] = pa.scalar(value).cast(kind).as_py()
+    return options
 
 
 def line(

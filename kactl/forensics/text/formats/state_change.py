@@ -1,195 +1,92 @@
 """A controller's lines in state-change.log: partitions, replicas, and requests to brokers."""
 
-from functools import partial
 from typing import Final
 
-from kactl.forensics.event_types import EventType, Role
-from kactl.forensics.text.format import Format, line
+from kactl.forensics.text.format import read_formats
 
-_controller: Final = partial(line, role=Role.CONTROLLER)
-_ONLINE: Final = (
-    r"Changed partition {TP} from {from_state:word} to {to_state:word} with state LeaderAndIsr\(leader={leader:int}, "
-    r"leaderEpoch={leader_epoch:int}, "
-)
-_PLAIN_ISR: Final = r"isr=\w+\({isr:ids}\)"
+FORMATS: Final = read_formats(
+    r"""
+{ONLINE}
+    Changed partition {TP} from {from_state:word} to {to_state:word} with state LeaderAndIsr\(leader={leader:int},
+    leaderEpoch={leader_epoch:int},
+{PLAIN_ISR}
+    isr=\w+\({isr:ids}\)
 # Only the broker ids of this list are stored; see `columns._ids`.
-_EPOCH_ISR: Final = r"isrWithBrokerEpoch=\w+\((?P<isr>(?:BrokerState\([^)]*\)(?:, )?)*)\)"
-_RECOVERY: Final = r", leaderRecoveryState={recovery:word}"
-# The reason of a failed election is in the first line of the stack trace; see `parser._add_joined`.
-_LEADER: Final = "LEADER_AND_ISR"
-_METADATA: Final = "UPDATE_METADATA"
-_STOP: Final = "STOP_REPLICA"
-_BROKER_NODE: Final = r"\S+ \(id: {broker:int} rack: .*\)"
-_RESPONSE: Final = r"Received response (?:.*?error_?[cC]ode={error:int}[,)} ])?.* for "
+{EPOCH_ISR}
+    isrWithBrokerEpoch=\w+\((?P<isr>(?:BrokerState\([^)]*\)(?:, )?)*)\)
+{RECOVERY}
+    , leaderRecoveryState={recovery:word}
+{BROKER_NODE}
+    \S+ \(id: {broker:int} rack: .*\)
+{RESPONSE}
+    Received response (?:.*?error_?[cC]ode={error:int}[,)} ])?.* for
 
-FORMATS: Final[tuple[Format, ...]] = (
-    _controller(
-        "P1",
-        EventType.PARTITION,
-        r"Changed partition {TP} state from {from_state:word} to {to_state:word} with assigned replicas {replicas:ids}",
-        raised=(2, 6),
-    ),
-    _controller(
-        "P2a",
-        EventType.PARTITION,
-        r"Changed partition {TP} from {from_state:word} to {to_state:word} with leader {leader:int}",
-        until=(1, 0),
-    ),
-    _controller(
-        "P2b",
-        EventType.PARTITION,
-        _ONLINE + _PLAIN_ISR + r", zkVersion={partition_epoch:int}\)",
-        since=(1, 1),
-        until=(3, 1),
-        raised=(2, 6),
-    ),
-    _controller(
-        "P2b-3.2",
-        EventType.PARTITION,
-        _ONLINE + _PLAIN_ISR + _RECOVERY + r", zkVersion={partition_epoch:int}\)",
-        since=(3, 2),
-        until=(3, 2),
-    ),
-    _controller(
-        "P2b-3.3",
-        EventType.PARTITION,
-        _ONLINE + _PLAIN_ISR + _RECOVERY + r", partitionEpoch={partition_epoch:int}\)",
-        since=(3, 3),
-        until=(3, 4),
-    ),
-    _controller(
-        "P2b-3.5",
-        EventType.PARTITION,
-        _ONLINE + _EPOCH_ISR + _RECOVERY + r", partitionEpoch={partition_epoch:int}\)",
-        since=(3, 5),
-    ),
-    _controller("P3", EventType.PARTITION, r"Changed partition {TP} state from {from_state:word} to {to_state:word}"),
-    _controller(
-        "P4a",
-        EventType.PARTITION_FAILED,
-        r"Initiated state change for partition {TP} from {from_state:word} to {to_state:word} failed",
-        until=(1, 0),
-    ),
-    _controller(
-        "P4b",
-        EventType.PARTITION_FAILED,
-        r"Controller {controller:int} epoch {controller_epoch:int} failed to change state for partition {TP} "
-        r"from {from_state:word} to {to_state:word}",
-        since=(1, 1),
-    ),
-    _controller("P5a", EventType.ELECTING, r"Started leader election for partition {TP}", until=(1, 0)),
-    _controller(
-        "P5b",
-        EventType.ELECTED,
-        r"Elected leader {leader:int} for Offline partition {TP}",
-        until=(1, 0),
-        strategy="offline",
-    ),
-    _controller(
-        "R1",
-        EventType.REPLICA,
-        r"Changed state of replica {broker:int} for partition {TP} from {from_state:word} to {to_state:word}",
-    ),
-    _controller(
-        "R2",
-        EventType.REPLICA_FAILED,
-        r"Controller {controller:int} epoch {controller_epoch:int} initiated state change of replica {broker:int} "
-        r"for partition {TP} from {from_state:word} to {to_state:word} failed",
-        since=(1, 1),
-    ),
-    _controller(
-        "R2-1.0",
-        EventType.REPLICA_FAILED,
-        r"Initiated state change of replica {broker:int} for partition {TP} "
-        r"from {from_state:word} to {to_state:word} failed",
-        until=(1, 0),
-    ),
-    # The version is present in 2.7.2, 2.8.1 and from 3.1 on, but not in 2.8.0 and 3.0.
-    _controller(
-        "R3",
-        EventType.ISR_CUT,
-        r"Partition {TP} state changed to \(Leader:{leader:int},ISR:{isr:ids},(?:LeaderRecoveryState:{recovery:word},)?"
-        r"LeaderEpoch:{leader_epoch:int},(?:(?:ZkVersion|PartitionEpoch):{partition_epoch:int},)?"
-        r"ControllerEpoch:{controller_epoch:int}\) after removing replica {broker:int} from the ISR "
-        r"as part of transition to {to_state:word}",
-        since=(2, 6),
-    ),
-    _controller(
-        "S1",
-        EventType.SENT_PARTITION,
-        r"Sending become-(?P<to_state>leader|follower) LeaderAndIsr request {STATE} to broker {broker:int} "
-        r"for partition {TP}",
-        request=_LEADER,
-    ),
-    _controller(
-        "S2",
-        EventType.SENT,
-        r"Sending LeaderAndIsr request to broker {broker:int} with {count:int} become-leader "
-        r"and {count_also:int} become-follower partitions",
-        since=(2, 6),
-        request=_LEADER,
-    ),
-    _controller(
-        "S3",
-        EventType.SENT_PARTITION,
-        r"Sending UpdateMetadata request {STATE} to brokers \w+\({brokers:ids}\) for partition {TP}",
-        until=(2, 5),
-        request=_METADATA,
-    ),
-    _controller(
-        "S4",
-        EventType.SENT,
-        r"Sending UpdateMetadata request to brokers \w+\({brokers:ids}\) for {count:int} partitions",
-        since=(2, 6),
-        request=_METADATA,
-    ),
-    _controller(
-        "S5a",
-        EventType.SENT_PARTITION,
-        r"Sending StopReplica request \w+\(partitionIndex=\d+, leaderEpoch={leader_epoch:int}, "
-        r"deletePartition={delete:bool}\) to broker {broker:int} for partition {TP}",
-        since=(2, 6),
-        request=_STOP,
-    ),
-    _controller(
-        "S5b",
-        EventType.SENT,
-        r"Sending StopReplica request (?:\(delete = {delete:bool}\) )?for {count:int} replicas to broker {broker:int}",
-        since=(2, 6),
-        request=_STOP,
-    ),
-    _controller(
-        "S5c",
-        EventType.SENT,
-        r"The stop replica request \(delete = {delete:bool}\) sent to broker {broker:int} is {text:rest}",
-        until=(2, 5),
-        request=_STOP,
-    ),
-    _controller(
-        "S6",
-        EventType.ANSWERED,
-        _RESPONSE + r"request {request:word} with correlation id {correlation_id:int} sent to broker " + _BROKER_NODE,
-        since=(1, 1),
-    ),
-    _controller("S6-1.0", EventType.ANSWERED, _RESPONSE + r"a request sent to broker " + _BROKER_NODE, until=(1, 0)),
-    _controller("S7a", EventType.REPLICAS_OFFLINE, r"Mark replicas {text:rest} on broker {broker:int} as offline"),
-    _controller(
-        "S7b",
-        EventType.ANSWER_FAILED,
-        r"Received error (?P<reason>(?P<error>[\w.]+).*) in LeaderAndIsr response {text:rest} from broker {broker:int}",
-        request=_LEADER,
-    ),
-    _controller(
-        "S7d",
-        EventType.ANSWER_FAILED,
-        r"Controller {controller:int} epoch {controller_epoch:int} fails to send request {text:rest} to broker "
-        + _BROKER_NODE
-        + r"\. Reconnecting to broker\.",
-    ),
-    _controller(
-        "S7c",
-        EventType.REASSIGNMENT_SENT,
-        r"Sent LeaderAndIsr request {text:rest} for partition being reassigned {TP}",
-        request=_LEADER,
-    ),
+[controller]
+P1 partition raised=2.6
+    Changed partition {TP} state from {from_state:word} to {to_state:word} with assigned replicas {replicas:ids}
+P2a partition until=1.0
+    Changed partition {TP} from {from_state:word} to {to_state:word} with leader {leader:int}
+P2b partition since=1.1 until=3.1 raised=2.6
+    {ONLINE} {PLAIN_ISR}, zkVersion={partition_epoch:int}\)
+P2b-3.2 partition since=3.2 until=3.2
+    {ONLINE} {PLAIN_ISR}{RECOVERY}, zkVersion={partition_epoch:int}\)
+P2b-3.3 partition since=3.3 until=3.4
+    {ONLINE} {PLAIN_ISR}{RECOVERY}, partitionEpoch={partition_epoch:int}\)
+P2b-3.5 partition since=3.5
+    {ONLINE} {EPOCH_ISR}{RECOVERY}, partitionEpoch={partition_epoch:int}\)
+P3 partition
+    Changed partition {TP} state from {from_state:word} to {to_state:word}
+# The reason of a failed election is in the first line of the stack trace; see `parser._add_joined`.
+P4a partition-failed until=1.0
+    Initiated state change for partition {TP} from {from_state:word} to {to_state:word} failed
+P4b partition-failed since=1.1
+    Controller {controller:int} epoch {controller_epoch:int} failed to change state for partition {TP} from
+    {from_state:word} to {to_state:word}
+P5a electing until=1.0
+    Started leader election for partition {TP}
+P5b elected until=1.0 strategy=offline
+    Elected leader {leader:int} for Offline partition {TP}
+R1 replica
+    Changed state of replica {broker:int} for partition {TP} from {from_state:word} to {to_state:word}
+R2 replica-failed since=1.1
+    Controller {controller:int} epoch {controller_epoch:int} initiated state change of replica {broker:int} for
+    partition {TP} from {from_state:word} to {to_state:word} failed
+R2-1.0 replica-failed until=1.0
+    Initiated state change of replica {broker:int} for partition {TP} from {from_state:word} to {to_state:word} failed
+# The version is present in 2.7.2, 2.8.1 and from 3.1 on, but not in 2.8.0 and 3.0.
+R3 isr-cut since=2.6
+    Partition {TP} state changed to
+    \(Leader:{leader:int},ISR:{isr:ids},(?:LeaderRecoveryState:{recovery:word},)?LeaderEpoch:{leader_epoch:int},\
+    (?:(?:ZkVersion|PartitionEpoch):{partition_epoch:int},)?ControllerEpoch:{controller_epoch:int}\) after removing
+    replica {broker:int} from the ISR as part of transition to {to_state:word}
+S1 sent-partition request=LEADER_AND_ISR
+    Sending become-(?P<to_state>leader|follower) LeaderAndIsr request {STATE} to broker {broker:int} for partition {TP}
+S2 sent since=2.6 request=LEADER_AND_ISR
+    Sending LeaderAndIsr request to broker {broker:int} with {count:int} become-leader and {count_also:int}
+    become-follower partitions
+S3 sent-partition until=2.5 request=UPDATE_METADATA
+    Sending UpdateMetadata request {STATE} to brokers \w+\({brokers:ids}\) for partition {TP}
+S4 sent since=2.6 request=UPDATE_METADATA
+    Sending UpdateMetadata request to brokers \w+\({brokers:ids}\) for {count:int} partitions
+S5a sent-partition since=2.6 request=STOP_REPLICA
+    Sending StopReplica request \w+\(partitionIndex=\d+, leaderEpoch={leader_epoch:int}, deletePartition={delete:bool}\)
+    to broker {broker:int} for partition {TP}
+S5b sent since=2.6 request=STOP_REPLICA
+    Sending StopReplica request (?:\(delete = {delete:bool}\) )?for {count:int} replicas to broker {broker:int}
+S5c sent until=2.5 request=STOP_REPLICA
+    The stop replica request \(delete = {delete:bool}\) sent to broker {broker:int} is {text:rest}
+S6 answered since=1.1
+    {RESPONSE} request {request:word} with correlation id {correlation_id:int} sent to broker {BROKER_NODE}
+S6-1.0 answered until=1.0
+    {RESPONSE} a request sent to broker {BROKER_NODE}
+S7a replicas-offline
+    Mark replicas {text:rest} on broker {broker:int} as offline
+S7b answer-failed request=LEADER_AND_ISR
+    Received error (?P<reason>(?P<error>[\w.]+).*) in LeaderAndIsr response {text:rest} from broker {broker:int}
+S7d answer-failed
+    Controller {controller:int} epoch {controller_epoch:int} fails to send request {text:rest} to broker {BROKER_NODE}\.
+    Reconnecting to broker\.
+S7c reassignment-sent request=LEADER_AND_ISR
+    Sent LeaderAndIsr request {text:rest} for partition being reassigned {TP}
+"""
 )
