@@ -1,6 +1,6 @@
 """File reports computed from the counters: levels, period, coverage, controllers and warnings for each file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from . import versions
 from .event_types import NO_LINE, EventType, Kind
 from .tables import FILE_SCHEMA
+from .text.dispatch import BY_ID
+from .text.format import FIRST, LAST, Version
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
 
@@ -22,6 +23,8 @@ _ALIKE_WORDS: Final = 5
 COVERAGE_LOW: Final = 0.9
 _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _NO_EVENT: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, *NO_LINE)
+# Separator of format and level, as in P1@INFO.
+_AT: Final = "@"
 INFO_ONLY: Final = (
     "INFO only: it has no state changes of replicas or to OfflinePartition and no single requests; the beginnings of "
     "outages are taken from other files, or bounded"
@@ -112,7 +115,7 @@ def _sums(counted: DataFrame) -> DataFrame:
         f.min(f.unix_micros("begin")).alias("begin"),
         f.max(f.unix_micros("end")).alias("end"),
         f.collect_set("level").alias("levels"),
-        f.collect_set(f.concat_ws(versions.AT, "format", "level")).alias("formats"),
+        f.collect_set(f.concat_ws(_AT, "format", "level")).alias("formats"),
         f.collect_set(f.when(~no_event, f.col("controller"))).alias("controllers"),
         f.min("speaker").alias("first_speaker"),
         f.max("speaker").alias("last_speaker"),
@@ -141,19 +144,13 @@ def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_z
     report = msgspec.structs.replace(
         report,
         broker=sums["first_speaker"] if one else None,
-        version=versions.guess(sums["formats"]),
+        version=guess_version(sums["formats"]),
         levels=tuple(level for level in _LEVELS if level in sums["levels"]),
-        begin=sums["begin"],
-        end=sums["end"],
-        lines=sums["lines"],
-        events=sums["events"],
-        harmless=sums["harmless"],
-        other=sums["other"],
-        unparsed=sums["unparsed"],
         coverage=sums["events"] / known if known else None,
         controllers=tuple(sorted(sums["controllers"])),
         samples=tuple(samples),
         error=sums["broken"],
+        **{name: sums[name] for name in ("begin", "end", "lines", "events", "harmless", "other", "unparsed")},
     )
     return msgspec.structs.replace(report, warnings=tuple(_warnings(report, sums, time_zone)))
 
@@ -177,3 +174,38 @@ def _warnings(report: FileReport, sums: dict[str, Any], time_zone: str) -> list[
             f"clocks in {time_zone} were set back during its period: times of that hour may be an hour early"
         )
     return warnings
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def guess_version(seen: Iterable[str]) -> str | None:
+    """Infer the versions that write all given formats, each with its level.
+
+    Returns:
+        "2.6-3.1", "4.1+" or "1.0"; "mixed" if no version writes all of them, as in a file that spans an upgrade; None
+        if no known format is given.
+    """
+    since, until, is_known = FIRST, LAST, False
+    for key in seen:
+        name, _, level = key.partition(_AT)
+        form = BY_ID.get(name)
+        if form is None:
+            continue
+        is_known = True
+        since, until = max(since, form.since), min(until, form.until)
+        if form.raised is not None and level == "INFO":
+            since = max(since, form.raised)
+        if form.raised is not None and level == "TRACE":
+            until = min(until, (form.raised[0], form.raised[1] - 1))
+    if not is_known:
+        return None
+    if since > until:
+        return "mixed"
+    if since == until:
+        return _written(since)
+    return f"{_written(since)}+" if until == LAST else f"{_written(since)}-{_written(until)}"
+
+
+def _written(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kactl.forensics.overview import guess_version
 from kactl.forensics.text.dispatch import FORMATS
 from kactl.forensics.text.format import FIRST, LAST
-from kactl.forensics.versions import guess
 
 GUESSED = {
     "1.0": ["P1@TRACE", "P2a@TRACE", "R1@TRACE", "S6-1.0@TRACE"],
@@ -25,13 +25,13 @@ GUESSED = {
 
 @pytest.mark.parametrize(("expected", "seen"), GUESSED.items(), ids=GUESSED)
 def test_version_range_is_that_of_all_formats(expected: str, seen: list[str]) -> None:
-    assert guess(seen) == expected
-    assert guess(reversed(seen)) == expected
+    assert guess_version(seen) == expected
+    assert guess_version(reversed(seen)) == expected
 
 
 @pytest.mark.parametrize("seen", [[], ["PARTITION_RECORD@"], ["INFO"]])
 def test_no_formats_give_no_version(seen: list[str]) -> None:
-    assert guess(seen) is None
+    assert guess_version(seen) is None
 
 
 def test_every_format_has_versions() -> None:

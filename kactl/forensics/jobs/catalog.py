@@ -30,24 +30,24 @@ from kactl.forensics.tables import (
 
 from . import (
     absences,
+    audit,
     churn,
     controllers,
     deletions,
     flapping,
     leadership,
     log_segments,
+    losses,
+    outages,
     reassignments,
     requests,
     skew,
     states,
     timed,
     topic_incarnations,
+    unclean,
 )
-from .audit import audit
 from .job import Job
-from .losses import losses
-from .outages import outages
-from .unclean import unclean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

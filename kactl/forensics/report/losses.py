@@ -10,9 +10,9 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from kactl.forensics.jobs.losses import losses as loss_job
+from kactl.forensics.jobs import losses as loss_job
+from kactl.forensics.jobs import unclean as unclean_job
 from kactl.forensics.jobs.losses import sums as loss_sums
-from kactl.forensics.jobs.unclean import unclean as unclean_job
 
 from .facts import Facts
 from .findings import Down, Loss, Unclean

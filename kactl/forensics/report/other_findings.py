@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs import audit as audit_job
 from kactl.forensics.jobs import churn as churn_job
 from kactl.forensics.jobs import controllers as controllers_job
 from kactl.forensics.jobs import deletions as deletions_job
 from kactl.forensics.jobs import flapping as flapping_job
 from kactl.forensics.jobs import reassignments as reassignments_job
 from kactl.forensics.jobs import requests as requests_job
-from kactl.forensics.jobs.audit import audit as audit_job
 
 from .facts import Facts
 from .findings import Absence, Churn, Controllership, Deletion, Finding, Flapping, Reassignment, Requests

@@ -11,7 +11,7 @@ from kactl.forensics.jobs.absences import absences
 from kactl.forensics.jobs.leadership import leadership
 from kactl.forensics.jobs.log_segments import log_segments
 from kactl.forensics.jobs.states import states
-from kactl.forensics.jobs.unclean.unclean import unclean
+from kactl.forensics.jobs.unclean import unclean
 
 from . import dumps
 from .tables import as_timed, events

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs import skew
-from kactl.forensics.jobs.audit.audit import COLUMNS, RULES, audit
+from kactl.forensics.jobs.audit import COLUMNS, RULES, audit
 from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
 from kactl.forensics.tables import FILE_COLUMNS

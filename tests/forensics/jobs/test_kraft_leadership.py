@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from kactl.forensics.jobs.absences import absences
 from kactl.forensics.jobs.leadership import leadership
-from kactl.forensics.jobs.outages.outages import outages
+from kactl.forensics.jobs.outages import outages
 from kactl.forensics.jobs.states import states
 
 from . import dumps

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs.outages.outages import outages
+from kactl.forensics.jobs.outages import outages
 
 from .chain import chain
 from .said import Ids, ids, leads_3

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.log_segments import log_segments
-from kactl.forensics.jobs.losses.losses import COLUMNS, losses
+from kactl.forensics.jobs.losses import COLUMNS, losses
 from kactl.forensics.jobs.losses.sums import by_partition, by_topic, totals
 
 from .chain import Chain, chain, kept

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.errors import BadRequest
-from kactl.forensics.jobs.outages import outages
+from kactl.forensics.jobs import outages
 from kactl.forensics.jobs.outages.totals import KINDS, by_broker, by_topic, percentiles, slo, totals
 
 from .tables import moment, rows, table

@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs import absences, leadership
-from kactl.forensics.jobs.outages import outages
+from kactl.forensics.jobs import absences, leadership, outages
 
 from .tables import as_timed, controller_line, events, line, moment, rows, table
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs.unclean.unclean import COLUMNS
+from kactl.forensics.jobs.unclean import COLUMNS
 
 from . import dumps
 from .chain import Chain, chain

@@ -15,20 +15,20 @@ from kactl.forensics.event_types import EventType
 from kactl.forensics.events import COLUMNS as EVENT_COLUMNS
 from kactl.forensics.jobs import (
     absences,
+    audit,
     churn,
     controllers,
     deletions,
     flapping,
     leadership,
+    losses,
+    outages,
     reassignments,
     requests,
     skew,
+    unclean,
 )
 from kactl.forensics.jobs import timed as timed_job
-from kactl.forensics.jobs.audit import audit
-from kactl.forensics.jobs.losses import losses
-from kactl.forensics.jobs.outages import outages
-from kactl.forensics.jobs.unclean import unclean
 from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS, Manifest
 from tests.forensics.jobs.tables import moment, table
 

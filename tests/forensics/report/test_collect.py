@@ -5,8 +5,7 @@ import datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.forensics.jobs import leadership
-from kactl.forensics.jobs.outages import outages
+from kactl.forensics.jobs import leadership, outages
 from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Facts
 from kactl.forensics.report.model import Incident, Lost, Scope
