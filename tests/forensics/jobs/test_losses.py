@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.log_segments import log_segments
 from kactl.forensics.jobs.losses import COLUMNS, losses
-from kactl.forensics.jobs.losses.sums import by_partition, by_topic, totals
+from kactl.forensics.jobs.losses.sums import by_partition, sums
 
 from .chain import Chain, chain, kept
 from .said import NEW, OFFLINE, Ids, cut, follows, ids, isr_updated, leads, online
@@ -478,8 +478,8 @@ def test_sums_count_records_of_replicas_once(lost: DataFrame) -> None:
     partitions = collections.defaultdict(list)
     for row in rows(by_partition(lost), "leader_epoch"):
         partitions[row["topic"]].append(tuple(row[name] for name in names))
-    topics = {row["topic"]: (row["tail_records"], row["unknown"]) for row in rows(by_topic(lost))}
-    [total] = rows(totals(lost))
+    topics = {row["topic"]: (row["tail_records"], row["unknown"]) for row in rows(sums(by_partition(lost), "topic"))}
+    [total] = rows(sums(by_partition(lost)))
 
     assert partitions["twice"] == [(6, 10, 0, [1], 10), (7, 15, 0, [1, 2], 15)]
     assert partitions["cut"] == [(4, None, None, [3], 0)]
@@ -513,6 +513,6 @@ def test_loss_without_leader_line_is_dated_by_discovery(spark: SparkSession) -> 
 
 
 def test_sums_without_losses_are_zero(lost: DataFrame) -> None:
-    [total] = rows(totals(lost.limit(0)))
+    [total] = rows(sums(by_partition(lost.limit(0))))
 
     assert (total["tail_records"], total["committed_records"], total["partitions"]) == (0, 0, 0)

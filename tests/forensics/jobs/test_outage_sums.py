@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kactl.errors import BadRequest
 from kactl.forensics.jobs import outages
-from kactl.forensics.jobs.outages.totals import KINDS, by_broker, by_topic, percentiles, slo, totals
+from kactl.forensics.jobs.outages.totals import KINDS, kind_of, slo, totals
 
 from .tables import moment, rows, table
 
@@ -27,6 +27,10 @@ OUTAGES: Final = (
 )
 
 
+# The percentiles above the median.
+HIGH: Final = ("p90_ms", "p99_ms", "max_ms")
+
+
 @pytest.fixture(scope="module")
 def made(spark: SparkSession) -> DataFrame:
     return table(spark, outages.COLUMNS, OUTAGES)
@@ -38,14 +42,13 @@ def test_totals_count_partitions_once_and_add_time(made: DataFrame) -> None:
     assert (row["outages"], row["partitions"], row["topics"], row["open"], row["unclean"]) == (5, 3, 2, 1, 1)
     assert (row["unavailable_ms"], row["least_ms"], row["attempts_failed"]) == (300_020, 299_970, 3)
     assert row["most_ms"] is None  # the open outage has no upper bound
-    assert row["partition_minutes"] == pytest.approx(300_020 / 60_000)
-    assert (row["longest_ms"], row["first_at"], row["last_at"]) == (120_000, moment(10), moment(900))
+    assert row["longest_ms"] == 120_000
 
 
 def test_unexplained_change_is_neither_forced_nor_planned(made: DataFrame) -> None:
-    (row,) = rows(totals(made))
+    kinds = {row["kind"]: row for row in rows(totals(made.withColumn("kind", kind_of()), "kind"))}
 
-    assert {kind: (row[kind], row[f"{kind}_ms"]) for kind in KINDS} == {
+    assert {kind: (kinds[kind]["outages"], kinds[kind]["unavailable_ms"]) for kind in KINDS} == {
         "forced": (3, 180_000),
         "planned": (1, 20),
         "unexplained": (1, 120_000),
@@ -61,14 +64,14 @@ def test_outage_is_known_as_its_weaker_end(made: DataFrame) -> None:
 def test_totals_without_outages_are_zero(made: DataFrame) -> None:
     (row,) = rows(totals(made.where("topic = 'none'"), times=True))
 
-    assert (row["outages"], row["unavailable_ms"], row["forced_ms"], row["partition_minutes"]) == (0, 0, 0, 0)
+    assert (row["outages"], row["unavailable_ms"], row["attempts_failed"]) == (0, 0, 0)
     assert row["longest_ms"] is None
     assert row["duration"] == {"known": 0, "p50_ms": None, "p90_ms": None, "p99_ms": None, "max_ms": None}
 
 
 def test_topics_and_brokers_have_own_totals(made: DataFrame) -> None:
-    topics = {row["topic"]: row for row in rows(by_topic(made))}
-    brokers = {row["broker"]: row for row in rows(by_broker(made))}
+    topics = {row["topic"]: row for row in rows(totals(made, "topic"))}
+    brokers = {row["broker"]: row for row in rows(totals(made, "broker"))}
 
     assert {name: row["unavailable_ms"] for name, row in topics.items()} == {"a": 180_020, "b": 120_000}
     assert topics["a"]["most_ms"] == 180_060
@@ -76,34 +79,20 @@ def test_topics_and_brokers_have_own_totals(made: DataFrame) -> None:
 
 
 def test_percentiles_use_known_values_of_each_kind(made: DataFrame) -> None:
-    found = {(row["kind"], row["measure"]): row for row in rows(percentiles(made))}
+    times = {row["kind"]: row for row in rows(totals(made.withColumn("kind", kind_of()), "kind", times=True))}
 
-    assert set(found) == {
-        ("forced", "duration"),
-        ("forced", "detection"),
-        ("planned", "duration"),
-        ("planned", "apply"),
-        ("unexplained", "duration"),
-    }
-    forced = found["forced", "duration"]
     # Of 30, 60 and 90 s, half take no more than 60, and nine of ten no more than 90.
-    assert [forced[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")] == [3, 60_000, *[90_000] * 3]
-    assert found["forced", "detection"]["known"] == 2
-    assert found["planned", "duration"]["p50_ms"] == 20
+    assert times["forced"]["duration"] == {"known": 3, "p50_ms": 60_000} | dict.fromkeys(HIGH, 90_000)
+    assert times["forced"]["detection"] == {"known": 2, "p50_ms": 29_000} | dict.fromkeys(HIGH, 59_000)
+    assert times["planned"]["duration"]["p50_ms"] == 20
+    assert times["planned"]["apply"]["known"] == 1
+    assert {kind: row["queue"]["known"] for kind, row in times.items()} == dict.fromkeys(KINDS, 0)
 
 
 def test_percentiles_of_each_topic(made: DataFrame) -> None:
-    found = {(row["topic"], row["kind"], row["measure"]): row["max_ms"] for row in rows(percentiles(made, "topic"))}
+    times = {row["topic"]: row["duration"]["max_ms"] for row in rows(totals(made, "topic", times=True))}
 
-    assert found["b", "unexplained", "duration"] == 120_000
-    assert found["a", "planned", "duration"] == 20
-
-
-def test_percentiles_beside_totals_are_the_same(made: DataFrame) -> None:
-    beside = {row["topic"]: row["detection"] for row in rows(totals(made.where("not planned"), "topic", times=True))}
-    alone = next(row for row in rows(percentiles(made)) if (row["kind"], row["measure"]) == ("forced", "detection"))
-
-    assert beside == {"a": {name: alone[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")}}
+    assert times == {"a": 90_000, "b": 120_000}
 
 
 def test_objective_applies_to_each_and_all_partitions(made: DataFrame) -> None:
@@ -113,9 +102,7 @@ def test_objective_applies_to_each_and_all_partitions(made: DataFrame) -> None:
     assert row["budget_minutes"] == pytest.approx(5)
     assert row["lost_minutes"] == pytest.approx(300_020 / 60_000)
     assert row["used"] == pytest.approx(300_020 / 300_000)
-    # a-0 lost 1.5 minutes, a-1 1.5 and 20 ms, b-0 2. The excess is half a minute, half a minute and 20 ms, and one
-    # minute.
-    assert row["excess_minutes"] == pytest.approx(2 + 20 / 60_000)
+    # a-0 lost 1.5 minutes, a-1 1.5 and 20 ms, b-0 2.
     assert row["partitions_over"] == 3
 
 
@@ -141,7 +128,7 @@ def test_each_topic_has_a_budget_of_its_own_partitions(spark: SparkSession, made
 def test_no_budget_is_used_without_outages(made: DataFrame) -> None:
     (row,) = rows(slo(made.where("topic = 'none'"), objectives=[0.99], period_ms=60_000, partitions=5))
 
-    assert (row["lost_minutes"], row["used"], row["excess_minutes"], row["partitions_over"]) == (0, 0, 0, 0)
+    assert (row["lost_minutes"], row["used"], row["partitions_over"]) == (0, 0, 0)
     assert row["budget_minutes"] == pytest.approx(0.05)
 
 

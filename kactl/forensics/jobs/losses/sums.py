@@ -43,22 +43,12 @@ def by_partition(losses: DataFrame) -> DataFrame:
     )
 
 
-def by_topic(losses: DataFrame) -> DataFrame:
-    """Returns `sums` of each topic."""
-    return sums(by_partition(losses), "topic")
-
-
-def totals(losses: DataFrame) -> DataFrame:
-    """Returns `sums` of all losses: one row; zeroes if there are none."""
-    return sums(by_partition(losses))
-
-
 def sums(partitions: DataFrame, *by: str) -> DataFrame:
     """Aggregate the result of `by_partition` by the columns `by`.
 
     Returns:
         `by`, partitions; tail_records, committed_records, sure_tail_records, sure_committed_records: sums. unknown:
-            number of losses of unknown size. first_at, last_at.
+            number of losses of unknown size.
     """
 
     def total(name: str) -> Value:
@@ -71,6 +61,4 @@ def sums(partitions: DataFrame, *by: str) -> DataFrame:
         total("sure_tail_records"),
         total("sure_committed_records"),
         f.count_if(f.col("tail_records").isNull()).alias("unknown"),
-        f.min("at").alias("first_at"),
-        f.max("at").alias("last_at"),
     )

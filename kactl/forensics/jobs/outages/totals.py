@@ -28,7 +28,6 @@ _MINUTE_MS: Final = 60_000
 # memory.
 _ACCURACY: Final = 10_000
 _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
-_FIELDS: Final = ("known", *_PERCENTILES, "max_ms")
 
 
 def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
@@ -38,21 +37,18 @@ def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
         times: include percentiles, computed in the same pass.
 
     Returns:
-        One row for each value of `by`; without `by` one row, also if there are no outages. outages, forced, planned,
-            unexplained, partitions, topics, open, unclean: counts.
+        One row for each value of `by`; without `by` one row, also if there are no outages. outages, partitions, topics,
+            open, unclean: counts.
         observed, inferred, bounded: number of outages known to that degree. attempts_failed: elections that failed
             during them.
-        unavailable_ms, forced_ms, planned_ms, unexplained_ms: the sum over partitions.
-        least_ms, most_ms: lower and upper bound of that sum, the latter null if an outage has no upper bound.
-            partition_minutes: `unavailable_ms` in minutes.
-        longest_ms. first_at, last_at: the first and last begin.
+        unavailable_ms: the sum over partitions. least_ms, most_ms: its lower and upper bound, the latter null if an
+            outage has no upper bound. longest_ms: the longest outage.
         With `times` a struct for each of `MEASURES`: known (the number of outages with a value), p50_ms, p90_ms,
             p99_ms, max_ms. A percentile is a value that occurs, and that this share of values does not exceed.
     """
     has_bounds = f.count("duration_max_ms") == f.count("*")
     return outages.groupBy(*by).agg(
         f.count("*").alias("outages"),
-        *(f.count_if(kind_of() == name).alias(name) for name in KINDS),
         f.countDistinct("topic", "partition", "life").alias("partitions"),
         f.countDistinct("topic").alias("topics"),
         f.count_if(f.col("end_kind") == "open").alias("open"),
@@ -60,40 +56,11 @@ def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
         *(f.count_if(how_known() == name).alias(name) for name in KNOWN),
         _sum("attempts_failed").alias("attempts_failed"),
         _sum("duration_ms").alias("unavailable_ms"),
-        *(_sum(f.when(kind_of() == name, f.col("duration_ms"))).alias(f"{name}_ms") for name in KINDS),
         _sum("duration_min_ms").alias("least_ms"),
         f.when(has_bounds, _sum("duration_max_ms")).alias("most_ms"),
-        (_sum("duration_ms") / _MINUTE_MS).alias("partition_minutes"),
         f.max("duration_ms").alias("longest_ms"),
-        f.min("begin").alias("first_at"),
-        f.max("begin").alias("last_at"),
         *(_times() if times else ()),
     )
-
-
-def by_topic(outages: DataFrame) -> DataFrame:
-    """Returns `totals` of each topic."""
-    return totals(outages, "topic")
-
-
-def by_broker(outages: DataFrame) -> DataFrame:
-    """Returns `totals` for each broker whose leadership was lost; null if the broker is unknown."""
-    return totals(outages, "broker")
-
-
-def percentiles(outages: DataFrame, *by: str) -> DataFrame:
-    """Durations of outages and of their parts, for each kind.
-
-    Returns:
-        `by`, kind (`KINDS`), measure (`MEASURES`), known (number of outages with a value), p50_ms, p90_ms, p99_ms,
-            max_ms: one row for each measure that any outage has.
-    """
-    measured = outages.groupBy(*by, kind_of().alias("kind")).agg(*_times())
-    measures = [
-        f.struct(f.lit(name).alias("measure"), *(f.col(f"{name}.{field}").alias(field) for field in _FIELDS))
-        for name in MEASURES
-    ]
-    return measured.select(*by, "kind", f.inline(f.array(*measures))).where("known > 0")
 
 
 def kind_of() -> Value:
@@ -140,8 +107,8 @@ def slo(
 
     Returns:
         One row for each value of `by` and objective: `by`, objective, partitions. budget_minutes, lost_minutes: allowed
-            and lost partition-minutes. used: lost / budget. excess_minutes: minutes that partitions lost beyond their
-            own allowance. partitions_over: number of partitions that exceed it.
+            and lost partition-minutes. used: lost / budget. partitions_over: number of partitions that exceed the
+            allowance of a single partition.
         Without `by` there is a row for each objective also if there are no outages. Budget and share are null if the
             number of partitions is unknown.
 
@@ -170,19 +137,16 @@ def slo(
         budget.alias("budget_minutes"),
         "lost_minutes",
         (f.col("lost_minutes") / budget).alias("used"),
-        "excess_minutes",
         "partitions_over",
     )
 
 
 def _against(objective: float, allowed_ms: float) -> Value:
     """Compare the loss of each partition with one objective."""
-    over_ms = f.greatest(f.col("lost_ms") - allowed_ms, f.lit(0.0))
     return f.struct(
         f.lit(objective).alias("objective"),
         f.lit(allowed_ms).alias("allowed_ms"),
-        f.coalesce(f.sum(over_ms) / _MINUTE_MS, f.lit(0.0)).alias("excess_minutes"),
-        f.count_if(over_ms > 0).alias("partitions_over"),
+        f.count_if(f.col("lost_ms") > allowed_ms).alias("partitions_over"),
     )
 
 
