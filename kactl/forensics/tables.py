@@ -17,7 +17,7 @@ import msgspec
 
 from kactl.errors import BadRequest
 
-from .columns import ID, IDS, LONG, REAL, TEXT, TEXTS, TIME, Column, schema
+from .columns import columns, schema
 from .events import SCHEMA_VERSION, spark_schema
 from .storage import Location
 
@@ -35,39 +35,43 @@ JOBS_MANIFEST: Final = "jobs.json"
 JOBS_WORK: Final = ".jobs-"
 
 
-FILE_COLUMNS: Final = (
-    Column("file_id", ID, "its number, starting at 0, in the order of paths"),
-    Column("path", TEXT, "the path it was read from"),
-    Column("kind", TEXT, "its kind, by its content (event_types.Kind)"),
-    Column("layout", TEXT, "the layout of its lines; see text/envelope.py"),
-    Column("encoding", TEXT, "utf-8, latin-1, utf-16"),
-    Column("compression", TEXT, "gzip, or null"),
-    Column("bytes", LONG, "its size as stored"),
-    Column("broker", ID, "the broker that wrote it; null if none is named, or if several wrote it"),
-    Column("version", TEXT, "the versions of Kafka that write such lines: 2.6-3.1, 4.1+, ..."),
-    Column("levels", TEXTS, "the levels that occur, the most detailed first"),
-    Column("begin", TIME, "time of its first line that has one"),
-    Column("end", TIME, "time of its last line"),
-    Column("lines", LONG, "number of lines"),
-    Column("events", LONG, "lines that became events, with the lines joined to them"),
-    Column("harmless", LONG, "known lines of controller and state-change loggers without information"),
-    Column("other", LONG, "lines that are not about partitions, replicas, brokers or controllers"),
-    Column("unparsed", LONG, "relevant lines that match no known format"),
-    Column("coverage", REAL, "events / (events + unparsed), 0 to 1; null if there were neither"),
-    Column("controllers", IDS, "ids of the controllers that wrote or are named in it, ascending"),
-    Column("samples", TEXTS, "the first lines that match no known format"),
-    Column("warnings", TEXTS, "limits of the file as evidence"),
-    Column("error", TEXT, "why it, or the rest of it, could not be read; null if all of it was"),
+FILE_COLUMNS: Final = columns(
+    """
+    file_id      id     its number, starting at 0, in the order of paths
+    path         text   the path it was read from
+    kind         text   its kind, by its content (event_types.Kind)
+    layout       text   the layout of its lines; see text/envelope.py
+    encoding     text   utf-8, latin-1, utf-16
+    compression  text   gzip, or null
+    bytes        long   its size as stored
+    broker       id     the broker that wrote it; null if none is named, or if several wrote it
+    version      text   the versions of Kafka that write such lines: 2.6-3.1, 4.1+, ...
+    levels       texts  the levels that occur, the most detailed first
+    begin        time   time of its first line that has one
+    end          time   time of its last line
+    lines        long   number of lines
+    events       long   lines that became events, with the lines joined to them
+    harmless     long   known lines of controller and state-change loggers without information
+    other        long   lines that are not about partitions, replicas, brokers or controllers
+    unparsed     long   relevant lines that match no known format
+    coverage     real   events / (events + unparsed), 0 to 1; null if there were neither
+    controllers  ids    ids of the controllers that wrote or are named in it, ascending
+    samples      texts  the first lines that match no known format
+    warnings     texts  limits of the file as evidence
+    error        text   why it, or the rest of it, could not be read; null if all of it was
+    """
 )
 FILE_SCHEMA: Final = schema(FILE_COLUMNS)
 
-LEVEL_COLUMNS: Final = (
-    Column("speaker", ID, "the broker; null if no line names it"),
-    Column("kind", TEXT, "kind of the files (event_types.Kind)"),
-    Column("role", TEXT, "role of the writer (event_types.Role)"),
-    Column("hour", TIME, "beginning of the hour"),
-    Column("level", TEXT, "the level"),
-    Column("lines", LONG, "number of lines"),
+LEVEL_COLUMNS: Final = columns(
+    """
+    speaker  id    the broker; null if no line names it
+    kind     text  kind of the files (event_types.Kind)
+    role     text  role of the writer (event_types.Role)
+    hour     time  beginning of the hour
+    level    text  the level
+    lines    long  number of lines
+    """
 )
 
 

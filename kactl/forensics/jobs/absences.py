@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, ID, LONG, MS, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType
 
 from . import around, membership, silence
@@ -19,50 +19,31 @@ from .expressions import is_a
 from .job import Job
 from .membership import Absence, BrokerLine
 
-COLUMNS: Final = (
-    Column("broker", ID, "the broker"),
-    Column(
-        "detected_at", TIME, "when a controller took note that it was gone (C3, C4, fenced); null: gone from before"
-    ),
-    Column("back_at", TIME, "when a controller detected that it was back; null if never"),
-    Column(
-        "last_sign_at",
-        TIME,
-        "its own last significant line before `detected_at`; null without its log: it died between the two",
-    ),
-    Column("first_sign_at", TIME, "its own first line afterwards; null without its log"),
-    Column("shutdown_at", TIME, "when its controlled shutdown was requested; null if it was not"),
-    Column("planned", BOOL, "whether it left by a controlled shutdown"),
-    Column(
-        "how",
-        TEXT,
-        "failed, stopped, bounced (gone and back before it was detected), fenced, or controller (was the controller, "
-        "and the next one found it absent)",
-    ),
-    Column("controller", ID, "the controller that detected it"),
-    Column("error_us", LONG, "maximum error of the broker's own times against the controller's"),
-    Column("silent_at", TIME, "when it stopped responding: best estimate; null if it bounced, or left before the logs"),
-    Column("silent_low", TIME, "earliest possible time; null if unbounded"),
-    Column("silent_high", TIME, "latest possible time"),
-    Column(
-        "silent_by",
-        TEXT,
-        "evidence of the estimate: fetch (followers without a response), session (its timeout), or sign (its "
-        "own last line)",
-    ),
-    Column(
-        "awake_at",
-        TIME,
-        "its first line after the silence, of any kind; null without one, or if it was restarted: a paused broker "
-        "continues to lead from here unless another replica took over",
-    ),
-    Column("session_ms", MS, "the session timeout after which it was missed"),
-    Column(
-        "session_by",
-        TEXT,
-        "source of that: negotiated (with ZooKeeper), configured (its configuration dump), other-brokers (theirs), "
-        "or default (of its version of Kafka: an assumption, which bounds nothing)",
-    ),
+COLUMNS: Final = columns(
+    """
+    broker         id    the broker
+    detected_at    time  when a controller took note that it was gone (C3, C4, fenced); null: gone from before
+    back_at        time  when a controller detected that it was back; null if never
+    last_sign_at   time  its own last significant line before `detected_at`; null without its log: it died between the
+                         two
+    first_sign_at  time  its own first line afterwards; null without its log
+    shutdown_at    time  when its controlled shutdown was requested; null if it was not
+    planned        bool  whether it left by a controlled shutdown
+    how            text  failed, stopped, bounced (gone and back before it was detected), fenced, or controller (was the
+                         controller, and the next one found it absent)
+    controller     id    the controller that detected it
+    error_us       long  maximum error of the broker's own times against the controller's
+    silent_at      time  when it stopped responding: best estimate; null if it bounced, or left before the logs
+    silent_low     time  earliest possible time; null if unbounded
+    silent_high    time  latest possible time
+    silent_by      text  evidence of the estimate: fetch (followers without a response), session (its timeout), or sign
+                         (its own last line)
+    awake_at       time  its first line after the silence, of any kind; null without one, or if it was restarted: a
+                         paused broker continues to lead from here unless another replica took over
+    session_ms     ms    the session timeout after which it was missed
+    session_by     text  source of that: negotiated (with ZooKeeper), configured (its configuration dump), other-brokers
+                         (theirs), or default (of its version of Kafka: an assumption, which bounds nothing)
+    """
 )
 _TOLD_BY: Final = (
     EventType.CONTROLLER_ELECTED,
@@ -185,10 +166,4 @@ def _line(row: Row) -> BrokerLine:
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-JOB: Final = Job(
-    name="absences",
-    description="Times at which brokers were absent.",
-    needs=("timed", "files"),
-    columns=COLUMNS,
-    run=absences,
-)
+JOB: Final = Job("absences", "Times at which brokers were absent.", ("timed", "files"), COLUMNS, absences)

@@ -12,22 +12,24 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, KEY, LONG, TIME, Column, names_of
+from kactl.forensics.columns import KEY, columns, names_of
 from kactl.forensics.event_types import EventType
 
 from .expressions import all_known, is_a, is_true, no_ids, or_zero, rows_of, stacked
 from .job import Job
 
-COLUMNS: Final = (
-    Column("hour", TIME, "the hour's beginning"),
-    Column("elections", LONG, "leaders that took over from another one, or from none", title="leaders"),
-    Column("planned", LONG, "of them, those that were requested", title="requested"),
-    Column("forced", LONG, "of them, those after a failure", title="after a failure"),
-    Column("partitions", LONG, "partitions with an election"),
-    Column("shrinks", LONG, "ISR changes that removed a replica", title="ISRs shrank"),
-    Column("expands", LONG, "ISR changes that added a replica", title="ISRs grew"),
-    Column("most_in_a_minute", LONG, "elections in its worst minute", title="in its worst minute"),
-    Column("storm", BOOL, "whether that minute had many times the usual number; see `churn.STORM_FACTOR`"),
+COLUMNS: Final = columns(
+    """
+    hour              time  the hour's beginning
+    elections         long  [leaders] leaders that took over from another one, or from none
+    planned           long  [requested] of them, those that were requested
+    forced            long  [after a failure] of them, those after a failure
+    partitions        long  partitions with an election
+    shrinks           long  [ISRs shrank] ISR changes that removed a replica
+    expands           long  [ISRs grew] ISR changes that added a replica
+    most_in_a_minute  long  [in its worst minute] elections in its worst minute
+    storm             bool  whether that minute had many times the usual number; see `churn.STORM_FACTOR`
+    """
 )
 # Values of `leadership.how` that are elections.
 _BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
@@ -231,10 +233,4 @@ def _without(replicas: Value, others: Value, is_known: Value) -> Value:
     return f.when(is_known, no_replicas).otherwise(f.coalesce(f.array_except(replicas, others), no_replicas))
 
 
-JOB: Final = Job(
-    name="churn",
-    description="Elections and ISR changes of each hour.",
-    needs=("leadership", "states", "timed"),
-    columns=COLUMNS,
-    run=churn,
-)
+JOB: Final = Job("churn", "Elections and ISR changes of each hour.", ("leadership", "states", "timed"), COLUMNS, churn)

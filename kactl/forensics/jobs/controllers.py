@@ -13,38 +13,31 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, LONG, MS, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .expressions import all_known, is_a, is_true, ms_between, or_zero, rows_of, stacked
 from .job import Job
 
-COLUMNS: Final = (
-    Column("controller", ID, "the controller; null if no line names it"),
-    Column("controller_epoch", ID, "its epoch; null if no line states it", title="epoch"),
-    Column("elected_at", TIME, "when it was elected; null if before the logs", title="elected"),
-    Column("ready_at", TIME, "when it had loaded the cluster and updated the brokers"),
-    Column("started_at", TIME, "the last step of taking over"),
-    Column("last_act_at", TIME, "its last line as this controller, responses to its requests excluded"),
-    Column("resigned_at", TIME, "when it resigned, or detected that it had been replaced", title="until"),
-    Column("failover_ms", MS, "from elected until started (or ready)", title="took over in"),
-    Column(
-        "gap_ms",
-        MS,
-        "from the last sign of the previous controller (its resignation, or the last line of its broker) until "
-        "elected: no controller was active; null for the first",
-        title="no controller before for",
-    ),
-    Column(
-        "overlap_ms",
-        MS,
-        "time for which it acted after its successor was elected; 0 if within the clock error; null if unknown",
-        title="acted on for",
-    ),
-    Column("refused", LONG, "its requests that brokers rejected because of its epoch"),
-    Column("partitions_moved", LONG, "partition transitions that it made", title="moved"),
-    Column("slowest_event_ms", MS, "the slowest event that it logged; null if none"),
-    Column("source", TEXT, "zookeeper, kraft or kactl"),
+COLUMNS: Final = columns(
+    """
+    controller        id    the controller; null if no line names it
+    controller_epoch  id    [epoch] its epoch; null if no line states it
+    elected_at        time  [elected] when it was elected; null if before the logs
+    ready_at          time  when it had loaded the cluster and updated the brokers
+    started_at        time  the last step of taking over
+    last_act_at       time  its last line as this controller, responses to its requests excluded
+    resigned_at       time  [until] when it resigned, or detected that it had been replaced
+    failover_ms       ms    [took over in] from elected until started (or ready)
+    gap_ms            ms    [no controller before for] from the last sign of the previous controller (its resignation,
+                            or the last line of its broker) until elected: no controller was active; null for the first
+    overlap_ms        ms    [acted on for] time for which it acted after its successor was elected; 0 if within the
+                            clock error; null if unknown
+    refused           long  its requests that brokers rejected because of its epoch
+    partitions_moved  long  [moved] partition transitions that it made
+    slowest_event_ms  ms    the slowest event that it logged; null if none
+    source            text  zookeeper, kraft or kactl
+    """
 )
 ZOOKEEPER: Final = "zookeeper"
 KRAFT: Final = "kraft"
@@ -262,9 +255,9 @@ def _rank() -> Value:
 
 
 JOB: Final = Job(
-    name="controllers",
-    description="Terms of controllers: durations of takeovers, and whether two acted at once.",
-    needs=("timed",),
-    columns=COLUMNS,
-    run=controllers,
+    "controllers",
+    "Terms of controllers: durations of takeovers, and whether two acted at once.",
+    ("timed",),
+    COLUMNS,
+    controllers,
 )

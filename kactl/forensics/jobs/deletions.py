@@ -6,36 +6,26 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, IDS, LONG, MS, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .expressions import NEW, all_known, is_a, is_true, ms_between, no_ids, rows_of, stacked
 from .job import Job
 
-COLUMNS: Final = (
-    Column("topic", TEXT, "the topic; its id if no line has its name"),
-    Column(
-        "asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft", title="requested"
-    ),
-    Column("started_at", TIME, "when its replicas began to be stopped, the last time"),
-    Column("done_at", TIME, "when it was deleted; null if no line states it"),
-    Column(
-        "span_ms",
-        MS,
-        "from request until done, or until the controllers' logs end; null if either is unknown",
-        title="for",
-    ),
-    Column("restarts", LONG, "number of times it was restarted", title="restarted"),
-    Column("halts", LONG, "number of times it was halted", title="halted"),
-    Column("reason", TEXT, "reason of the last halt, as the controller logged it", title="why"),
-    Column(
-        "blocked_by",
-        IDS,
-        "brokers with replicas that were dead, could not be stopped, or were being reassigned",
-        title="blocked by",
-    ),
-    Column("finished", BOOL, "whether it was deleted within the logs"),
+COLUMNS: Final = columns(
+    """
+    topic       text  the topic; its id if no line has its name
+    asked_at    time  [requested] when its deletion was requested; null if no line states it, as with KRaft
+    started_at  time  when its replicas began to be stopped, the last time
+    done_at     time  when it was deleted; null if no line states it
+    span_ms     ms    [for] from request until done, or until the controllers' logs end; null if either is unknown
+    restarts    long  [restarted] number of times it was restarted
+    halts       long  [halted] number of times it was halted
+    reason      text  [why] reason of the last halt, as the controller logged it
+    blocked_by  ids   [blocked by] brokers with replicas that were dead, could not be stopped, or were being reassigned
+    finished    bool  whether it was deleted within the logs
+    """
 )
 STARTED: Final = "ReplicaDeletionStarted"
 SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
@@ -190,9 +180,5 @@ def _unanswered(numbered: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="deletions",
-    description="Topics that were deleted, or whose deletion did not finish.",
-    needs=("timed",),
-    columns=COLUMNS,
-    run=deletions,
+    "deletions", "Topics that were deleted, or whose deletion did not finish.", ("timed",), COLUMNS, deletions
 )

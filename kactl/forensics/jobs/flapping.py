@@ -6,7 +6,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, KEY, KEY_COLUMNS, LONG, MS, REAL, TIME, Column, names_of
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.expressions import is_true, ms_between, or_zero, rows_of, stacked
 
@@ -14,38 +14,25 @@ from .churn import counted_changes, counted_elections, isr_course
 from .deletions import signs
 from .job import Job
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column("elections", LONG, "number of elections of another leader than the one before", title="leaders"),
-    Column("forced", LONG, "of them, those after a failure", title="after a failure"),
-    Column(
-        "ping_pongs",
-        LONG,
-        "number of times the leadership went from A to B and back to A within ten minutes",
-        title="back and forth",
-    ),
-    Column(
-        "preferred_lost",
-        LONG,
-        "number of times a preferred leader lost the leadership within ten minutes",
-        title="preferred, lost again",
-    ),
-    Column("shrinks", LONG, "number of ISR changes that removed a replica", title="ISR shrank"),
-    Column("expands", LONG, "number of ISR changes that added a replica", title="ISR grew"),
-    Column("cycles_per_hour", REAL, "shrinks followed by the return of a removed replica, in the worst sixty minutes"),
-    Column("worst_follower", ID, "replica that left the ISR most often; null if none did", title="left the ISR most"),
-    Column("worst_follower_falls", LONG, "number of times it did"),
-    Column(
-        "lone_ms", MS, "milliseconds with at most one replica in sync, though more are assigned", title="one in sync"
-    ),
-    Column(
-        "under_replicated_ms",
-        MS,
-        "milliseconds with fewer in sync than assigned; null if the latter is unknown",
-        title="fewer than assigned",
-    ),
-    Column("first_at", TIME, "time of the first of these changes"),
-    Column("last_at", TIME, "time of the last"),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    elections             long  [leaders] number of elections of another leader than the one before
+    forced                long  [after a failure] of them, those after a failure
+    ping_pongs            long  [back and forth] number of times the leadership went from A to B and back to A within
+                                ten minutes
+    preferred_lost        long  [preferred, lost again] number of times a preferred leader lost the leadership within
+                                ten minutes
+    shrinks               long  [ISR shrank] number of ISR changes that removed a replica
+    expands               long  [ISR grew] number of ISR changes that added a replica
+    cycles_per_hour       real  shrinks followed by the return of a removed replica, in the worst sixty minutes
+    worst_follower        id    [left the ISR most] replica that left the ISR most often; null if none did
+    worst_follower_falls  long  number of times it did
+    lone_ms               ms    [one in sync] milliseconds with at most one replica in sync, though more are assigned
+    under_replicated_ms   ms    [fewer than assigned] milliseconds with fewer in sync than assigned; null if the latter
+                                is unknown
+    first_at              time  time of the first of these changes
+    last_at               time  time of the last
+    """
 )
 SOON_MS: Final = 600_000
 _HOUR_MS: Final = 3_600_000
@@ -194,9 +181,9 @@ def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="flapping",
-    description="Partitions whose leader or ISR changed repeatedly.",
-    needs=("leadership", "states", "timed"),
-    columns=COLUMNS,
-    run=flapping,
+    "flapping",
+    "Partitions whose leader or ISR changed repeatedly.",
+    ("leadership", "states", "timed"),
+    COLUMNS,
+    flapping,
 )

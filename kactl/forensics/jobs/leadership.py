@@ -12,19 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import (
-    BOOL,
-    CONTROLLER_EPOCH,
-    ID,
-    IDS,
-    KEY,
-    KEY_COLUMNS,
-    LONG,
-    TEXT,
-    TIME,
-    Column,
-    names_of,
-)
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import EventType
 
 from . import election_causes
@@ -32,42 +20,35 @@ from .expressions import ABSENT, LEADER_AND_ISR, all_known, is_a, rows_of
 from .job import Job
 from .states import DELETED
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column("leader_epoch", ID, "the leader epoch; one row for each. Null if no line has it (1.0 and before)"),
-    Column("leader", ID, "its leader; -1 none, null if no line states it"),
-    Column("begin", TIME, "when the controller decided it, or else its earliest line"),
-    Column("begin_error_us", LONG, "maximum error of `begin` in either direction"),
-    Column(
-        "end", TIME, "begin of the next epoch, or the partition's deletion; null if it lasts to the end of the logs"
-    ),
-    Column(
-        "how",
-        TEXT,
-        "initial, offline (there was no leader before), preferred, controlled-shutdown, reassign, isr (the leader "
-        "stayed, or was removed without a successor) or unknown",
-    ),
-    Column("planned", BOOL, "whether it was requested: false for offline; null for initial, isr and unknown"),
-    Column("isr", IDS, "in-sync replicas at its beginning; null if no line states them"),
-    Column("replicas", IDS, "assigned replicas, as far as known"),
-    Column("partition_epoch", ID, "version of the stored state at its beginning"),
-    Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
-    Column("controller", ID, "the controller that decided it"),
-    CONTROLLER_EPOCH,
-    Column("from_state", TEXT, "the partition's state before, if a line has it"),
-    Column("prev_leader", ID, "leader of the previous epoch; -1 none, null unknown"),
-    Column("prev_leader_epoch", ID, "the previous epoch, as far as known"),
-    Column("prev_isr", IDS, "the last known ISR before it (not only that of the previous epoch's beginning)"),
-    Column(
-        "prev_isr_sure",
-        BOOL,
-        "whether that ISR was the last one: false if others were stored in between, null if no line has versions",
-    ),
-    Column("received_at", TIME, "when the new leader's broker began to process the request (B1, B2); null if unknown"),
-    Column("led_at", TIME, "when the new leader took its role (B4, B6, B7): clients can use it from then on"),
-    Column("led_error_us", LONG, "maximum error of the two in either direction"),
-    Column("log_end", LONG, "the new leader's log end offset then"),
-    Column("high_watermark", LONG, "its high watermark then"),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    leader_epoch       id    the leader epoch; one row for each. Null if no line has it (1.0 and before)
+    leader             id    its leader; -1 none, null if no line states it
+    begin              time  when the controller decided it, or else its earliest line
+    begin_error_us     long  maximum error of `begin` in either direction
+    end                time  begin of the next epoch, or the partition's deletion; null if it lasts to the end of the
+                             logs
+    how                text  initial, offline (there was no leader before), preferred, controlled-shutdown, reassign,
+                             isr (the leader stayed, or was removed without a successor) or unknown
+    planned            bool  whether it was requested: false for offline; null for initial, isr and unknown
+    isr                ids   in-sync replicas at its beginning; null if no line states them
+    replicas           ids   assigned replicas, as far as known
+    partition_epoch    id    version of the stored state at its beginning
+    recovery           text  RECOVERED or RECOVERING, from 3.2 on
+    controller         id    the controller that decided it
+    controller_epoch
+    from_state         text  the partition's state before, if a line has it
+    prev_leader        id    leader of the previous epoch; -1 none, null unknown
+    prev_leader_epoch  id    the previous epoch, as far as known
+    prev_isr           ids   the last known ISR before it (not only that of the previous epoch's beginning)
+    prev_isr_sure      bool  whether that ISR was the last one: false if others were stored in between, null if no line
+                             has versions
+    received_at        time  when the new leader's broker began to process the request (B1, B2); null if unknown
+    led_at             time  when the new leader took its role (B4, B6, B7): clients can use it from then on
+    led_error_us       long  maximum error of the two in either direction
+    log_end            long  the new leader's log end offset then
+    high_watermark     long  its high watermark then
+    """
 )
 # Formats of lines that only show an ISR change: they do not show the ISR with which the leader began.
 _ISR_CHANGES: Final = ("I3", "C11")
@@ -262,9 +243,9 @@ def _begun(timed: DataFrame) -> DataFrame:
 _REQUEST_S: Final = 30
 
 JOB: Final = Job(
-    name="leadership",
-    description="The leader of each partition over time, and how each was elected.",
-    needs=("timed", "states"),
-    columns=COLUMNS,
-    run=leadership,
+    "leadership",
+    "The leader of each partition over time, and how each was elected.",
+    ("timed", "states"),
+    COLUMNS,
+    leadership,
 )

@@ -15,29 +15,30 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, IDS, INT, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns
 from kactl.forensics.event_types import EventType, Role
 
 from .expressions import Group, all_known, is_a, is_true, rows_of
 from .job import Job
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column("broker", ID, "the broker that wrote the lines"),
-    Column("turn", INT, "number of the segment, from 1; 0 for lines before the first known role"),
-    Column("role", TEXT, "leads or follows; this and the next six are null in turn 0"),
-    Column("epoch", ID, "the leader epoch"),
-    Column("log_end", LONG, "its log end offset when it took the role"),
-    Column("high_watermark", LONG, "its high watermark then; null if the line does not have it (2.3 and before)"),
-    Column("prev_epoch", ID, "the previous leader epoch that it logged; -1 after a start; null if not logged"),
-    Column("at", TIME, "when it took the role"),
-    Column("cut_to", LONG, "lowest offset that its log was truncated to; null if no line states a truncation"),
-    Column("cut_at", TIME, "when"),
-    Column("cut_format", TEXT, "format of the line that states it"),
-    Column("later_end", LONG, "highest log end offset that it logged when its ISR shrank"),
-    Column("later_end_at", TIME, "when"),
-    Column("later_watermark", LONG, "highest high watermark that it logged then"),
-    Column("in_sync", IDS, "members of its ISR after changes; empty if it never changed"),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    broker           id    the broker that wrote the lines
+    turn             int   number of the segment, from 1; 0 for lines before the first known role
+    role             text  leads or follows; this and the next six are null in turn 0
+    epoch            id    the leader epoch
+    log_end          long  its log end offset when it took the role
+    high_watermark   long  its high watermark then; null if the line does not have it (2.3 and before)
+    prev_epoch       id    the previous leader epoch that it logged; -1 after a start; null if not logged
+    at               time  when it took the role
+    cut_to           long  lowest offset that its log was truncated to; null if no line states a truncation
+    cut_at           time  when
+    cut_format       text  format of the line that states it
+    later_end        long  highest log end offset that it logged when its ISR shrank
+    later_end_at     time  when
+    later_watermark  long  highest high watermark that it logged then
+    in_sync          ids   members of its ISR after changes; empty if it never changed
+    """
 )
 # Lines of two files are the same line if they agree in all of these.
 _SAME: Final = (
@@ -161,9 +162,9 @@ def starts(log_segments: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="turns",
-    description="Log end offsets, high watermarks and truncations that brokers logged in each role.",
-    needs=("timed",),
-    columns=COLUMNS,
-    run=log_segments,
+    "turns",
+    "Log end offsets, high watermarks and truncations that brokers logged in each role.",
+    ("timed",),
+    COLUMNS,
+    log_segments,
 )

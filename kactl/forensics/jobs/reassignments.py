@@ -15,40 +15,26 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, IDS, KEY, KEY_COLUMNS, LONG, MS, TIME, Column, names_of
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .expressions import all_known, best_only, is_a, is_true, ms_between, no_ids, null, rows_of, stacked
 from .job import Job
 from .states import complete_records
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column(
-        "started_at",
-        TIME,
-        "when it began, or the first line that shows it under way; null if there is none",
-        title="begun",
-    ),
-    Column("caught_up_at", TIME, "when all of the target had caught up"),
-    Column("done_at", TIME, "when only the target was assigned; null if no line shows it"),
-    Column(
-        "span_ms",
-        MS,
-        "from started until done, cancelled or replaced by another, or to the end of the logs",
-        title="for",
-    ),
-    Column("origin", IDS, "replicas assigned before; null if unknown"),
-    Column("target", IDS, "replicas to be assigned", title="target"),
-    Column("copy_ms", MS, "from started until caught up"),
-    Column("waits", LONG, "number of times the controller found replicas that had not caught up"),
-    Column(
-        "waiting_for",
-        IDS,
-        "replicas of the target never seen in the ISR meanwhile; empty if all caught up",
-        title="not in sync yet",
-    ),
-    Column("finished", BOOL, "whether it finished within the logs; null if all caught up and no later line exists"),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    started_at    time  [begun] when it began, or the first line that shows it under way; null if there is none
+    caught_up_at  time  when all of the target had caught up
+    done_at       time  when only the target was assigned; null if no line shows it
+    span_ms       ms    [for] from started until done, cancelled or replaced by another, or to the end of the logs
+    origin        ids   replicas assigned before; null if unknown
+    target        ids   [target] replicas to be assigned
+    copy_ms       ms    from started until caught up
+    waits         long  number of times the controller found replicas that had not caught up
+    waiting_for   ids   [not in sync yet] replicas of the target never seen in the ISR meanwhile; empty if all caught up
+    finished      bool  whether it finished within the logs; null if all caught up and no later line exists
+    """
 )
 # "Sent LeaderAndIsr request LeaderAndIsr(..) with new replica assignment 1,2 to leader 2 for partition ..."
 _WRITTEN: Final = r"with new replica assignment ([\d, ]+) to leader"
@@ -299,9 +285,9 @@ def _together(numbered: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="reassignments",
-    description="Partitions that were moved to other replicas, or whose move did not finish.",
-    needs=("timed", "states"),
-    columns=COLUMNS,
-    run=reassignments,
+    "reassignments",
+    "Partitions that were moved to other replicas, or whose move did not finish.",
+    ("timed", "states"),
+    COLUMNS,
+    reassignments,
 )

@@ -14,42 +14,35 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, LONG, MS, REAL, REAL_MS, TEXT, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Role
 
 from .expressions import Group, all_known, is_a, ms_between, or_zero, rows_of
 from .instances import PAIR, instances, waits
 from .job import Job
 
-COLUMNS: Final = (
-    Column("controller", ID, "the sender", title="by"),
-    Column("broker", ID, "the receiver"),
-    Column("request", TEXT, "LEADER_AND_ISR, UPDATE_METADATA or STOP_REPLICA"),
-    Column("sent", LONG, "requests that the controller logged as sent; null if it logged none, as before 2.6"),
-    Column("received", LONG, "requests that the broker began to process; null if it logged none", title="begun"),
-    Column("applied", LONG, "requests that it finished; null if it logged none", title="done"),
-    Column("answered", LONG, "responses that the controller received; 0 at INFO, which has none"),
-    Column(
-        "unanswered",
-        LONG,
-        "received, and neither finished nor answered although the broker's log continues for half a minute or more, or "
-        "another connection followed; null if neither is ever logged",
-        title="no answer",
-    ),
-    Column("ignored", LONG, "partitions, or whole requests, that the broker rejected as old", title="old"),
-    Column("stale", LONG, "of them, for the controller's epoch"),
-    Column("apply_p50_ms", REAL_MS, "processing time of the broker, median", title="half"),
-    Column("apply_p99_ms", REAL_MS, "99th percentile", title="99 %"),
-    Column("apply_max_ms", MS, "the slowest", title="longest"),
-    Column("wait_p50_ms", REAL_MS, "from sent until begun, median, where the two can be joined"),
-    Column("wait_p99_ms", REAL_MS, "99th percentile", title="waited, 99 %"),
-    Column(
-        "wait_growth",
-        REAL,
-        "median wait of the last quarter of requests over that of the first, both of 1 ms at least: above 1 the queue "
-        "grew; null if fewer than eight can be joined",
-    ),
-    Column("partitions", LONG, "number of partitions in all of them; the controller's count if the broker has none"),
+COLUMNS: Final = columns(
+    """
+    controller    id       [by] the sender
+    broker        id       the receiver
+    request       text     LEADER_AND_ISR, UPDATE_METADATA or STOP_REPLICA
+    sent          long     requests that the controller logged as sent; null if it logged none, as before 2.6
+    received      long     [begun] requests that the broker began to process; null if it logged none
+    applied       long     [done] requests that it finished; null if it logged none
+    answered      long     responses that the controller received; 0 at INFO, which has none
+    unanswered    long     [no answer] received, and neither finished nor answered although the broker's log continues
+                           for half a minute or more, or another connection followed; null if neither is ever logged
+    ignored       long     [old] partitions, or whole requests, that the broker rejected as old
+    stale         long     of them, for the controller's epoch
+    apply_p50_ms  real_ms  [half] processing time of the broker, median
+    apply_p99_ms  real_ms  [99 %] 99th percentile
+    apply_max_ms  ms       [longest] the slowest
+    wait_p50_ms   real_ms  from sent until begun, median, where the two can be joined
+    wait_p99_ms   real_ms  [waited, 99 %] 99th percentile
+    wait_growth   real     median wait of the last quarter of requests over that of the first, both of 1 ms at least:
+                           above 1 the queue grew; null if fewer than eight can be joined
+    partitions    long     number of partitions in all of them; the controller's count if the broker has none
+    """
 )
 # By default a controller considers the connection dead after this time without a response.
 GIVES_UP_MS: Final = 30_000
@@ -192,9 +185,5 @@ def _waited(timed: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="requests",
-    description="How long brokers took to process the requests of controllers.",
-    needs=("timed",),
-    columns=COLUMNS,
-    run=requests,
+    "requests", "How long brokers took to process the requests of controllers.", ("timed",), COLUMNS, requests
 )

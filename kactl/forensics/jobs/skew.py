@@ -21,7 +21,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, LONG, TEXT, Column
+from kactl.forensics.columns import columns
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .clocks import UNKNOWN, Link, solve
@@ -29,14 +29,16 @@ from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_
 from .job import Job
 from .states import complete_records
 
-COLUMNS: Final = (
-    Column("broker", ID, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
-    Column("reference", ID, "the broker of the reference clock: the one with most links; null as above"),
-    Column("offset_us", LONG, "its clock minus the reference, in microseconds: best estimate, which `timed` subtracts"),
-    Column("low_us", LONG, "lower bound of the offset; null if there is none"),
-    Column("high_us", LONG, "upper bound of the offset; null if there is none"),
-    Column("links", LONG, "pairs of events that it is computed from"),
-    Column("how", TEXT, "reference, bounds, one-sided, contradictory (the clock drifted or jumped) or unknown"),
+COLUMNS: Final = columns(
+    """
+    broker     id    broker of the clock; null for logs that name no writer: kactl's own, the metadata log
+    reference  id    the broker of the reference clock: the one with most links; null as above
+    offset_us  long  its clock minus the reference, in microseconds: best estimate, which `timed` subtracts
+    low_us     long  lower bound of the offset; null if there is none
+    high_us    long  upper bound of the offset; null if there is none
+    links      long  pairs of events that it is computed from
+    how        text  reference, bounds, one-sided, contradictory (the clock drifted or jumped) or unknown
+    """
 )
 # Stands for the clock of logs that name no broker.
 NAMELESS: Final = -1
@@ -278,10 +280,4 @@ def _unfenced(lines: DataFrame) -> DataFrame:
     return granted.join(recorded, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
-JOB: Final = Job(
-    name="skew",
-    description="The offset of each broker's clock, and its bounds.",
-    needs=("events",),
-    columns=COLUMNS,
-    run=skew,
-)
+JOB: Final = Job("skew", "The offset of each broker's clock, and its bounds.", ("events",), COLUMNS, skew)

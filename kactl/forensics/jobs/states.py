@@ -15,39 +15,28 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import (
-    CONTROLLER_EPOCH,
-    ID,
-    IDS,
-    KEY,
-    KEY_COLUMNS,
-    LONG,
-    TEXT,
-    TEXTS,
-    TIME,
-    Column,
-    names_of,
-)
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .expressions import NEW, ONLINE, all_known, is_a, is_true, rows_of, stacked
 from .job import Job
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column("leader_epoch", ID, "the leader epoch; null if no line states or implies it"),
-    Column("partition_epoch", ID, "version of the stored state; null where no line has it (1.0 and before)"),
-    Column("leader", ID, "the leader; -1 none, -2 the partition is being deleted"),
-    Column("isr", IDS, "in-sync replicas, in the order written; null if no line states them"),
-    Column("replicas", IDS, "assigned replicas, as far as known at that time"),
-    Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
-    Column("at", TIME, "when it began: its earliest line, the controller's before the brokers'"),
-    Column("at_error_us", LONG, "maximum error of `at` in either direction"),
-    Column("told_by", TEXT, "controller if its controller's own line dates it; else broker: it may be older"),
-    Column("controller", ID, "the controller that made it; if told_by is broker, the one that sent it first"),
-    CONTROLLER_EPOCH,
-    Column("from_state", TEXT, "the partition's state before, if the line has it"),
-    Column("formats", TEXTS, "formats of the lines that contain it, ascending"),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    leader_epoch      id     the leader epoch; null if no line states or implies it
+    partition_epoch   id     version of the stored state; null where no line has it (1.0 and before)
+    leader            id     the leader; -1 none, -2 the partition is being deleted
+    isr               ids    in-sync replicas, in the order written; null if no line states them
+    replicas          ids    assigned replicas, as far as known at that time
+    recovery          text   RECOVERED or RECOVERING, from 3.2 on
+    at                time   when it began: its earliest line, the controller's before the brokers'
+    at_error_us       long   maximum error of `at` in either direction
+    told_by           text   controller if its controller's own line dates it; else broker: it may be older
+    controller        id     the controller that made it; if told_by is broker, the one that sent it first
+    controller_epoch
+    from_state        text   the partition's state before, if the line has it
+    formats           texts  formats of the lines that contain it, ascending
+    """
 )
 DELETED: Final = -2
 _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
@@ -305,9 +294,9 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="states",
-    description="Every state of a partition in the logs: leader, epochs and in-sync replicas.",
-    needs=("timed",),
-    columns=COLUMNS,
-    run=states,
+    "states",
+    "Every state of a partition in the logs: leader, epochs and in-sync replicas.",
+    ("timed",),
+    COLUMNS,
+    states,
 )

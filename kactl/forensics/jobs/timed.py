@@ -10,7 +10,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import DATE, ID, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
 
@@ -20,15 +20,19 @@ from .skew import on_one_clock
 from .topic_incarnations import topic_incarnations
 
 # Columns that `timed` adds to those of events.
-COLUMNS: Final = (
-    Column("at", TIME, "`ts` on the reference's clock"),
-    Column("at_error_us", LONG, "maximum error of `at` in either direction; null if unbounded"),
-    Column("life", ID, "0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic"),
+COLUMNS: Final = columns(
+    """
+    at           time  `ts` on the reference's clock
+    at_error_us  long  maximum error of `at` in either direction; null if unbounded
+    life         id    0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic
+    """
 )
 # Columns that follow those of events when these are opened: the names of the folders.
-FOLDERS: Final = (
-    Column("kind", TEXT, "kind of the file that contains it"),
-    Column("day", DATE, "of `ts`, in UTC"),
+FOLDERS: Final = columns(
+    """
+    kind  text  kind of the file that contains it
+    day   date  of `ts`, in UTC
+    """
 )
 # A line of a clock that is not well known may seem this much older than the creation that it follows.
 SLACK_US: Final = 1_000_000
@@ -78,9 +82,5 @@ def _is_of_a_birth() -> Value:
 
 
 JOB: Final = Job(
-    name="timed",
-    description="The events, on one clock.",
-    needs=("events", "skew", "lives"),
-    columns=(*OF_EVENTS, *FOLDERS, *COLUMNS),
-    run=timed,
+    "timed", "The events, on one clock.", ("events", "skew", "lives"), (*OF_EVENTS, *FOLDERS, *COLUMNS), timed
 )

@@ -11,17 +11,19 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import ID, TEXT, TIME, Column
+from kactl.forensics.columns import columns
 from kactl.forensics.event_types import EventType
 
 from .expressions import ABSENT, NEW, all_known, is_a, rows_of
 from .job import Job
 from .skew import on_one_clock
 
-COLUMNS: Final = (
-    Column("topic", TEXT, "the topic's name; only names that were used more than once"),
-    Column("life", ID, "0 for the first topic of this name in the logs, 1 for the second, ..."),
-    Column("born_at", TIME, "when it was created, on the reference's clock; null if before the logs"),
+COLUMNS: Final = columns(
+    """
+    topic    text  the topic's name; only names that were used more than once
+    life     id    0 for the first topic of this name in the logs, 1 for the second, ...
+    born_at  time  when it was created, on the reference's clock; null if before the logs
+    """
 )
 # A line this much older than the creation is about another topic; no clock with links is that wrong.
 _OLDER_US: Final = 10_000_000
@@ -95,9 +97,5 @@ def run(events: DataFrame, skew: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="lives",
-    description="Topics whose name was used more than once, and when each was created.",
-    needs=("events", "skew"),
-    columns=COLUMNS,
-    run=run,
+    "lives", "Topics whose name was used more than once, and when each was created.", ("events", "skew"), COLUMNS, run
 )

@@ -7,18 +7,20 @@ from typing import Final
 import pyarrow as pa
 
 from kactl.errors import BadRequest
-from kactl.forensics.columns import BOOL, ID, IDS, INT, REAL, TEXT, Column, schema
+from kactl.forensics.columns import columns, schema
 
-COLUMNS: Final = (
-    Column("topic", TEXT, "the topic"),
-    Column("partition", ID, "the partition's number"),
-    Column("leader", ID, "the leader; -1 for none"),
-    Column("replicas", IDS, "assigned brokers, the preferred leader first"),
-    Column("isr", IDS, "in-sync replicas, in any order"),
-    Column("elr", IDS, "KRaft: eligible leader replicas, which may lead without loss; null if there are none"),
-    Column("min_isr", INT, "the topic's min.insync.replicas; null if it is not known"),
-    Column("unclean", BOOL, "the topic's unclean.leader.election.enable; null if it is not known"),
-    Column("weight", REAL, "its part of its leader's load; null if it is not known"),
+COLUMNS: Final = columns(
+    """
+    topic      text  the topic
+    partition  id    the partition's number
+    leader     id    the leader; -1 for none
+    replicas   ids   assigned brokers, the preferred leader first
+    isr        ids   in-sync replicas, in any order
+    elr        ids   KRaft: eligible leader replicas, which may lead without loss; null if there are none
+    min_isr    int   the topic's min.insync.replicas; null if it is not known
+    unclean    bool  the topic's unclean.leader.election.enable; null if it is not known
+    weight     real  its part of its leader's load; null if it is not known
+    """
 )
 SCHEMA: Final = schema(COLUMNS)
 REQUIRED: Final = ("topic", "partition", "leader", "replicas", "isr")

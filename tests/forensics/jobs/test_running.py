@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from kactl.forensics.columns import LONG, Column
+from kactl.forensics.columns import columns
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs import catalog, skew
 from kactl.forensics.jobs.catalog import open_results
@@ -30,7 +30,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> str:
 
 
 def job(name: str, run: Callable[..., DataFrame], *needs: str) -> Job:
-    return Job(name=name, description="A number.", needs=needs, columns=(Column("number", LONG, "a number"),), run=run)
+    return Job(name=name, description="A number.", needs=needs, columns=columns("number long a number"), run=run)
 
 
 def one(spark: SparkSession) -> DataFrame:

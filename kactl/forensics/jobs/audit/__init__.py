@@ -10,23 +10,27 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from kactl.forensics.columns import CONTROLLER_EPOCH, ID, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import columns, names_of
 from kactl.forensics.jobs.job import Job
 
 from .rules import assigned, controllers_at_brokers, epochs_rise, in_sync, one_controller, one_leader, requests_in_order
 from .transitions import chains, legal
 
-COLUMNS: Final = (
-    Column("rule", TEXT, "the violated rule; see `audit.RULES`"),
-    *KEY_COLUMNS,
-    Column("broker", ID, "the replica's broker, or the one that wrote the line"),
-    Column("at", TIME, "when", title="first"),
-    Column("controller", ID, "the controller"),
-    CONTROLLER_EPOCH,
-    Column("expected", TEXT, "the correct value"),
-    Column("found", TEXT, "the logged value"),
-    Column("file_id", ID, "the file of the line that shows it"),
-    Column("offset", LONG, "offset in that file", title="at byte"),
+COLUMNS: Final = columns(
+    """
+    rule              text  the violated rule; see `audit.RULES`
+    topic
+    partition
+    life
+    broker            id    the replica's broker, or the one that wrote the line
+    at                time  [first] when
+    controller        id    the controller
+    controller_epoch
+    expected          text  the correct value
+    found             text  the logged value
+    file_id           id    the file of the line that shows it
+    offset            long  [at byte] offset in that file
+    """
 )
 RULES: Final = {
     "partition-move": "a partition moved between states between which no version allows a move",
@@ -68,9 +72,9 @@ def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="audit",
-    description="Violations: transitions that no version allows, epochs that decrease, leaders that are not in sync.",
-    needs=("timed", "files"),
-    columns=COLUMNS,
-    run=audit,
+    "audit",
+    "Violations: transitions that no version allows, epochs that decrease, leaders that are not in sync.",
+    ("timed", "files"),
+    COLUMNS,
+    audit,
 )

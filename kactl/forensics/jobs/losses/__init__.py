@@ -15,56 +15,35 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import BOOL, ID, KEY, KEY_COLUMNS, LONG, TEXT, TIME, Column, names_of
+from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.jobs.expressions import NEW, all_known, is_true, no_ids, null, stacked
 from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.log_segments import starts
 
 from . import truncations
 
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column(
-        "leader_epoch",
-        ID,
-        "the epoch from whose beginning the histories differ; null if no line states it",
-        title="epoch",
-    ),
-    Column("leader", ID, "its leader", title="new leader"),
-    Column("at", TIME, "when that leader took its role", title="when"),
-    Column(
-        "log_end",
-        LONG,
-        "its log end offset then: records of others beyond it are lost; null if no line states it",
-        title="its log end",
-    ),
-    Column("unclean", BOOL, "whether its election was unclean; null if unknown"),
-    Column("replica", ID, "a replica with a longer log; one row for each"),
-    Column("replica_at", TIME, "when the end of its log was logged"),
-    Column("replica_log_end", LONG, "the replica's log end offset before the truncation; null if no line states it"),
-    Column("high_watermark", LONG, "the highest known earlier high watermark; null if unknown"),
-    Column(
-        "tail_records",
-        LONG,
-        "records beyond the leader's log: lost, which concerns producers with acks=0 or 1; null if unknown",
-    ),
-    Column(
-        "committed_records",
-        LONG,
-        "of them, those below the high watermark: lost although committed; a lower bound, as the watermark may lag",
-    ),
-    Column(
-        "evidence",
-        TEXT,
-        "follower (logged when it began to follow), leader (lines of the old leader, which need not have come back) "
-        "or truncated (its own log states the truncation)",
-    ),
-    Column("truncated_to", LONG, "offset of the truncation that it logged; null if no line states it"),
-    Column(
-        "certain",
-        BOOL,
-        "false if the replica's earlier history is not in the logs, so that it may have copied the records elsewhere",
-    ),
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    leader_epoch       id    [epoch] the epoch from whose beginning the histories differ; null if no line states it
+    leader             id    [new leader] its leader
+    at                 time  [when] when that leader took its role
+    log_end            long  [its log end] its log end offset then: records of others beyond it are lost; null if no
+                             line states it
+    unclean            bool  whether its election was unclean; null if unknown
+    replica            id    a replica with a longer log; one row for each
+    replica_at         time  when the end of its log was logged
+    replica_log_end    long  the replica's log end offset before the truncation; null if no line states it
+    high_watermark     long  the highest known earlier high watermark; null if unknown
+    tail_records       long  records beyond the leader's log: lost, which concerns producers with acks=0 or 1; null if
+                             unknown
+    committed_records  long  of them, those below the high watermark: lost although committed; a lower bound, as the
+                             watermark may lag
+    evidence           text  follower (logged when it began to follow), leader (lines of the old leader, which need not
+                             have come back) or truncated (its own log states the truncation)
+    truncated_to       long  offset of the truncation that it logged; null if no line states it
+    certain            bool  false if the replica's earlier history is not in the logs, so that it may have copied the
+                             records elsewhere
+    """
 )
 # A broker that is stopped and started again is back after no less than this.
 RESTARTED_US: Final = 5_000_000
@@ -291,9 +270,9 @@ def was_in_sync_between(history: str, replica: str, *, after: str, until: str, a
 
 
 JOB: Final = Job(
-    name="losses",
-    description="Records that replicas removed to follow a leader with a shorter log, and committed ones among them.",
-    needs=("turns", "leadership", "unclean"),
-    columns=COLUMNS,
-    run=losses,
+    "losses",
+    "Records that replicas removed to follow a leader with a shorter log, and committed ones among them.",
+    ("turns", "leadership", "unclean"),
+    COLUMNS,
+    losses,
 )

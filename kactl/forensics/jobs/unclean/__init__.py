@@ -13,55 +13,40 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.columns import (
-    BOOL,
-    CONTROLLER_EPOCH,
-    ID,
-    IDS,
-    KEY,
-    KEY_COLUMNS,
-    MS,
-    TEXT,
-    TEXTS,
-    TIME,
-    Column,
-    Type,
-    Unit,
-    names_of,
-)
+from kactl.forensics.columns import KEY, KEY_COLUMNS, Type, Unit, columns, names_of, schema
 from kactl.forensics.jobs.expressions import Order, is_true, null, rows_of, stacked
 from kactl.forensics.jobs.job import Job
 
 from .evidence import ASKED, judged, matched, said_clean
 
-_DOWN: Final = pa.struct(
-    [("broker", ID.arrow), ("away", BOOL.arrow), ("down_at", TIME.arrow), ("down_ms", MS.arrow)],
+_DOWN: Final = columns(
+    """
+    broker   id    the member
+    away     bool  whether it was absent
+    down_at  time  since when
+    down_ms  ms    for how long
+    """
 )
-_DOWN_LIST: Final = Type(pa.list_(pa.field("element", _DOWN)), Unit.LIST)
-COLUMNS: Final = (
-    *KEY_COLUMNS,
-    Column("at", TIME, "when it was decided", title="when"),
-    Column("leader_epoch", ID, "the epoch of the new leader; null if no line states it"),
-    Column("leader", ID, "the new leader", title="new leader"),
-    Column("prev_leader", ID, "the previous leader"),
-    Column("prev_isr", IDS, "the last ISR before it that was not empty", title="last in sync"),
-    Column(
-        "evidence",
-        TEXTS,
-        "some of not-in-isr, recovering, warned (line C7), said (logged by KRaft), asked (UNCLEAN was requested)",
-    ),
-    Column("certain", BOOL, "false if the only evidence is a request, or an ISR of which later changes may be missing"),
-    Column("asked_by", TEXT, "origin of the request, as Kafka logs it; null if a topic's setting allowed it"),
-    Column("controller", ID, "the controller"),
-    CONTROLLER_EPOCH,
-    Column("out_at", TIME, "when the new leader left the ISR; null if before the logs"),
-    Column("out_ms", MS, "for how long", title="out of sync for"),
-    Column(
-        "isr_down",
-        _DOWN_LIST,
-        "members of the last ISR: whether each was absent, since when (null: before the logs), and for how long",
-        title="state of those",
-    ),
+_DOWN_LIST: Final = Type(pa.list_(pa.field("element", pa.struct(schema(_DOWN)))), Unit.LIST)
+COLUMNS: Final = KEY_COLUMNS + columns(
+    """
+    at                time   [when] when it was decided
+    leader_epoch      id     the epoch of the new leader; null if no line states it
+    leader            id     [new leader] the new leader
+    prev_leader       id     the previous leader
+    prev_isr          ids    [last in sync] the last ISR before it that was not empty
+    evidence          texts  some of not-in-isr, recovering, warned (line C7), said (logged by KRaft), asked (UNCLEAN
+                             was requested)
+    certain           bool   false if the only evidence is a request, or an ISR of which later changes may be missing
+    asked_by          text   origin of the request, as Kafka logs it; null if a topic's setting allowed it
+    controller        id     the controller
+    controller_epoch
+    out_at            time   when the new leader left the ISR; null if before the logs
+    out_ms            ms     [out of sync for] for how long
+    isr_down          downs  [state of those] members of the last ISR: whether each was absent, since when (null: before
+                             the logs), and for how long
+    """,
+    downs=_DOWN_LIST,
 )
 
 
@@ -214,9 +199,9 @@ def _with_isr_down(elections: DataFrame, absences: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    name="unclean",
-    description="Elections of leaders that were not in sync, and the state of the in-sync replicas then.",
-    needs=("timed", "states", "leadership", "absences"),
-    columns=COLUMNS,
-    run=unclean,
+    "unclean",
+    "Elections of leaders that were not in sync, and the state of the in-sync replicas then.",
+    ("timed", "states", "leadership", "absences"),
+    COLUMNS,
+    unclean,
 )
