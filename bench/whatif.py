@@ -120,7 +120,7 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
     import pyarrow.parquet as pq
 
     from kactl.forensics.session import spark_session
-    from kactl.forensics.whatif import Kind, prepared_snapshot
+    from kactl.forensics.whatif import Kind, spark_engine
     from kactl.forensics.whatif.analysis import answer
     from kactl.forensics.whatif.snapshots import file
 
@@ -136,7 +136,7 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
                 pq.write_table(table.slice(begin, 250_000), folder / f"part-{part}.parquet")
 
             def opened(limit: int, name: str = str(folder), label: str = at) -> "PreparedSnapshot":
-                return prepared_snapshot.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
+                return spark_engine.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
 
             for run in range(runs + 1):
                 where = f"{at}/Spark" if run else f"warm-up/{at}"

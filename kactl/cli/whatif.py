@@ -189,7 +189,7 @@ def _of_logs(
     manifest = manifest_of(folder)
     moment = parsed_time(time, moments_of(manifest, None), "--at")
     with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
-        from kactl.forensics.whatif.prepared_snapshot import of_logs
+        from kactl.forensics.whatif.snapshots.logs import of_logs
 
         results = _results(spark, folder, on_progress)
         on_progress("find the last states", 0, 0)
@@ -216,12 +216,14 @@ def _of_file(
     settings: Settings, name: str, assumed: "Assumptions", master: str, memory: str
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
     """Yield the cluster of a snapshot file. Spark is started only if the file is too large for this process."""
-    from kactl.forensics.whatif.prepared_snapshot import of_frame, of_table
+    from kactl.forensics.whatif.prepared_snapshot import of_table
     from kactl.forensics.whatif.snapshots import file
 
     rows = None if name == _STDIN else file.rows_of_parquet(name)
     if rows is not None and rows > file.PARTITIONS_HERE:
         with spark_for(settings, master, memory) as (spark, on_progress):
+            from kactl.forensics.whatif.spark_engine import of_frame
+
             yield of_frame(file.frame(spark, name), name, assumed), on_progress
         return
     with forensics.shown_progress(settings) as on_progress:

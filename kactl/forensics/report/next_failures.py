@@ -5,9 +5,10 @@ from typing import Final
 
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
-from kactl.forensics.whatif import advise
+from kactl.forensics.whatif.analysis import answer
 from kactl.forensics.whatif.outcomes import Answer, Kind
-from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.forensics.whatif.partitions import Assumptions, BadSnapshot
+from kactl.forensics.whatif.snapshots.logs import of_logs
 
 from .facts import Facts
 from .rows import micros_of
@@ -16,8 +17,9 @@ from .section import Section, field_table
 _SETS: Final = {
     Kind.BROKERS: "any one broker",
     Kind.PAIRS: "any two brokers",
-    Kind.RACKS: "any one rack",
 }
+# Outcomes per sweep.
+_TOP: Final = 3
 
 
 def next_failures(results: Results, facts: Facts, on_progress: progress.ProgressCallback) -> Answer | None:
@@ -25,35 +27,36 @@ def next_failures(results: Results, facts: Facts, on_progress: progress.Progress
 
     None if no partition's replicas and ISR are known, as in many logs.
     """
-    end = facts.sources.end
+    states, absences, deletions, timed = (results[name] for name in ("states", "absences", "deletions", "timed"))
+    at = facts.asked.end
+    end_us = None if facts.sources.end is None else micros_of(facts.sources.end)
     try:
-        return advise(
-            *(results[name] for name in ("states", "absences", "deletions")),
-            source=results.folder,
-            named=results["timed"],
-            at=facts.asked.end,
-            end_us=None if end is None else micros_of(end),
-            on_progress=on_progress,
+        snapshot = of_logs(
+            states, absences, deletions, results.folder, Assumptions(), at=at, end_us=end_us, named=timed
         )
     except BadSnapshot:
         return None
+    try:
+        return answer(snapshot, sweeps=tuple(_SETS), top=_TOP, on_progress=on_progress)
+    finally:
+        snapshot.engine.close()
 
 
-def next_section(answer: Answer | None) -> Iterator[Section]:
+def next_section(next_: Answer | None) -> Iterator[Section]:
     """Yields a section with the worst scenarios of each sweep, or nothing if too little is known of the cluster."""
-    if answer is None:
+    if next_ is None:
         return
-    nothing = "nothing" if answer.coverage.is_whole else "no known partition"
-    unknown = f" (nothing here is about the other {answer.now.unknown:,})" if answer.now.unknown else ""
+    nothing = "nothing" if next_.coverage.is_whole else "no known partition"
+    unknown = f" (nothing here is about the other {next_.now.unknown:,})" if next_.now.unknown else ""
     yield Section(
         name="next",
         title="What would be next",
         paragraphs=(
-            f"{answer.coverage.stated}{unknown}, as the logs end. {answer.now.outcome.explained}",
+            f"{next_.coverage.stated}{unknown}, as the logs end. {next_.now.outcome.explained}",
             *(
-                f"Of {sweep.scenarios:,} ways to lose {_SETS.get(sweep.kind, sweep.kind)} {sweep.harmless:,} would "
+                f"Of {sweep.scenarios:,} ways to lose {_SETS[sweep.kind]} {sweep.harmless:,} would "
                 f"take {nothing} offline."
-                for sweep in answer.sweeps
+                for sweep in next_.sweeps
             ),
         ),
         tables=field_table(
@@ -64,7 +67,7 @@ def next_section(answer: Answer | None) -> Iterator[Section]:
                 ("more with one left", lambda outcome: outcome.lone_more),
                 ("consequences", lambda outcome: outcome.explained),
             ),
-            [outcome for sweep in answer.sweeps for outcome in sweep.worst],
+            [outcome for sweep in next_.sweeps for outcome in sweep.worst],
             "The worst of them",
         ),
     )

@@ -7,11 +7,8 @@
 Partitions that behave equally in every failure form a class. The effect of a failure is a sum over classes, which is
 computed in this process or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in
 assignment order, or the first live replica if unclean election is allowed and no in-sync replica is alive.
-
-`advise` is the entry point for reports: the worst single brokers, pairs and racks at the end of the logs.
 """
 
-from .analysis import advise
 from .outcomes import Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep, TopicShare
 
-__all__ = ["Answer", "Cost", "Kind", "Now", "Outcome", "Rolling", "Scenario", "Sweep", "TopicShare", "advise"]
+__all__ = ["Answer", "Cost", "Kind", "Now", "Outcome", "Rolling", "Scenario", "Sweep", "TopicShare"]

@@ -1,10 +1,9 @@
 """Analysis of a snapshot: evaluate failure scenarios, rank their outcomes, and explain the worst."""
 
 import dataclasses
-import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -18,15 +17,9 @@ from .classes import Floats
 from .engine import HERE, InSequence, OneMore, Simultaneous, TopicLosses
 from .failure_model import LONE, LOSSY, MOVED, OFFLINE, RECOVERABLE, UNDER_MIN, Sums
 from .outcomes import TOP, Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep
-from .partitions import MIN_ISR, Assumptions
-from .prepared_snapshot import PreparedSnapshot, of_logs
+from .prepared_snapshot import PreparedSnapshot
 from .topology import BrokerPositions
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-# Outcomes per sweep in a report.
-ADVICE_TOP: Final = 3
 # Limit of the loads of one block of scenarios, float64[firsts, B, B].
 _BLOCK_BYTES: Final = 32 * 1024**2
 # The same if every task computes loads, and Spark adds them.
@@ -68,43 +61,6 @@ def answer(
         ),
         notes=sentences.notes(snapshot, now),
     )
-
-
-def advise(
-    states: "DataFrame",
-    absences: "DataFrame",
-    deletions: "DataFrame | None" = None,
-    *,
-    source: str = "the logs",
-    at: datetime.datetime | None = None,
-    end_us: int | None = None,
-    named: "DataFrame | None" = None,
-    min_isr: int = MIN_ISR,
-    racks: Mapping[int, str] | None = None,
-    top: int = ADVICE_TOP,
-    on_progress: ProgressCallback = no_progress,
-) -> Answer:
-    """Return the worst single brokers and pairs, and the worst racks if racks are known.
-
-    Args:
-        states, absences, deletions: tables of the jobs of these names.
-        source: name of the source in the answer.
-        at: time of the snapshot; None for the end of the logs, which is `end_us` if known.
-        named: the table `timed`; see `of_logs`.
-        min_isr: min.insync.replicas, which logs do not contain.
-        racks: the rack of each broker.
-        top: number of outcomes to explain per sweep.
-
-    Raises:
-        BadSnapshot: there is no partition whose replicas and ISR are known. Reports continue without advice.
-    """
-    assumed = Assumptions(min_isr=min_isr, racks=racks or {})
-    snapshot = of_logs(states, absences, deletions, source, assumed, at=at, end_us=end_us, named=named)
-    sweeps = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if snapshot.engine.topology.racks else [])]
-    try:
-        return answer(snapshot, sweeps=sweeps, top=top, on_progress=on_progress)
-    finally:
-        snapshot.engine.close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

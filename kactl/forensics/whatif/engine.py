@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .classes import of_table
+from .classes import Classes, of_table
 from .failure_model import FailureModel, Sums, stacked
 from .outcomes import TOPICS, TopicShare
-from .partitions import GROUPED, Assumptions
-from .topology import BrokerPositions, BrokerUsage, Topology
+from .partitions import FILLED, GROUPED, Assumptions
+from .topology import BrokerPositions, Topology
 
 HERE: Final = "here"
+USAGE: Final = pa.schema([("broker", pa.int32()), *((name, pa.int64()) for name in ("assigned", "leads", "in_sync"))])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,13 +103,12 @@ class LocalEngine:
     def __init__(self, table: pa.Table, topology: Topology, assumed: Assumptions) -> None:
         self.topology = topology
         rows, self.stuck = of_table(filled(table, assumed), topology.brokers, topology.away)
-        count, away = len(topology.brokers), topology.positions(sorted(topology.away & set(topology.brokers)))
         names = table["topic"].combine_chunks().dictionary_encode()
         self._names, self._topic = names.dictionary, names.indices.to_numpy()
-        self._rows = FailureModel(rows, away, count)
+        self._rows = model_of(rows, topology)
         merged = rows.merged()
         self.classes = len(merged)
-        self._model = FailureModel(merged, away, count)
+        self._model = model_of(merged, topology)
 
     @property
     def topics(self) -> int:
@@ -133,8 +133,13 @@ class LocalEngine:
         return TopicLosses(topics, tuple(worst))
 
 
+def model_of(classes: Classes, topology: Topology) -> FailureModel:
+    """Return the failure model of the brokers of a snapshot."""
+    return FailureModel(classes, topology.positions(sorted(topology.away)), len(topology.brokers))
+
+
 def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
-    """Return one class per partition, in the columns of `partitions.GROUPED`; unknown topic settings are as assumed."""
+    """Return one class per partition, in the columns of `partitions.FILLED`; unknown topic settings are as assumed."""
     topics = table["topic"].combine_chunks().dictionary_encode()
     facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
     given = {
@@ -142,28 +147,24 @@ def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
         for name in ("min_isr", "unclean", "weight")
     }
     weight = given["weight"] if assumed.weighted else pa.nulls(len(table), pa.float64())
-    columns = {name: table[name] for name in ("leader", "replicas", "isr", "elr")}
+    columns = {name: table[name] for name in ("topic", "leader", "replicas", "isr", "elr")}
     columns["min_isr"] = pc.coalesce(given["min_isr"], table["min_isr"], pa.scalar(assumed.min_isr, pa.int32()))
     columns["unclean"] = pc.coalesce(given["unclean"], table["unclean"], pa.scalar(assumed.unclean))
     columns["partitions"] = pa.array(np.ones(len(table), np.int64))
     columns["weight"] = pc.coalesce(weight, table["weight"], pa.scalar(0.0 if assumed.weighted else 1.0))
-    return pa.table(columns).cast(GROUPED)
+    return pa.table(columns).cast(FILLED)
 
 
-def broker_usage(table: pa.Table) -> list[BrokerUsage]:
-    """Return the replicas and leaderships of every broker that the snapshot names."""
-    leads = _counted(table["leader"].filter(pc.greater_equal(table["leader"], 0)))
-    assigned = _counted(pc.list_flatten(table["replicas"]))
+def broker_usage(table: pa.Table) -> pa.Table:
+    """Return the numbers of every broker that the snapshot names, in the columns of `USAGE`; see `BrokerUsage`."""
     led = table.filter(pc.greater_equal(table["leader"], 0))
-    in_sync = _counted(pc.list_flatten(led["isr"]))
-    named = leads.keys() | assigned.keys() | _counted(pc.list_flatten(table["isr"])).keys()
-    return [
-        BrokerUsage(
-            broker, assigned=assigned.get(broker, 0), leads=leads.get(broker, 0), in_sync=in_sync.get(broker, 0)
-        )
-        for broker in sorted(named)
+    numbers = (pc.list_flatten(table["replicas"]), led["leader"], pc.list_flatten(led["isr"]))
+    parts = [
+        pa.table({"broker": brokers, name: pa.repeat(1, len(brokers))})
+        for name, brokers in zip(USAGE.names[1:], numbers, strict=True)
     ]
-
-
-def _counted(brokers: pa.ChunkedArray) -> dict[int, int]:
-    return {row["values"]: row["counts"] for row in pc.value_counts(brokers).to_pylist()}
+    named = pa.table({"broker": pc.list_flatten(table["isr"])})
+    summed = pa.concat_tables([*parts, named], promote_options="default").group_by("broker")
+    sums = summed.aggregate([(name, "sum") for name in USAGE.names[1:]])
+    columns = {name: pc.fill_null(sums[f"{name}_sum"], 0) for name in USAGE.names[1:]}
+    return pa.table({"broker": sums["broker"]} | columns).cast(USAGE)

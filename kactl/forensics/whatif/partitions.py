@@ -35,6 +35,9 @@ GROUPED: Final = pa.schema(
     ]
 )
 
+# The same for single partitions, with their topics.
+FILLED: Final = pa.schema([SCHEMA.field("topic"), *GROUPED])
+
 # Kafka's default.
 MIN_ISR: Final = 1
 

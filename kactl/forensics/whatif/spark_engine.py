@@ -3,33 +3,81 @@
     partitions ─group by signature─▶ classes ─┬─ few ─▶ sums are computed in this process
                                               └─ many ─▶ each task computes its sums, Spark adds them
 
-In both cases this process receives only classes, sums, and the names of the topics that are shown.
+In both cases this process receives only classes, sums, and the names of the topics that are shown. Tasks call the same
+functions of Arrow tables as the engine in this process; Spark groups and adds their results.
 """
 
-import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.storagelevel import StorageLevel
 
 from .classes import of_table
-from .engine import HERE, OneMore, Plan, TopicLosses, evaluate
+from .engine import HERE, USAGE, OneMore, Plan, TopicLosses, broker_usage, evaluate, filled, model_of
 from .failure_model import COUNTS, FailureModel, Sums
 from .outcomes import TOPICS, TopicShare
-from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumptions
-from .topology import BrokerPositions, BrokerUsage, Topology
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
+from .partitions import FILLED, GROUPED, SIGNATURE, Assumptions
+from .prepared_snapshot import PreparedSnapshot, check_known, topics_with_min_isr
+from .topology import BrokerPositions, BrokerUsage, Topology, topology_of
 
 # About 150 bytes per class while sums are computed: 300 MB.
 CLASSES_HERE: Final = 2_000_000
-# Column of the given topic settings -> its name beside the columns of the snapshot.
-_GIVEN: Final = {"topic": "topic", "min_isr": "given_min_isr", "unclean": "given_unclean", "weight": "given_weight"}
-_SUMS: Final = pa.schema([pa.field("counts", pa.binary()), pa.field("load", pa.binary())])
+_SUMS: Final = pa.schema([("counts", pa.binary()), ("load", pa.binary())])
+_HITS: Final = pa.schema([("set", pa.int32()), ("topic", pa.string()), ("partitions", pa.int64())])
+_STUCK: Final = pa.schema([("stuck", pa.float64())])
+
+
+def of_frame(
+    partitions: DataFrame,
+    source: str,
+    assumed: Assumptions,
+    *,
+    away: frozenset[int] = frozenset(),
+    at_us: int | None = None,
+    classes_here: int = CLASSES_HERE,
+    keeps: Sequence[DataFrame] = (),
+    only_named: int = 0,
+) -> PreparedSnapshot:
+    """Prepare a snapshot from partitions in Spark. They are read several times and should be persisted.
+
+    Args:
+        away: brokers that are down according to the logs.
+        only_named: number of partitions of which only the name is known; they are not in `partitions`.
+        keeps: persisted DataFrames to release when the engine is closed.
+
+    Raises:
+        BadSnapshot: there is no partition with known leader, replicas and ISR.
+    """
+    enough = "size(replicas) > 0 and isr is not null and leader is not null"
+    topics = topics_with_min_isr(assumed)
+    is_given = f.col("topic").isin(topics) if topics else f.lit(False)
+    counted = partitions.agg(
+        f.count(f.lit(1)).alias("all"),
+        f.count_if(f.expr(enough)).alias("known"),
+        f.count_if(f.expr(enough) & f.col("min_isr").isNull() & ~is_given).alias("defaulted"),
+    ).first()
+    assert counted is not None
+    all_ = counted["all"] + only_named
+    check_known(source, counted["known"], all_)
+    known = partitions.where(enough)
+    sums = [f.sum(name).alias(name) for name in USAGE.names[1:]]
+    usages = _mapped(known, broker_usage, USAGE).groupBy("broker").agg(*sums).collect()
+    topology = topology_of((BrokerUsage(**row.asDict()) for row in usages), assumed, away)
+    return PreparedSnapshot(
+        engine=SparkEngine(known, topology, assumed, classes_here=classes_here, keeps=keeps),
+        assumed=assumed,
+        source=source,
+        partitions=counted["known"],
+        unknown=all_ - counted["known"],
+        defaulted=counted["defaulted"],
+        at_us=at_us,
+    )
 
 
 class SparkEngine:
@@ -42,28 +90,24 @@ class SparkEngine:
 
     def __init__(
         self,
-        partitions: "DataFrame",
+        partitions: DataFrame,
         topology: Topology,
         assumed: Assumptions,
         *,
         classes_here: int = CLASSES_HERE,
-        keeps: "Sequence[DataFrame]" = (),
+        keeps: Sequence[DataFrame] = (),
     ) -> None:
-        from pyspark.storagelevel import StorageLevel
-
         self.topology = topology
-        self._partitions = filled(partitions, assumed)
-        self._classes = grouped(self._partitions).persist(StorageLevel.DISK_ONLY)
+        self._partitions = _mapped(partitions, lambda table: filled(table, assumed), FILLED)
+        self._classes = _grouped(self._partitions).persist(StorageLevel.DISK_ONLY)
         self._keeps = (self._classes, *keeps)
         self.classes = self._classes.count()
-        self._count = len(topology.brokers)
-        self._away = topology.positions(sorted(topology.away & set(topology.brokers)))
         self._model: FailureModel | None = None
         if self.classes <= classes_here:
             classes, self.stuck = of_table(self._classes.toArrow().cast(GROUPED), topology.brokers, topology.away)
-            self._model = FailureModel(classes.merged(), self._away, self._count)
+            self._model = model_of(classes.merged(), topology)
         else:
-            self.stuck = self._stuck()
+            self.stuck = _mapped(self._classes, _stuck(topology), _STUCK).agg(f.sum("stuck")).collect()[0][0]
 
     @property
     def where(self) -> str:
@@ -82,10 +126,8 @@ class SparkEngine:
         """Return the sums of a plan, with the shapes of `Plan`."""
         if self._model is not None:
             return evaluate(self._model, plan)
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        sums = self._classes.mapInArrow(_summing(self.topology, plan), from_arrow_schema(_SUMS))
-        count = self._count
+        sums = _mapped(self._classes, _summing(self.topology, plan), _SUMS)
+        count = len(self.topology.brokers)
         parts = sums.rdd.map(lambda row: _unpacked(bytes(row.counts), bytes(row.load), count))
         return _shaped(parts.treeReduce(lambda one, other: one + other), plan)
 
@@ -93,14 +135,8 @@ class SparkEngine:
         """Return the same as `LocalEngine.lost`, computed for all sets in one job."""
         if not sets:
             return []
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
-
-        failed = [_ids(self.topology.brokers[position] for position in positions) for positions in sets]
-        hit = [f.when(f.size(f.array_except("may_lead", ids)) == 0, f.lit(index)) for index, ids in enumerate(failed)]
-        alive = self._may_lead().where(f.size("may_lead") > 0)
-        which = f.explode(f.array_compact(f.array(*hit))).alias("set")
-        by_topic = alive.select("topic", which).groupBy("set", "topic").agg(f.count(f.lit(1)).alias("partitions"))
+        hits = _mapped(self._partitions, _hit(self.topology, sets), _HITS)
+        by_topic = hits.groupBy("set", "topic").agg(f.sum("partitions").alias("partitions"))
         of_set = Window.partitionBy("set")
         ranked = by_topic.withColumns(
             {
@@ -114,113 +150,61 @@ class SparkEngine:
             losses[row["set"]] = TopicLosses(row["topics"], (*losses[row["set"]].worst, share))
         return losses
 
-    def _may_lead(self) -> "DataFrame":
-        """Return the partitions with `may_lead`: live replicas that can lead without loss, as in `classes.of_table`."""
-        from pyspark.sql import functions as f
 
-        leader = f.when(f.col("leader") >= 0, f.array("leader")).otherwise(_ids([]))
-        known = f.array_union(f.coalesce("isr", _ids([])), f.array_union(leader, f.coalesce("elr", _ids([]))))
-        could = f.array_except(f.array_intersect("replicas", known), _ids(sorted(self.topology.away)))
-        return self._partitions.withColumn("could", could).withColumn(
-            "may_lead", f.when(f.col("leader") >= 0, f.col("could")).otherwise(_ids([]))
-        )
-
-    def _stuck(self) -> float:
-        from pyspark.sql import functions as f
-
-        return float(self._may_lead().where((f.col("leader") < 0) & (f.size("could") > 0)).count())
-
-
-def filled(partitions: "DataFrame", assumed: Assumptions) -> "DataFrame":
-    """Return the partitions with unknown topic settings as assumed."""
-    from pyspark.sql import functions as f
-
-    rows = [{"topic": name, **dataclasses.asdict(facts)} for name, facts in assumed.topics.items()]
-    table = pa.Table.from_pylist(rows, pa.schema([SCHEMA.field(name) for name in _GIVEN]))
-    given = partitions.sparkSession.createDataFrame(table.rename_columns([_GIVEN[name] for name in table.column_names]))
-    weight = "coalesce(given_weight, weight, 0.0)" if assumed.weighted else "coalesce(weight, 1.0)"
-    # The topics are few, because each is a line in a file.
-    return partitions.join(f.broadcast(given), "topic", "left").selectExpr(
-        "topic",
-        "partition",
-        "leader",
-        "replicas",
-        "isr",
-        "elr",
-        f"coalesce(given_min_isr, min_isr, {assumed.min_isr}) min_isr",
-        f"coalesce(given_unclean, unclean, {str(assumed.unclean).lower()}) unclean",
-        f"{weight} weight",
-    )
-
-
-def grouped(partitions: "DataFrame") -> "DataFrame":
-    """Group partitions into classes; returns the columns of `partitions.GROUPED`.
-
-    An ISR is a set, so its order is ignored.
-    """
-    from pyspark.sql import functions as f
-
+def _grouped(partitions: DataFrame) -> DataFrame:
+    """Group partitions into classes, in the columns of `partitions.GROUPED`. An ISR is a set: its order is ignored."""
     alike = partitions.withColumns({"isr": f.array_sort("isr"), "elr": f.array_sort("elr")})
-    return alike.groupBy(*SIGNATURE).agg(
-        f.count(f.lit(1)).cast("long").alias("partitions"), f.sum("weight").cast("double").alias("weight")
-    )
+    return alike.groupBy(*SIGNATURE).agg(f.sum("partitions").alias("partitions"), f.sum("weight").alias("weight"))
 
 
-def broker_usage(partitions: "DataFrame") -> list[BrokerUsage]:
-    """Return the replicas and leaderships of every broker that the snapshot names. Collects one row per broker."""
-    from pyspark.sql import functions as f
+# -- in the tasks ------------------------------------------------------------------------------------------------------
 
-    led = f.col("leader") >= 0
-    no_ids = _ids([])
-    parts = (
-        partitions.select(f.explode("replicas").alias("broker"), _ones(assigned=1)),
-        partitions.where(led).select(f.col("leader").alias("broker"), _ones(leads=1)),
-        partitions.select(
-            f.explode(f.coalesce("isr", no_ids)).alias("broker"), _ones(in_sync=f.when(led, 1).otherwise(0))
-        ),
-    )
-    united = functools.reduce(lambda one, other: one.unionByName(other), parts)
-    summed = united.groupBy("broker").agg(
-        *(f.sum(f"has.{name}").alias(name) for name in ("assigned", "leads", "in_sync"))
-    )
-    rows = sorted(summed.collect(), key=lambda row: int(row["broker"]))
-    return [
-        BrokerUsage(row["broker"], assigned=row["assigned"], leads=row["leads"], in_sync=row["in_sync"]) for row in rows
-    ]
+_Map = Callable[[pa.Table], pa.Table]
 
 
-def _ones(**given: "int | Value") -> "Value":
-    from pyspark.sql import functions as f
-
-    def number(name: str) -> "Value":
-        value = given.get(name, 0)
-        return (f.lit(value) if isinstance(value, int) else value).cast("long").alias(name)
-
-    return f.struct(*(number(name) for name in ("assigned", "leads", "in_sync"))).alias("has")
-
-
-def _ids(brokers: Iterable[int]) -> "Value":
-    from pyspark.sql import functions as f
-
-    return f.array(*(f.lit(broker) for broker in brokers)).cast("array<int>")
-
-
-def _summing(topology: Topology, plan: Plan) -> Any:
-    """Return the function for workers that maps classes to one row with their sums."""
+def _mapped(rows: DataFrame, function: _Map, schema: pa.Schema) -> DataFrame:
+    """Apply a function to the rows of each task."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        classes, _ = of_table(_table(batches), topology.brokers, topology.away)
-        away = topology.positions(sorted(topology.away & set(topology.brokers)))
-        sums = evaluate(FailureModel(classes, away, len(topology.brokers)), plan)
-        columns = [pa.array([sums.counts.tobytes()]), pa.array([sums.load.tobytes()])]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SUMS)
+        collected = list(batches)
+        if collected:
+            yield from function(pa.Table.from_batches(collected)).to_batches()
 
-    return work
+    return rows.mapInArrow(work, from_arrow_schema(schema))
 
 
-def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    collected = list(batches)
-    return pa.Table.from_batches(collected).cast(GROUPED) if collected else GROUPED.empty_table()
+def _summing(topology: Topology, plan: Plan) -> _Map:
+    """Return the function from classes to one row with their sums."""
+
+    def sums(classes: pa.Table) -> pa.Table:
+        model = model_of(of_table(classes.cast(GROUPED), topology.brokers, topology.away)[0], topology)
+        result = evaluate(model, plan)
+        return pa.table({"counts": [result.counts.tobytes()], "load": [result.load.tobytes()]}, schema=_SUMS)
+
+    return sums
+
+
+def _stuck(topology: Topology) -> _Map:
+    """Return the function from classes to the number of their partitions without a leader that could have one."""
+
+    def stuck(classes: pa.Table) -> pa.Table:
+        return pa.table({"stuck": [of_table(classes.cast(GROUPED), topology.brokers, topology.away)[1]]}, schema=_STUCK)
+
+    return stuck
+
+
+def _hit(topology: Topology, sets: Sequence[BrokerPositions]) -> _Map:
+    """Return the function from partitions to those that lose their last safe leader, by set and topic."""
+
+    def hits(partitions: pa.Table) -> pa.Table:
+        table = partitions.cast(FILLED)
+        model = model_of(of_table(table, topology.brokers, topology.away)[0], topology)
+        lost = [model.losing_safe_leaders(failed) for failed in sets]
+        number = np.repeat(np.arange(len(sets), dtype=np.int32), [len(rows) for rows in lost])
+        named = pa.table({"set": number, "topic": table["topic"].take(pa.array(np.concatenate(lost)))})
+        return named.group_by(["set", "topic"]).aggregate([([], "count_all")]).rename_columns(_HITS.names).cast(_HITS)
+
+    return hits
 
 
 def _unpacked(counts: bytes, load: bytes, brokers: int) -> Sums:

@@ -34,14 +34,12 @@ class BrokerUsage:
     Attributes:
         assigned: partitions assigned to it; `leads`: partitions that it leads.
         in_sync: partitions with a leader that have it in their ISR.
-        back: whether it was seen again after its last absence.
     """
 
     broker: int
     assigned: int
     leads: int
     in_sync: int
-    back: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Topology:
 
     Attributes:
         brokers: ids, ascending; the engines use positions in this tuple.
-        away: brokers that are not alive.
+        away: those of them that are not alive.
         racks: the brokers of each rack that have replicas, ascending; racks in the order of their names.
         unsure: brokers that are considered away only because they are in no ISR.
     """
@@ -126,10 +124,10 @@ def topology_of(broker_usage: Iterable[BrokerUsage], assumed: Assumptions, away:
     because stopped brokers are removed from ISRs. `assumed` overrides both.
 
     Args:
-        away: brokers that are away according to the logs; those with `BrokerUsage.back` are alive.
+        away: brokers that are away according to the logs.
     """
     known = {usage.broker: usage for usage in broker_usage}
-    gone = {broker for broker in away if broker in known and not known[broker].back}
+    gone = set(away) & known.keys()
     unsure = {usage.broker for usage in known.values() if not usage.leads and not usage.in_sync} - gone
     gone |= unsure
     gone = (gone - assumed.alive) | (assumed.away & known.keys())

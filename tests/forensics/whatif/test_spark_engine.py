@@ -11,12 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif import Answer, Kind, advise, prepared_snapshot
+from kactl.forensics.whatif import Answer, Kind
 from kactl.forensics.whatif.analysis import answer
 from kactl.forensics.whatif.engine import InSequence, OneMore, Plan, Simultaneous
 from kactl.forensics.whatif.partitions import SCHEMA, Assumptions, BadSnapshot, TopicFacts
 from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.forensics.whatif.snapshots import file, logs
+from kactl.forensics.whatif.spark_engine import of_frame
 from tests.forensics.jobs.tables import moment
 from tests.forensics.jobs.tables import table as job_table
 
@@ -49,8 +50,8 @@ def snapshots(spark: SparkSession) -> dict[str, PreparedSnapshot]:
     frame = spark.createDataFrame(table(made)).repartition(3).persist()
     return {
         "here": here(made, ASSUMED),
-        "few": prepared_snapshot.of_frame(frame, "few", ASSUMED),
-        "many": prepared_snapshot.of_frame(frame, "many", ASSUMED, classes_here=0),
+        "few": of_frame(frame, "few", ASSUMED),
+        "many": of_frame(frame, "many", ASSUMED, classes_here=0),
     }
 
 
@@ -263,7 +264,9 @@ def test_no_plan_has_a_cross_join_or_one_task_for_all(
 
 
 def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
-    told = advise(*frames, source="logs", end_us=7, min_isr=2, racks={1: "a", 2: "a"}, top=2)
+    assumed = Assumptions(min_isr=2, racks={1: "a", 2: "a"})
+    snapshot = logs.of_logs(*frames, "logs", assumed, end_us=7)
+    told = answer(snapshot, sweeps=(Kind.BROKERS, Kind.PAIRS, Kind.RACKS), top=2)
 
     # mixed-0 has an unknown ISR, nobody-0 unknown replicas.
     assert (told.now.partitions, told.now.unknown, told.now.at_us) == (7, 2, 7)
@@ -281,6 +284,6 @@ def test_advice_without_known_partitions(spark: SparkSession, frames: tuple[Data
     nothing = job_table(spark, states.COLUMNS, [state("x-0", 0, 1, None)])
 
     with pytest.raises(BadSnapshot, match="logs at TRACE have them"):
-        advise(nothing, frames[1])
+        logs.of_logs(nothing, *frames[1:], "logs", Assumptions())
     with pytest.raises(BadSnapshot, match="name a later time"):
-        advise(*frames, at=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+        logs.of_logs(*frames, "logs", Assumptions(), at=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))

@@ -5,19 +5,56 @@ topics of the same name are left out.
 """
 
 import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kactl.forensics.whatif.partitions import SCHEMA
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
+from kactl.forensics.whatif.partitions import SCHEMA, Assumptions
+from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.forensics.whatif.spark_engine import of_frame
 
 # The name of the metadata log, which lines about its replicas contain.
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None) -> "DataFrame":
+def of_logs(
+    states: DataFrame,
+    absences: DataFrame,
+    deletions: DataFrame,
+    source: str,
+    assumed: Assumptions,
+    *,
+    at: datetime.datetime | None = None,
+    end_us: int | None = None,
+    named: DataFrame | None = None,
+) -> PreparedSnapshot:
+    """Prepare a snapshot from the tables of an ingest.
+
+    Args:
+        at: time of the snapshot; None for the end of the logs, which is `end_us` if known.
+        named: the table `timed`; partitions that are named only in its lines count as unknown.
+
+    Raises:
+        BadSnapshot: there is no partition with known leader, replicas and ISR at that time.
+    """
+    states_at = partitions(states, deletions, at).persist()
+    gone = away(absences, at)
+    at_us = end_us if at is None else round(at.timestamp() * 1_000_000)
+    unknown = 0 if named is None else only_named(named, states, deletions, at)
+    return of_frame(
+        states_at,
+        source,
+        assumed,
+        away=frozenset(gone) - returned(states_at, gone),
+        at_us=at_us,
+        keeps=[states_at],
+        only_named=unknown,
+    )
+
+
+def partitions(states: DataFrame, deletions: DataFrame, at: datetime.datetime | None) -> DataFrame:
     """Return the last known state of each partition, with the columns of `partitions.SCHEMA`, `at` and `told_by`.
 
     Unknown values are null. The last state is the one with the highest partition epoch, which rises with every change.
@@ -27,8 +64,6 @@ def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.
         states, deletions: tables of the jobs of these names.
         at: ignore later states; None for none.
     """
-    from pyspark.sql import functions as f
-
     known = states if at is None else states.where(f.col("at") <= f.lit(at))
     row = f.struct("life", "leader_epoch", "at", "leader", "isr", "told_by")
     epoch = f.coalesce("leader_epoch", f.lit(-1))
@@ -49,15 +84,11 @@ def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.
     return filled.where("leader is null or leader > -2").select(*SCHEMA.names, "at", "told_by")
 
 
-def only_named(
-    timed: "DataFrame", states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None
-) -> int:
+def only_named(timed: DataFrame, states: DataFrame, deletions: DataFrame, at: datetime.datetime | None) -> int:
     """Return the number of partitions that lines name but that have no known state.
 
     The metadata log and deleted partitions do not count.
     """
-    from pyspark.sql import functions as f
-
     until = f.lit(True) if at is None else f.col("at") <= f.lit(at)
     is_one = f.col("topic").isNotNull() & f.col("partition").isNotNull() & (f.col("topic") != METADATA_TOPIC)
     lines = timed.where(is_one & until).groupBy("topic", "partition", "life").agg(f.max("at").alias("at"))
@@ -66,14 +97,12 @@ def only_named(
     return left.count()
 
 
-def away(absences: "DataFrame", at: datetime.datetime | None) -> dict[int, int | None]:
+def away(absences: DataFrame, at: datetime.datetime | None) -> dict[int, int | None]:
     """Return the brokers that are away at a time, or at the end of the logs, and since when.
 
     Returns:
         broker -> time of detection in microseconds since 1970; None if it was before the logs.
     """
-    from pyspark.sql import functions as f
-
     open_ = f.col("back_at").isNull()
     begun = f.lit(True)
     if at is not None:
@@ -83,15 +112,13 @@ def away(absences: "DataFrame", at: datetime.datetime | None) -> dict[int, int |
     return {row["broker"]: row["since"] for row in gone.collect()}
 
 
-def returned(found: "DataFrame", gone: dict[int, int | None]) -> frozenset[int]:
+def returned(found: DataFrame, gone: dict[int, int | None]) -> frozenset[int]:
     """Return the brokers that a controller elected after their absence began: they are back, though no line says so.
 
     Args:
         found: result of `partitions`.
         gone: result of `away`.
     """
-    from pyspark.sql import functions as f
-
     elected = found.where((f.col("leader") >= 0) & (f.col("told_by") == "controller"))
     rows = elected.groupBy("leader").agg(f.unix_micros(f.max("at")).alias("at")).collect() if gone else []
     led = {row["leader"]: row["at"] for row in rows}
@@ -100,10 +127,8 @@ def returned(found: "DataFrame", gone: dict[int, int | None]) -> frozenset[int]:
     )
 
 
-def _timed_is_later() -> "Value":
+def _timed_is_later() -> Value:
     """Return whether the last state without a partition epoch is later than the last one with one."""
-    from pyspark.sql import functions as f
-
     timed, numbered = f.col("timed"), f.col("numbered")
     both = timed["leader_epoch"].isNotNull() & numbered["leader_epoch"].isNotNull()
     by_epoch = both & (timed["leader_epoch"] != numbered["leader_epoch"])
@@ -112,20 +137,14 @@ def _timed_is_later() -> "Value":
     return timed.isNotNull() & (numbered.isNull() | lives)
 
 
-def _of_last_life(found: "DataFrame") -> "DataFrame":
+def _of_last_life(found: DataFrame) -> DataFrame:
     """Remove partitions of an earlier topic of the same name that had more partitions."""
-    from pyspark.sql import functions as f
-
     last = found.groupBy("topic").agg(f.max("life").alias("last_life"))
     return found.join(last, "topic").where(f.col("life").eqNullSafe(f.col("last_life"))).drop("last_life")
 
 
-def _without_deleted(found: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None) -> "DataFrame":
+def _without_deleted(found: DataFrame, deletions: DataFrame, at: datetime.datetime | None) -> DataFrame:
     """Remove topics that were deleted by then; states after a deletion belong to a new topic."""
-    from pyspark.sql import functions as f
-
-    if deletions is None:
-        return found
     done = deletions.where(f.col("done_at").isNotNull())
     if at is not None:
         done = done.where(f.col("done_at") <= f.lit(at))
