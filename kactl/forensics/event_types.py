@@ -137,3 +137,13 @@ class Kind(enum.StrEnum):
 
 # Rows that the reader adds; they represent no line of a log.
 NO_LINE: Final = (EventType.CLOCK_BACK, EventType.CONFIGURED, EventType.SILENT, EventType.BROKEN)
+# Lines about the deletion of whole topics; `topic` may list several.
+DELETIONS: Final = (
+    EventType.DELETION_ASKED,
+    EventType.DELETION_HANDLED,
+    EventType.DELETION_STARTED,
+    EventType.DELETION_DONE,
+    EventType.DELETION_HALTED,
+    EventType.DELETION_DEAD,
+    EventType.TOPIC_REMOVED,
+)

@@ -47,8 +47,8 @@ def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone
     from pyspark.sql.pandas.types import from_arrow_schema
 
     events, counters = folder / EVENTS, folder / COUNTERS
-    logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
-    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
+    logs = [piece for piece in pieces if piece.file.kind is not Kind.DUMP]
+    dumps = [piece for piece in pieces if piece.file.kind is Kind.DUMP]
     if logs:
         work = _Work(spark, pack(logs, split_bytes), time_zone)
         work.run(_writer(work, events), COUNTER_SCHEMA).write.parquet(counters.uri)

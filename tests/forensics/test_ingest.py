@@ -19,6 +19,7 @@ from kactl.forensics.event_types import Kind
 from kactl.forensics.events import SCHEMA, spark_schema
 from kactl.forensics.ingest import Ingested, NothingToIngest, NotOurs, ingest
 from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS, NotIngested, Tables, open_tables
+from kactl.forensics.text.probe import Probe
 from kactl.forensics.text.splits import Split
 
 from .golden import GOLDEN
@@ -267,10 +268,7 @@ def test_files_are_found_once_and_in_order(logs: Path) -> None:
 
 def test_small_files_share_tasks_and_largest_are_first() -> None:
     def piece(number: int, size: int) -> Split:
-        return Split(
-            file_id=number, path="x", kind=Kind.SERVER, layout="standard", encoding="utf-8", packed=False, broker=None,
-            size=size,
-        )  # fmt: skip
+        return Split(file_id=number, file=Probe(path="x", kind=Kind.SERVER, layout="standard"), size=size)
 
     tasks = reading.pack([piece(at, size) for at, size in enumerate([10, 20, 100, 5, 1000, 1, 1])], 100)
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import columns, names_of
-from kactl.forensics.event_types import EventType, Role
+from kactl.forensics.event_types import DELETIONS, EventType, Role
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .expressions import NEW, all_known, is_a, is_true, ms_between, no_ids, rows_of, stacked
@@ -30,16 +30,6 @@ COLUMNS: Final = columns(
 STARTED: Final = "ReplicaDeletionStarted"
 SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
 INELIGIBLE: Final = "ReplicaDeletionIneligible"
-# Types of lines that show a deletion.
-_SAID: Final = (
-    EventType.DELETION_ASKED,
-    EventType.DELETION_HANDLED,
-    EventType.DELETION_STARTED,
-    EventType.DELETION_DONE,
-    EventType.DELETION_HALTED,
-    EventType.DELETION_DEAD,
-    EventType.TOPIC_REMOVED,
-)
 _DONE: Final = (EventType.DELETION_DONE, EventType.TOPIC_REMOVED)
 # "[Topic=t,Partition=0,Replica=3]"; a number that the end of a long text cut off has no bracket behind it.
 _REPLICA: Final = r"Replica=(\d+)\]"
@@ -76,7 +66,7 @@ def signs(timed: DataFrame) -> DataFrame:
     Returns:
         topic, at, type, reason, and brokers: those of the dead replicas that the line names, else null.
     """
-    lines = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
+    lines = timed.where(is_a(*DELETIONS) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
     dead = f.when(
         is_a(EventType.DELETION_DEAD), f.regexp_extract_all("text", f.lit(_REPLICA), 1).try_cast("array<int>")
     )
@@ -149,7 +139,7 @@ def _summed(numbered: DataFrame) -> DataFrame:
     return (
         numbered.groupBy("topic", "number")
         .agg(
-            f.count(at(*_SAID)).alias("said"),
+            f.count(at(*DELETIONS)).alias("said"),
             f.min(at(EventType.DELETION_ASKED)).alias("asked_at"),
             f.max(at(EventType.DELETION_STARTED)).alias("started_at"),
             f.min(f.when(f.col("to_state") == STARTED, f.col("at"))).alias("stopped_at"),

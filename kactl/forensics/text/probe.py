@@ -95,12 +95,12 @@ def shown(path: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Readable]:
-    """Opens a file for `records`: positioned one byte before `start`, decompressed and in UTF-8."""
-    with Location(path).open() as file:
+def opened(probed: Probe, *, start: int) -> Iterator[Readable]:
+    """Opens a probed file for `records`: positioned one byte before `start`, decompressed and in UTF-8."""
+    with Location(probed.path).open() as file:
         file.seek(max(0, start - 1))
-        plain: Readable = Unzipped(file) if packed else file
-        yield Transcoded(plain) if encoding == UTF16 else plain
+        plain: Readable = Unzipped(file) if probed.packed else file
+        yield Transcoded(plain) if probed.encoding == UTF16 else plain
 
 
 def _is_text(path: str) -> bool:

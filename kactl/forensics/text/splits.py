@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from kactl.forensics.event_types import EventType, Kind
+from kactl.forensics.event_types import EventType
 from kactl.forensics.storage import Location
 
 from . import columns, json_parser
@@ -25,22 +25,16 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a file; see `records` for the records that belong to it.
 
     Attributes:
+        file: the file, as it was probed.
         end: None for the end of the file.
         size: expected bytes of text, as an estimate of the cost.
-        stored: bytes of the whole file when it was probed.
     """
 
     file_id: int
-    path: str
-    kind: Kind
-    layout: str
-    encoding: str
-    packed: bool
-    broker: int | None
+    file: Probe
     start: int = 0
     end: int | None = None
     size: int = 0
-    stored: int = 0
 
 
 # Bytes of text per compressed byte; logs are repetitive.
@@ -54,25 +48,15 @@ def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> 
             continue
         starts = range(0, max(1, file.size), split_bytes) if file.can_be_split else range(1)
         for start in starts:
-            yield Split(
-                file_id=file_id,
-                path=file.path,
-                kind=file.kind,
-                layout=file.layout,
-                encoding=file.encoding,
-                packed=file.packed,
-                broker=file.broker,
-                start=start,
-                end=start + split_bytes if start != starts[-1] else None,
-                size=min(split_bytes, file.size - start) if file.can_be_split else file.size * _UNPACKED,
-                stored=file.size,
-            )
+            end = start + split_bytes if start != starts[-1] else None
+            size = min(split_bytes, file.size - start) if file.can_be_split else file.size * _UNPACKED
+            yield Split(file_id=file_id, file=file, start=start, end=end, size=size)
 
 
 def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:
     """Yields the events of a split. If the rest cannot be read, the last event is a `BROKEN` with the reason."""
     try:
-        with opened(split.path, packed=split.packed, encoding=split.encoding, start=split.start) as file:
+        with opened(split.file, start=split.start) as file:
             yield from _read(split, file, time_zone)
         if split.end is None:
             _check_length(split)
@@ -84,20 +68,20 @@ def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]
 
 def _check_length(split: Split) -> None:
     """Raises Broken if a file became shorter. Logs grow while they are read, but a shorter file was replaced."""
-    now = Location(split.path).size()
-    if now < split.stored:
-        raise Broken(f"had {split.stored:,} bytes at first and then {now:,}: read it again when nothing writes to it")
+    before, now = split.file.size, Location(split.file.path).size()
+    if now < before:
+        raise Broken(f"had {before:,} bytes at first and then {now:,}: read it again when nothing writes to it")
 
 
 def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:
-    start, end = split.start, split.end
-    if split.layout in JSON:
+    probe, start, end = split.file, split.start, split.end
+    if probe.layout in JSON:
         yield from json_parser.events(
-            file, split.layout, file_id=split.file_id, kind=split.kind, broker=split.broker, start=start, end=end
+            file, probe.layout, file_id=split.file_id, kind=probe.kind, broker=probe.broker, start=start, end=end
         )
         return
-    parser = Parser(file_id=split.file_id, kind=split.kind, broker=split.broker, time_zone=time_zone)
-    for chunk in records(file, LAYOUTS[split.layout], start=start, end=end):
+    parser = Parser(file_id=split.file_id, kind=probe.kind, broker=probe.broker, time_zone=time_zone)
+    for chunk in records(file, LAYOUTS[probe.layout], start=start, end=end):
         yield parser.parse(chunk)
 
 
@@ -106,7 +90,7 @@ def _broken(split: Split, reason: str) -> pa.RecordBatch:
         "file_id": split.file_id,
         "offset": split.start,
         "lines": 0,
-        "kind": split.kind,
+        "kind": split.file.kind,
         "type": EventType.BROKEN,
         "reason": reason,
     }

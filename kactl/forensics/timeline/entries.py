@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.event_types import EventType
+from kactl.forensics.event_types import DELETIONS, EventType
 from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import known_moment, micros, moment
 from kactl.forensics.report.wording import duration
@@ -29,16 +29,7 @@ _NAMING: Final = (
     EventType.UNPARSED,
 )
 # Lines about a whole topic, which may list several topics.
-_TOPIC_TYPES: Final = (
-    EventType.DELETION_ASKED,
-    EventType.DELETION_HANDLED,
-    EventType.DELETION_STARTED,
-    EventType.DELETION_DONE,
-    EventType.DELETION_HALTED,
-    EventType.DELETION_DEAD,
-    EventType.TOPIC_CREATED,
-    EventType.TOPIC_REMOVED,
-)
+_TOPIC_TYPES: Final = (*DELETIONS, EventType.TOPIC_CREATED)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -148,28 +148,25 @@ class _Analysis:
             ValueError: the kind is not a sweep over scenarios.
         """
         begin, topology = time.perf_counter(), self._topology
-        alive = topology.positions(topology.alive)
-        racks = self._whole_racks()
         match kind:
-            case Kind.BROKERS:
-                ranking, pairs = self._one_more([()], kind)
-                return self._swept(kind, ranking, lambda index: self._scenario((), pairs[index][1]), begin)
-            case Kind.PAIRS:
-                ranking, pairs = self._one_more([(position,) for position in alive], kind, ordered=True)
-                return self._swept(
-                    kind, ranking, lambda index: self._scenario((alive[pairs[index][0]],), pairs[index][1]), begin
-                )
             case Kind.RACKS:
+                racks = self._whole_racks()
                 return self._swept(kind, self._at_once(racks, kind), racks.__getitem__, begin)
+            case Kind.BROKERS:
+                firsts = [topology.failing()]
+            case Kind.PAIRS:
+                firsts = [topology.failing([broker]) for broker in topology.alive]
             case Kind.RACK_AND_BROKER:
-                ranking, pairs = self._one_more([topology.positions(rack.brokers) for rack in racks], kind)
-                return self._swept(
-                    kind,
-                    ranking,
-                    lambda index: self._scenario((), pairs[index][1], racks[pairs[index][0]].racks),
-                    begin,
-                )
-        raise ValueError(f"{kind} is not a sweep over scenarios")
+                firsts = self._whole_racks()
+            case _:
+                raise ValueError(f"{kind} is not a sweep over scenarios")
+        ranking, pairs = self._one_more(firsts, kind, ordered=kind is Kind.PAIRS)
+
+        def scenario(number: int) -> Scenario:
+            first, other = pairs[number]
+            return topology.failing((*firsts[first].alone, topology.brokers[other]), firsts[first].racks)
+
+        return self._swept(kind, ranking, scenario, begin)
 
     def rolling(self) -> list[Rolling]:
         """Return rolling restarts by id and, if racks are known, rack by rack and of whole racks."""
@@ -189,9 +186,6 @@ class _Analysis:
         racks = (self._topology.failing(racks=[rack]) for rack in self._topology.racks)
         return [scenario for scenario in racks if scenario.brokers]
 
-    def _scenario(self, first: BrokerPositions, more: int, racks: tuple[str, ...] = ()) -> Scenario:
-        return self._topology.failing((self._topology.brokers[position] for position in (*first, more)), racks)
-
     def _at_once(self, scenarios: Sequence[Scenario], kind: Kind) -> Ranking:
         if not scenarios:
             return Ranking.of(_none(self._before))
@@ -202,7 +196,7 @@ class _Analysis:
         return tuple(self._topology.positions(scenario.brokers) for scenario in scenarios)
 
     def _one_more(
-        self, firsts: Sequence[BrokerPositions], kind: Kind, *, ordered: bool = False
+        self, firsts: Sequence[Scenario], kind: Kind, *, ordered: bool
     ) -> tuple[Ranking, list[tuple[int, int]]]:
         """Evaluate each of the first sets together with every other live broker.
 
@@ -214,9 +208,9 @@ class _Analysis:
         """
         alive, pairs = self._topology.positions(self._topology.alive), []
         parts = [Ranking.of(_none(self._before))]
-        for begin, block in _blocks(firsts, self._block(len(self._topology.brokers))):
+        for begin, block in _blocks(self._positions(firsts), self._block(len(self._topology.brokers))):
             self._on_progress(kind, begin, len(firsts))
-            sums = self._engine.sums(OneMore(tuple(block)))
+            sums = self._engine.sums(OneMore(block))
             for index, first in enumerate(block):
                 more = [other for other in alive if other not in first and not (ordered and other < first[-1])]
                 parts.append(Ranking.of(Sums(sums.counts[index, more], sums.load[index, more])))
@@ -300,7 +294,7 @@ class _Analysis:
         return self._topology.brokers[int(ranking.busiest[number])] if ranking.leads[number] > 0 else None
 
 
-def _blocks(firsts: Sequence[BrokerPositions], size: int) -> Iterator[tuple[int, Sequence[BrokerPositions]]]:
+def _blocks(firsts: tuple[BrokerPositions, ...], size: int) -> Iterator[tuple[int, tuple[BrokerPositions, ...]]]:
     for begin in range(0, len(firsts), size):
         yield begin, firsts[begin : begin + size]
 

@@ -5,12 +5,12 @@ states without logging them, so only epochs are compared across a takeover. Line
 are not compared.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import DataFrame
 
 from kactl.forensics.columns import columns, names_of
+from kactl.forensics.jobs.expressions import stacked
 from kactl.forensics.jobs.job import Job
 
 from .rules import assigned, controllers_at_brokers, epochs_rise, in_sync, one_controller, one_leader, requests_in_order
@@ -54,21 +54,18 @@ def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
     Args:
         files: versions that wrote the lines, on which the legal transitions depend.
     """
-    rules: tuple[Callable[[], DataFrame], ...] = (
-        lambda: legal(timed, files),
-        lambda: chains(timed),
-        lambda: epochs_rise(timed),
-        lambda: one_leader(timed),
-        lambda: in_sync(timed),
-        lambda: assigned(timed),
-        lambda: requests_in_order(timed),
-        lambda: controllers_at_brokers(timed),
-        lambda: one_controller(timed),
+    violations = (
+        legal(timed, files),
+        chains(timed),
+        epochs_rise(timed),
+        one_leader(timed),
+        in_sync(timed),
+        assigned(timed),
+        requests_in_order(timed),
+        controllers_at_brokers(timed),
+        one_controller(timed),
     )
-    first, *others = (rule() for rule in rules)
-    for other in others:
-        first = first.unionByName(other)
-    return first.select(*names_of(COLUMNS))
+    return stacked(*violations).select(*names_of(COLUMNS))
 
 
 JOB: Final = Job(

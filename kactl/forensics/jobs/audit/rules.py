@@ -3,8 +3,7 @@
 * ISRs: the leader is a member, and every member is assigned.
 * Epochs of partitions rise, and each has one leader.
 * Fencing: a broker obeys no older request and no older controller after a newer one. The arrival of an old request is
-no
-  violation, and brokers log that they reject it; only requests that a broker processed count.
+  no violation, and brokers log that they reject it; only requests that a broker processed count.
 
 Every rule returns its violations with `violation`. Rules that depend on the order of lines compare only lines of steady
 clocks.
@@ -34,6 +33,15 @@ _CONTROLLERS_OWN: Final = (
     EventType.PARTITION,
     EventType.SENT,
     EventType.SENT_PARTITION,
+)
+# Lines about one partition of a request, and all lines with a leader.
+_REQUESTS: Final = (EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
+_LEADERSHIPS: Final = (
+    EventType.PARTITION,
+    EventType.ISR_CUT,
+    EventType.LEADERSHIP,
+    *_REQUESTS,
+    EventType.LEADS,
 )
 # Position and origin of a violation.
 _PLACE: Final = ("broker", "at", "controller", "controller_epoch", "file_id", "offset")
@@ -73,6 +81,13 @@ def about_partitions(timed: DataFrame, *types: EventType) -> DataFrame:
     return timed.where(is_a(*types)).where(named)
 
 
+def first_lines(lines: DataFrame, *key: str) -> DataFrame:
+    """Return the first line of each key: the key, the columns of `_PLACE`, and `last_at`, the time of the last one."""
+    first = f.min(f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch"))
+    grouped = lines.groupBy(*key).agg(first.alias("told"), f.max("at").alias("last_at"))
+    return grouped.select(*key, "last_at", "told.*", f.col("told.speaker").alias("broker"))
+
+
 def with_steady_clocks(lines: DataFrame, timed: DataFrame) -> DataFrame:
     """Drop the lines of brokers whose clock was set back in these logs: their times do not show an order."""
     back = timed.where(is_a(EventType.CLOCK_BACK)).where("speaker is not null").select("speaker").distinct()
@@ -84,29 +99,11 @@ def with_steady_clocks(lines: DataFrame, timed: DataFrame) -> DataFrame:
 
 def in_sync(timed: DataFrame) -> DataFrame:
     """States with a leader outside the ISR, each once, however many lines contain it."""
-    lines = about_partitions(
-        timed,
-        EventType.PARTITION,
-        EventType.PARTITION_CREATED,
-        EventType.ISR_CUT,
-        EventType.ISR_UPDATED,
-        EventType.LEADERSHIP,
-        EventType.SENT_PARTITION,
-        EventType.RECEIVED_PARTITION,
-        EventType.METADATA_PARTITION,
-        EventType.LEADS,
-    )
-    leader = f.when(is_a(EventType.LEADS), f.col("speaker")).otherwise(f.col("leader"))
-    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
-    rows = (
-        lines.withColumn("leader", leader)
-        .where((f.col("leader") >= 0) & f.col("isr").isNotNull() & ~f.array_contains("isr", f.col("leader")))
-        .groupBy(*KEY, "leader", "leader_epoch", "isr")
-        .agg(f.min(evidence).alias("told"))
-        .select(*KEY, "leader", "leader_epoch", "isr", "told.*", f.col("told.speaker").alias("broker"))
-    )
+    lines = about_partitions(timed, *_LEADERSHIPS, EventType.PARTITION_CREATED, EventType.ISR_UPDATED)
+    is_outside = f.col("isr").isNotNull() & ~f.array_contains("isr", f.col("leader"))
+    led = lines.withColumn("leader", _leader()).where((f.col("leader") >= 0) & is_outside)
     return violation(
-        rows,
+        first_lines(led, *KEY, "leader", "leader_epoch", "isr"),
         "leader-in-isr",
         expected=describe("leader %s in the ISR of leader epoch %s", "leader", "leader_epoch"),
         found=describe("ISR [%s]", ids("isr")),
@@ -115,20 +112,11 @@ def in_sync(timed: DataFrame) -> DataFrame:
 
 def assigned(timed: DataFrame) -> DataFrame:
     """States with ISR members that are not assigned, and that lasted."""
-    lines = about_partitions(
-        timed, EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION
-    )
-    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
-    lasted_us = f.unix_micros("last_at") - f.unix_micros("told.at")
-    rows = (
-        lines.where("leader >= -1 and size(replicas) > 0")
-        .withColumn("strays", f.array_except("isr", "replicas"))
-        .where(f.size("strays") > 0)
-        .groupBy(*KEY, "leader_epoch", "partition_epoch", "isr", "replicas", "strays")
-        .agg(f.min(evidence).alias("told"), f.max("at").alias("last_at"))
-        .where(lasted_us > STRAY_US)
-        .select("*", "told.*", f.get("strays", f.lit(0)).alias("broker"))
-    )
+    lines = about_partitions(timed, *_REQUESTS).where("leader >= -1 and size(replicas) > 0")
+    strays = lines.withColumn("strays", f.array_except("isr", "replicas")).where(f.size("strays") > 0)
+    states = first_lines(strays, *KEY, "leader_epoch", "partition_epoch", "isr", "replicas", "strays")
+    lasted_us = f.unix_micros("last_at") - f.unix_micros("at")
+    rows = states.where(lasted_us > STRAY_US).withColumn("broker", f.get("strays", f.lit(0)))
     return violation(
         rows,
         "isr-assigned",
@@ -198,33 +186,15 @@ def _taken_over(timed: DataFrame) -> DataFrame:
 
 def one_leader(timed: DataFrame) -> DataFrame:
     """Leader epochs of a partition with two leaders."""
-    lines = about_partitions(
-        timed,
-        EventType.PARTITION,
-        EventType.ISR_CUT,
-        EventType.LEADERSHIP,
-        EventType.SENT_PARTITION,
-        EventType.RECEIVED_PARTITION,
-        EventType.METADATA_PARTITION,
-        EventType.LEADS,
-        EventType.FOLLOWS,
+    lines = about_partitions(timed, *_LEADERSHIPS, EventType.FOLLOWS).withColumn("leader", _leader())
+    # A partition begins in epoch 0, and may begin again without a line of it.
+    first = first_lines(lines.where("leader >= 0 and leader_epoch > 0"), *KEY, "leader_epoch", "leader")
+    in_order = rows_of(*KEY, "leader_epoch").in_order(
+        "at", "file_id", "offset", "speaker", "controller", "controller_epoch", "leader"
     )
-    evidence = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
-    first = (
-        # A partition begins in epoch 0, and may begin again without a line of it.
-        lines.withColumn("leader", _leader())
-        .where("leader >= 0 and leader_epoch > 0")
-        .groupBy(*KEY, "leader_epoch", "leader")
-        .agg(f.min(evidence).alias("told"))
-    )
-    in_order = rows_of(*KEY, "leader_epoch").in_order("told", "leader")
-    before = in_order.previous(f.struct("leader", "told.at"))
-    apart_us = f.unix_micros("told.at") - f.unix_micros("before.at")
-    rows = (
-        first.withColumn("before", before)
-        .where(f.col("before").isNotNull() & (apart_us <= TOGETHER_US))
-        .select(*KEY, "leader_epoch", "leader", "before", "told.*", f.col("told.speaker").alias("broker"))
-    )
+    apart_us = f.unix_micros("at") - f.unix_micros("before.at")
+    with_before = first.withColumn("before", in_order.previous(f.struct("leader", "at")))
+    rows = with_before.where(f.col("before").isNotNull() & (apart_us <= TOGETHER_US))
     return violation(
         rows,
         "one-leader",
