@@ -76,20 +76,13 @@ def signs(timed: DataFrame) -> DataFrame:
         timed.where(is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull())
         .groupBy("topic_id")
         .agg(f.min("at").alias("at"), f.min("topic").alias("name"))
-        .join(topic_names(timed), "topic_id", "left")
         .select(
-            f.coalesce("name", "topic", "topic_id").alias("topic"),
+            f.coalesce("name", "topic_id").alias("topic"),
             "at",
             f.lit(str(EventType.TOPIC_REMOVED)).alias("type"),
         )
     )
     return stacked(named.distinct(), removed)
-
-
-def topic_names(timed: DataFrame) -> DataFrame:
-    """Returns topic_id and topic: KRaft's records have only the id."""
-    both = timed.where(all_known("topic", "topic_id"))
-    return both.groupBy("topic_id").agg(f.min("topic").alias("topic"))
 
 
 def _names() -> Value:

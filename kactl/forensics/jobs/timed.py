@@ -45,7 +45,7 @@ def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) ->
     Args:
         lives: see `topic_incarnations.COLUMNS`; computed by another pass over the events if it is None.
     """
-    at_once = _with_names(on_one_clock(events, skew).drop("clock_known"), events)
+    at_once = with_topic_names(on_one_clock(events, skew).drop("clock_known"), events)
     if lives is None:
         lives = topic_incarnations(on_one_clock(events, skew))
     births = (
@@ -61,8 +61,11 @@ def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) ->
     return joined.withColumn("life", life).select(*events.columns, *names_of(COLUMNS))
 
 
-def _with_names(lines: DataFrame, events: DataFrame) -> DataFrame:
-    """Add the topic's name to lines that only have its id, if any line has both (K5, K6, K18, B4)."""
+def with_topic_names(lines: DataFrame, events: DataFrame) -> DataFrame:
+    """Add the topic's name to lines that only have its id, if any line of `events` has both (K5, K6, K18, B4).
+
+    No later job looks up a name by its id: a line of `timed` without a name has an id that no line names.
+    """
     both = events.where(all_known("topic", "topic_id"))
     names = both.groupBy("topic_id").agg(f.min("topic").alias("name"))
     # Topics are few, and most events have no id: events are not shuffled.

@@ -112,16 +112,7 @@ def _lines(
         & f.col("partition").isNull()
         & f.array_contains(f.transform(f.split("topic", ","), f.trim), topic)
     )
-    ids = [
-        row["topic_id"]
-        for row in timed.where((f.col("topic") == topic) & f.col("topic_id").isNotNull())
-        .select("topic_id")
-        .distinct()
-        .collect()
-    ]
-    by_id = f.col("topic").isNull() & f.col("topic_id").isin(ids) & (f.col("partition") == partition)
-    about = by_name | in_text | of_topic
-    lines = timed.where((about | by_id if ids else about) & f.col("at").isNotNull())
+    lines = timed.where((by_name | in_text | of_topic) & f.col("at").isNotNull())
     if begin is not None:
         lines = lines.where(f.col("at") >= f.lit(begin))
     if end is not None:

@@ -52,7 +52,8 @@ def events(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]]) 
 def as_timed(found: DataFrame) -> DataFrame:
     """Returns events as `timed` returns them if all clocks agree and no topic name is reused."""
     life = f.when(f.col("topic").isNotNull(), f.lit(0))
-    return found.withColumns({"at": f.col("ts"), "at_error_us": f.lit(0).cast("long"), "life": life.cast("int")})
+    named = timed.with_topic_names(found, found)
+    return named.withColumns({"at": f.col("ts"), "at_error_us": f.lit(0).cast("long"), "life": life.cast("int")})
 
 
 def timed_table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs import deletions
+from kactl.forensics.jobs import deletions, timed
 
 from .tables import as_timed, controller_line, events, line, moment, rows, timed_table
 
@@ -151,7 +151,7 @@ def test_kraft_deletion_is_found_by_topic_id(spark: SparkSession) -> None:
         ],
     )
 
-    found = rows(deletions.deletions(made), "topic")
+    found = rows(deletions.deletions(timed.with_topic_names(made, made)), "topic")
 
     assert [(row["topic"], row["done_at"], row["finished"], row["span_ms"]) for row in found] == [
         ("BBB", moment(9), True, None),

@@ -58,7 +58,7 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
         | (_was_out() & _nothing_between() & ~_is_clean_in_kraft())
         | (_began_to_recover() & _was_recovered_just_before())
     )
-    weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_for_sure()
+    weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_foris_true()
     # The election of a new partition's first leader is never unclean.
     first = is_true(f.col("how") == "initial") | is_true(f.col("from_state") == NEW)
     prev_isr = f.coalesce("known_isr", f.when(f.size("prev_isr") > 0, f.col("prev_isr")), f.col("told_prev_isr"))
@@ -92,15 +92,10 @@ def _left(left: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFra
     return left.join(right, condition, "left").drop(*(f"{name}_" for name in names))
 
 
-def _sure(condition: Value) -> Value:
-    """A condition with null as false."""
-    return is_true(condition)
-
-
 def _may_be_unclean() -> Value:
     """True if the state allows it: an uncleanly elected leader is alone in the ISR, and from 3.2 on recovers."""
     alone = f.col("isr").isNull() | ((f.size("isr") == 1) & f.array_contains("isr", f.col("leader")))
-    return _sure(alone) & ~_sure(f.col("recovery") == "RECOVERED")
+    return is_true(alone) & ~is_true(f.col("recovery") == "RECOVERED")
 
 
 def _was_out() -> Value:
@@ -111,7 +106,7 @@ def _was_out() -> Value:
     out = (f.size("prior.isr") > 0) & ~f.array_contains("prior.isr", f.col("leader"))
     another = f.col("last_told").isNull() | (f.col("last_told") != f.col("leader"))
     alone = f.col("isr").isNull() | (f.size("isr") == 1)
-    return _sure(out & another & alone)
+    return is_true(out & another & alone)
 
 
 def _nothing_between() -> Value:
@@ -119,27 +114,27 @@ def _nothing_between() -> Value:
     led_by_nobody = (f.col("prior.leader") == -1) & (f.col("prior.leader_epoch") == f.col("leader_epoch") - 1)
     written = f.col("partition_epoch") - f.col("prior.partition_epoch")
     by_controllers = f.col("leader_epoch") - f.col("prior.leader_epoch")
-    return _sure(led_by_nobody) | _sure(written == by_controllers)
+    return is_true(led_by_nobody) | is_true(written == by_controllers)
 
 
-def _was_in_for_sure() -> Value:
-    return _sure(f.array_contains("prior.isr", f.col("leader"))) & _nothing_between()
+def _was_in_foris_true() -> Value:
+    return is_true(f.array_contains("prior.isr", f.col("leader"))) & _nothing_between()
 
 
 def _is_clean_in_kraft() -> Value:
     """True if KRaft's recovery state shows a clean election. With ZooKeeper it depends on a setting as well."""
-    return _sure(f.col("recovery") == "RECOVERED") & f.col("from_state").isNull()
+    return is_true(f.col("recovery") == "RECOVERED") & f.col("from_state").isNull()
 
 
 def _began_to_recover() -> Value:
     """True if the leader began to recover: it was elected uncleanly now, unless it was already recovering."""
     was = is_true(f.col("prior_recovery.state") == "RECOVERING")
-    return _sure(f.col("recovery") == "RECOVERING") & ~was
+    return is_true(f.col("recovery") == "RECOVERING") & ~was
 
 
 def _was_recovered_just_before() -> Value:
     recent = f.col("prior_recovery.leader_epoch") >= f.col("leader_epoch") - 1
-    return _sure((f.col("prior_recovery.state") == "RECOVERED") & recent)
+    return is_true((f.col("prior_recovery.state") == "RECOVERED") & recent)
 
 
 # -- lines that state unclean elections --------------------------------------------------------------------------------
@@ -203,11 +198,9 @@ def _lines(timed: DataFrame) -> DataFrame:
     in_kraft = f.col("topic_id").isNotNull()
     electing = is_a(EventType.ELECTING) & f.col("unclean")
     named = timed.where("topic is not null and partition is not null")
-    by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
     return stacked(
         _line(named.where(is_stated), SAID, f.col("leader_epoch").alias("line_epoch")),
         _line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)),
-        _line(_named(timed.where(by_id), timed), SAID),
         _line(named.where(electing), ASKED),
         _asked(timed),
     ).distinct()
@@ -225,14 +218,6 @@ def _line(lines: DataFrame, evidence: str | Value, *more: Value) -> DataFrame:
         f.col("prev_leader").alias("told_prev_leader"),
         *more,
     )
-
-
-def _named(lines: DataFrame, timed: DataFrame) -> DataFrame:
-    """Lines that only have the id of a topic, with its name and life from other lines."""
-    known = timed.where("topic is not null and topic_id is not null")
-    names = known.groupBy("topic_id").agg(f.min_by(f.struct("topic", "life"), "at").alias("name"))
-    joined = lines.drop("topic", "life").join(names, "topic_id")
-    return joined.withColumns({"topic": f.col("name.topic"), "life": f.col("name.life")})
 
 
 def _asked(timed: DataFrame) -> DataFrame:
