@@ -25,6 +25,9 @@ PAUSE_MS: Final = 30_000
 # A clock without bounds may show a request to begin this much before it was sent.
 _SLACK_US: Final = 1_000_000
 PAIR: Final = ("controller", "broker", "request")
+# Lines that a request begins and ends with; a rejected one ends, too.
+_BEGUN: Final = (EventType.RECEIVED, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
+_DONE: Final = (EventType.APPLIED, EventType.TRANSITION_DONE, EventType.METADATA, EventType.METADATA_PARTITION)
 # Order of the lines about one request; of each stage only the first and the last matter.
 _BEGINS, _RECEIVES, _CHANGES, _ENDS = range(4)
 
@@ -46,10 +49,9 @@ def instances(timed: DataFrame) -> DataFrame:
     is_new = is_true(again | fallen).cast("int")
     numbered = lines.withColumn("is_new", is_new).withColumn("connection", in_order.running(f.sum("is_new")))
 
-    begins, ends = _is_begun(), _is_ended()
     requests = numbered.groupBy(*PAIR, "connection", "correlation_id").agg(
-        f.min(f.when(begins, f.col("at"))).alias("began_at"),
-        f.max(f.when(ends, f.col("at"))).alias("ended_at"),
+        f.min(f.when(is_a(*_BEGUN), f.col("at"))).alias("began_at"),
+        f.max(f.when(is_a(*_DONE, EventType.IGNORED), f.col("at"))).alias("ended_at"),
         f.max("took_ms").alias("took_ms"),
         f.coalesce(f.max("counted"), f.sum("lines")).alias("partitions"),
     )
@@ -60,15 +62,7 @@ def instances(timed: DataFrame) -> DataFrame:
 def _lines(timed: DataFrame) -> DataFrame:
     """Lines about requests, with lines of the same kind, request and time merged, each once in however many files."""
     is_whole = f.col("topic").isNull()
-    about = is_a(
-        EventType.RECEIVED,
-        EventType.RECEIVED_PARTITION,
-        EventType.TRANSITION_BEGUN,
-        EventType.TRANSITION_DONE,
-        EventType.APPLIED,
-        EventType.METADATA,
-        EventType.METADATA_PARTITION,
-    ) | (is_a(EventType.IGNORED) & is_whole)
+    about = is_a(*_BEGUN, *_DONE) | (is_a(EventType.IGNORED) & is_whole)
     named = all_known("controller", "speaker", "correlation_id")
     lines = timed.where(about & named & (f.col("role") == Role.BROKER) & f.col("request").isNotNull())
     stage = (
@@ -91,20 +85,6 @@ def _lines(timed: DataFrame) -> DataFrame:
         in_a_file.groupBy(*by)
         .agg(*(f.max(name).alias(name) for name in ("stage", "counted", "took_ms", "lines")))
         .withColumnRenamed("speaker", "broker")
-    )
-
-
-def _is_begun() -> Value:
-    return is_a(EventType.RECEIVED, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
-
-
-def _is_ended() -> Value:
-    return is_a(
-        EventType.APPLIED,
-        EventType.TRANSITION_DONE,
-        EventType.METADATA,
-        EventType.METADATA_PARTITION,
-        EventType.IGNORED,
     )
 
 

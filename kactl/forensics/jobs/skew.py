@@ -25,7 +25,7 @@ from kactl.forensics.columns import columns
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .clocks import UNKNOWN, Link, solve
-from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_of
+from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_of, stacked
 from .job import Job
 from .states import complete_records
 
@@ -95,14 +95,13 @@ def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
 
 def links(events: DataFrame) -> DataFrame:
     """Returns one row for each ordered pair of clocks: before, after, bound_us, pairs; see `clocks.Link`."""
-    lines = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
-    lines = lines.where("clock is not null")
-    pairs_of_events = _decided(lines)
-    for more in (_sent, _responded, _isr, _unfenced):
-        pairs_of_events = pairs_of_events.unionByName(more(lines))
+    with_clock = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
+    lines = with_clock.where("clock is not null")
+    pairs_of_events = stacked(_decided(lines), _sent(lines), _responded(lines), _isr(lines), _unfenced(lines))
+    second = f.floor(f.col("before_us") / _SECOND_US)
     pairs = (
         pairs_of_events.where("before != after")
-        .select("before", "after", (f.col("after_us") - f.col("before_us")).alias("bound_us"), _second("before_us"))
+        .select("before", "after", (f.col("after_us") - f.col("before_us")).alias("bound_us"), second.alias("second"))
         .groupBy("before", "after", "second")
         .agg(f.min("bound_us").alias("bound_us"), f.count("*").alias("pairs"))
     )
@@ -116,10 +115,6 @@ def links(events: DataFrame) -> DataFrame:
     )
     astray = f.least(f.floor(f.col("moments") / _MOMENTS_FOR_ONE_ASTRAY), f.lit(_ASTRAY_LIMIT))
     return ranked.where(f.col("rank") == astray + 1).select("before", "after", "bound_us", "pairs")
-
-
-def _second(name: str) -> Value:
-    return f.floor(f.col(name) / _SECOND_US).alias("second")
 
 
 # -- pairs: before, after, before_us, after_us -------------------------------------------------------------------------

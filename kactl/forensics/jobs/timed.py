@@ -75,13 +75,10 @@ def with_topic_names(lines: DataFrame, events: DataFrame) -> DataFrame:
 
 def _slack_us() -> Value:
     """The clock error by which a broker's line about a new partition may seem older than the partition."""
-    is_new = (f.col("role") == Role.BROKER) & (f.col("leader_epoch") == 0) & _is_of_a_birth()
+    begins = is_a(EventType.LEADS, EventType.FOLLOWS, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
+    is_new = (f.col("role") == Role.BROKER) & (f.col("leader_epoch") == 0) & begins
     error = f.least(f.coalesce("at_error_us", f.lit(SLACK_US)), f.lit(SLACK_US_MAX))
     return f.when(is_new, error).otherwise(f.lit(0))
-
-
-def _is_of_a_birth() -> Value:
-    return is_a(EventType.LEADS, EventType.FOLLOWS, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
 
 
 JOB: Final = Job(

@@ -7,7 +7,6 @@ added to a topic is created once and begins no life.
 
 from typing import Final
 
-from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -39,10 +38,12 @@ def topic_incarnations(events: DataFrame) -> DataFrame:
     """
     births = _births(events)
     in_order = rows_of("topic", "partition", "topic_id").in_order("at_us")
+    # Not the same line in two files. KRaft's controllers log a creation for each partition, and again whenever they
+    # replay their log.
+    is_another = (f.col("at_us") - f.col("before_us") > _TOGETHER_US) & f.col("topic_id").isNull()
     created = (
         births.withColumn("before_us", in_order.previous("at_us"))
-        # The same line in two files, or of several controllers that replay one log.
-        .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_repeated()))
+        .where(f.col("before_us").isNull() | is_another)
         .withColumn("number", rows_of("topic", "partition").in_order("at_us").number())
         .groupBy("topic", "number")
         .agg(f.min("at_us").alias("born_us"))
@@ -73,11 +74,6 @@ def _births(events: DataFrame) -> DataFrame:
         f.when(in_kraft, f.col("topic_id")).alias("topic_id"),
         f.unix_micros("at").alias("at_us"),
     )
-
-
-def _is_repeated() -> Value:
-    """True for KRaft: its controllers log a creation for each partition, and again whenever they replay their log."""
-    return f.col("topic_id").isNotNull()
 
 
 def _older(events: DataFrame, first: DataFrame) -> DataFrame:

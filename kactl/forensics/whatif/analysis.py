@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -208,8 +208,10 @@ class _Analysis:
         """
         alive, pairs = self._topology.positions(self._topology.alive), []
         parts = [Ranking.of(_none(self._before))]
-        for begin, block in _blocks(self._positions(firsts), self._block(len(self._topology.brokers))):
+        size, positions = self._block(len(self._topology.brokers)), self._positions(firsts)
+        for begin in range(0, len(firsts), size):
             self._on_progress(kind, begin, len(firsts))
+            block = positions[begin : begin + size]
             sums = self._engine.sums(OneMore(block))
             for index, first in enumerate(block):
                 more = [other for other in alive if other not in first and not (ordered and other < first[-1])]
@@ -292,11 +294,6 @@ class _Analysis:
 
     def _busiest(self, ranking: Ranking, number: int) -> int | None:
         return self._topology.brokers[int(ranking.busiest[number])] if ranking.leads[number] > 0 else None
-
-
-def _blocks(firsts: tuple[BrokerPositions, ...], size: int) -> Iterator[tuple[int, tuple[BrokerPositions, ...]]]:
-    for begin in range(0, len(firsts), size):
-        yield begin, firsts[begin : begin + size]
 
 
 def _none(like: Sums) -> Sums:

@@ -58,7 +58,7 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
         | (_was_out() & _nothing_between() & ~_is_clean_in_kraft())
         | (_began_to_recover() & _was_recovered_just_before())
     )
-    weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_foris_true()
+    weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_for_certain()
     # The election of a new partition's first leader is never unclean.
     first = is_true(f.col("how") == "initial") | is_true(f.col("from_state") == NEW)
     prev_isr = f.coalesce("known_isr", f.when(f.size("prev_isr") > 0, f.col("prev_isr")), f.col("told_prev_isr"))
@@ -117,7 +117,7 @@ def _nothing_between() -> Value:
     return is_true(led_by_nobody) | is_true(written == by_controllers)
 
 
-def _was_in_foris_true() -> Value:
+def _was_in_for_certain() -> Value:
     return is_true(f.array_contains("prior.isr", f.col("leader"))) & _nothing_between()
 
 

@@ -165,10 +165,8 @@ def read_parquet(name: str) -> pa.Table:
         dataset = _dataset(_paths(Location(name)))
         check_columns(name, dataset.schema.names)
         table = dataset.to_table(columns=[column for column in SCHEMA.names if column in dataset.schema.names])
-        filled = {
-            field.name: table[field.name].cast(field.type) if field.name in table.column_names else _nulls(table, field)
-            for field in SCHEMA
-        }
+        missing = {field.name: pa.nulls(len(table), field.type) for field in SCHEMA}
+        filled = pa.table(missing | {column: table[column] for column in table.column_names}).cast(SCHEMA)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(name, error) from None
     if not len(table):
@@ -179,7 +177,7 @@ def read_parquet(name: str) -> pa.Table:
     repeated = twice(table, range(len(table)))
     if repeated is not None:
         raise BadSnapshot(name, f"it has {repeated[0]}-{repeated[1]} more than once: use one snapshot")
-    return pa.table(filled)
+    return filled
 
 
 def frame(spark: "SparkSession", name: str) -> "DataFrame":
@@ -222,10 +220,6 @@ def _dataset(paths: list[str]) -> Any:
     files, first = fs.FileSystem.from_uri(paths[0])
     head = paths[0].removesuffix(first)
     return ds.dataset([path.removeprefix(head) for path in paths], format="parquet", filesystem=files)
-
-
-def _nulls(table: pa.Table, field: pa.Field) -> pa.Array:
-    return pa.nulls(len(table), field.type)
 
 
 def _unreadable(name: str, error: Exception) -> BadSnapshot:
