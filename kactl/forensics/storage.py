@@ -8,8 +8,6 @@ The lock is a kernel file lock, which is released when the process is killed. Re
 import contextlib
 import errno
 import fcntl
-import gzip
-import io
 import os
 import re
 import shutil
@@ -76,13 +74,6 @@ class Location:
             return open(self.name, "rb")
         files, path = self._remote()
         return cast(BinaryIO, files.open_input_file(path))
-
-    def unpacked(self) -> BinaryIO:
-        """Open the file and decompress gzip. Corrupt data raises while reading."""
-        file = self.open()
-        if self.is_packed(file):
-            return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file)))
-        return file
 
     @staticmethod
     def is_packed(file: BinaryIO) -> bool:

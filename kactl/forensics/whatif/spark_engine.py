@@ -126,7 +126,7 @@ class SparkEngine:
         """Return the sums of a plan, with the shapes of `Plan`."""
         if self._model is not None:
             return evaluate(self._model, plan)
-        sums = _mapped(self._classes, _summing(self.topology, plan), _SUMS)
+        sums = _mapped(self._classes, _summing(self.topology, plan), _SUMS, whole=True)
         count = len(self.topology.brokers)
         parts = sums.rdd.map(lambda row: _unpacked(bytes(row.counts), bytes(row.load), count))
         return _shaped(parts.treeReduce(lambda one, other: one + other), plan)
@@ -162,13 +162,13 @@ def _grouped(partitions: DataFrame) -> DataFrame:
 _Map = Callable[[pa.Table], pa.Table]
 
 
-def _mapped(rows: DataFrame, function: _Map, schema: pa.Schema) -> DataFrame:
-    """Apply a function to the rows of each task."""
+def _mapped(rows: DataFrame, function: _Map, schema: pa.Schema, *, whole: bool = False) -> DataFrame:
+    """Apply a function to the rows of each task: by batches, so that few rows are in memory, or to all at once."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        collected = list(batches)
-        if collected:
-            yield from function(pa.Table.from_batches(collected)).to_batches()
+        for part in [list(batches)] if whole else ([batch] for batch in batches):
+            if part:
+                yield from function(pa.Table.from_batches(part)).to_batches()
 
     return rows.mapInArrow(work, from_arrow_schema(schema))
 

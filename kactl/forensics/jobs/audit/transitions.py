@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.jobs.deletions import INELIGIBLE, STARTED, SUCCESSFUL
 from kactl.forensics.jobs.expressions import ABSENT, NEW, OFFLINE, ONLINE, is_a, is_true, rows_of
 
 from .rules import about_partitions, describe, violation, with_steady_clocks
@@ -17,11 +18,8 @@ from .rules import about_partitions, describe, violation, with_steady_clocks
 _REPLICA_NEW: Final = "NewReplica"
 _REPLICA_ONLINE: Final = "OnlineReplica"
 _REPLICA_OFFLINE: Final = "OfflineReplica"
-_STARTED: Final = "ReplicaDeletionStarted"
-_SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
-_INELIGIBLE: Final = "ReplicaDeletionIneligible"
 _REPLICA_ABSENT: Final = "NonExistentReplica"
-_LIVING: Final = (_REPLICA_NEW, _REPLICA_ONLINE, _REPLICA_OFFLINE, _INELIGIBLE)
+_LIVING: Final = (_REPLICA_NEW, _REPLICA_ONLINE, _REPLICA_OFFLINE, INELIGIBLE)
 
 # Allowed source states of each state, the same in all versions but for `_SINCE_2_3`.
 PARTITIONS: Final = {
@@ -34,13 +32,13 @@ REPLICAS: Final = {
     _REPLICA_NEW: (_REPLICA_ABSENT,),
     _REPLICA_ONLINE: _LIVING,
     _REPLICA_OFFLINE: _LIVING,
-    _STARTED: (_REPLICA_OFFLINE,),
-    _SUCCESSFUL: (_STARTED,),
-    _INELIGIBLE: (_STARTED, _REPLICA_OFFLINE),
-    _REPLICA_ABSENT: (_SUCCESSFUL,),
+    STARTED: (_REPLICA_OFFLINE,),
+    SUCCESSFUL: (STARTED,),
+    INELIGIBLE: (STARTED, _REPLICA_OFFLINE),
+    _REPLICA_ABSENT: (SUCCESSFUL,),
 }
 # Transitions that older versions do not allow.
-_SINCE_2_3: Final = ((_REPLICA_OFFLINE, _INELIGIBLE),)
+_SINCE_2_3: Final = ((_REPLICA_OFFLINE, INELIGIBLE),)
 _VERSION_2_3: Final = 203
 
 
@@ -61,7 +59,7 @@ def legal(timed: DataFrame, files: DataFrame) -> DataFrame:
     return violation(
         rows,
         f.when(partition, "partition-move").otherwise("replica-move"),
-        expected=f.when(newer, describe("%s from %s, before 2.3", "to_state", f.lit(_STARTED))).otherwise(
+        expected=f.when(newer, describe("%s from %s, before 2.3", "to_state", f.lit(STARTED))).otherwise(
             describe("%s from %s", "to_state", _allowed({**PARTITIONS, **REPLICAS}))
         ),
         found=describe("%s from %s", "to_state", "from_state"),
