@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kactl.forensics.jobs.catalog import Results
-    from kactl.forensics.report.wording import Moments
     from kactl.forensics.tables import Manifest
+    from kactl.forensics.wording import Moments
 
 # Times of these years can be converted to every time zone, by Spark as well.
 _YEAR_MIN: Final = 1900
@@ -88,7 +88,7 @@ def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
     Raises:
         UnknownZone: no time zone has that name.
     """
-    from kactl.forensics.report.wording import Moments
+    from kactl.forensics.wording import Moments
 
     return Moments(manifest.time_zone if tz is None else tz)
 

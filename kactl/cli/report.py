@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kactl.forensics.jobs.catalog import Results
     from kactl.forensics.report.facts import Report
     from kactl.forensics.report.model import Scope
-    from kactl.forensics.report.wording import Moments
+    from kactl.forensics.wording import Moments
 
 
 @click.command(short_help="What was unavailable, why, and what was lost.")

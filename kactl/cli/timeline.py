@@ -22,9 +22,9 @@ from .forensics import spark_options
 from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
 
 if TYPE_CHECKING:
-    from kactl.forensics.report.wording import Moments
     from kactl.forensics.timeline.entries import Entry, Timeline
     from kactl.forensics.timeline.lookup import Incarnation
+    from kactl.forensics.wording import Moments
 
 _LIMIT: Final = 1000
 _HEADER: Final = ("TIME", "±", "WHO", "WHAT", "MARK", "SAID")
@@ -145,7 +145,7 @@ def _show_partitions(rows: "Iterable[Incarnation]", form: str) -> None:
 
 
 def _partition_row(row: "Incarnation") -> tuple[Cell, ...]:
-    from kactl.forensics.report.wording import duration
+    from kactl.forensics.wording import duration
 
     leader = NONE if row.leader is None else output.broker(row.leader)
     return (

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from .wording import count
+
 # Below this share an answer is partial. A few partitions are always between two lines of a log; the partitions of one
 # broker in twenty are more than that.
 ENOUGH: Final = 0.95
@@ -35,7 +37,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         """Return the coverage for `known` partitions and `unknown` other partitions that are only named."""
         partitions = known + unknown
         part = share(known, partitions)
-        stated = f"{known:,} of {partitions:,} partition{'' if partitions == 1 else 's'} known"
+        stated = f"{known:,} of {count(partitions)} known"
         return cls(known=known, partitions=partitions, share=part, is_partial=part < ENOUGH, stated=stated)
 
     @property

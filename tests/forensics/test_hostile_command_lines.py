@@ -20,8 +20,8 @@ from kactl.cli.report import _write
 from kactl.cli.root import kactl
 from kactl.forensics.ingest import find
 from kactl.forensics.report.markdown import plain
-from kactl.forensics.report.wording import Moments
 from kactl.forensics.storage import Location
+from kactl.forensics.wording import Moments
 from tests.support import tree
 
 # The real function, which fixtures below replace.

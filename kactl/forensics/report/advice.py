@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kactl.forensics.jobs.outages.totals import PARTS
+from kactl.forensics.wording import brokers, count, count_was, duration, listed, sentence, share, was, writers
 
 from .facts import Advice, Facts
 from .findings import Clock
 from .limits import brokers_at_info
 from .summary import together
-from .wording import brokers, count, count_was, duration, listed, sentence, share, was, writers
 
 # A part with more than this share of the time is reported.
 _MOST: Final = 0.5

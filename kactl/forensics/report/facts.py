@@ -3,6 +3,7 @@
 import msgspec
 
 from kactl.forensics.whatif.outcomes import Answer
+from kactl.forensics.wording import Time
 
 from .findings import (
     Absence,
@@ -17,7 +18,7 @@ from .findings import (
     Requests,
     Unclean,
 )
-from .model import Incident, Lost, Objectives, Partition, Scope, Sums, Time
+from .model import Incident, Lost, Objectives, Partition, Scope, Sums
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from .model import Time
+from kactl.forensics.wording import Time
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):

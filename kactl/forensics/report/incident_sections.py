@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
+from kactl.forensics.wording import Moments, count, count_was, duration, share, was
+
 from .facts import Facts
 from .model import Band, Bar, Incident, Partition, Percentiles, Share, Spent, Sums
 from .objectives import PERIOD_MS, by_topic, describe_exceeded, describe_period, describe_used
 from .pictures import PARTS, parts, timeline
 from .section import Field, Picture, Section, Table, field_table
 from .summary import CAUSES, describe_lost
-from .wording import Moments, count, count_was, duration, share, was
 
 _LEGEND: Final = (
     "Solid: stated by lines of the partition or of its leader's death. Striped: inferred from other lines, or only "

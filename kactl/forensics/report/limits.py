@@ -5,9 +5,9 @@ from typing import Final
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.silence import DEFAULT
+from kactl.forensics.wording import brokers, count, duration, listed, share, writers
 
 from .facts import Facts, LogDetail, Sources
-from .wording import brokers, count, duration, listed, share, writers
 
 # Kinds of files with the decisions of a controller.
 _CONTROLLERS: Final = frozenset({Kind.CONTROLLER, Kind.DUMP, Kind.KACTL})

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.jobs import losses as loss_job
 from kactl.forensics.jobs import unclean as unclean_job
 from kactl.forensics.jobs.losses import sums as loss_sums
+from kactl.forensics.wording import Moments, duration, known_id, listed
 
 from .facts import Facts
 from .findings import Down, Loss, Unclean
@@ -20,7 +21,6 @@ from .incidents import bucket_of
 from .model import Lost
 from .rows import micros, moment
 from .section import PARTITION, Section, field_table, fields
-from .wording import Moments, duration, known_id, listed
 
 LOSSES_SHOWN: Final = 20
 UNCLEAN_SHOWN: Final = 20

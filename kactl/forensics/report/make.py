@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.whatif.outcomes import Answer
+from kactl.forensics.wording import Moments
 
 from .advice import advise
 from .collect import collect
@@ -14,7 +15,6 @@ from .model import Scope
 from .next_failures import next_failures
 from .sources import coverage
 from .summary import headline, summary
-from .wording import Moments
 
 
 def report(

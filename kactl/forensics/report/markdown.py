@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kactl.forensics.wording import Moments
 from kactl.runtime.escaping import harmless
 
 from .facts import Report
 from .page import asked, figures, sections
 from .section import Section, Table
-from .wording import Moments
 
 # Characters that Markdown, or HTML within it, would take for markup.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]<>|~&#!])")

@@ -3,11 +3,9 @@
 Times are in UTC. Null means that the logs do not show the value.
 """
 
-import datetime
-
 import msgspec
 
-Time = datetime.datetime
+from kactl.forensics.wording import Time, known_name
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +114,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        again = f" (life {self.life + 1})" if self.life else ""
-        return f"{self.topic}-{self.partition}{again}"
+        return known_name(self.topic, self.partition, self.life)
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.jobs.outages.totals import slo
+from kactl.forensics.wording import Moments, amount, count, duration, listed, percent, share
 
 from .facts import Facts, Sources
 from .model import Budget, Objectives, Scope, Spent
 from .section import Section, Table, table
-from .wording import Moments, amount, count, duration, listed, percent, share
 
 # Usual objectives, and their period.
 OBJECTIVES: Final = (0.999, 0.9995, 0.9999)

@@ -16,12 +16,12 @@ from kactl.forensics.jobs import deletions as deletions_job
 from kactl.forensics.jobs import flapping as flapping_job
 from kactl.forensics.jobs import reassignments as reassignments_job
 from kactl.forensics.jobs import requests as requests_job
+from kactl.forensics.wording import Moments, count, duration, known_name
 
 from .facts import Facts
 from .findings import Absence, Churn, Controllership, Deletion, Finding, Flapping, Reassignment, Requests
 from .rows import values
 from .section import PARTITION, Section, field_table, fields
-from .wording import Moments, count, duration, known_name
 
 ROWS_SHOWN: Final = 20
 HOURS_SHOWN: Final = 12

@@ -7,6 +7,8 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kactl.forensics.wording import Moments, count, duration
+
 from .facts import Report
 from .incident_sections import incident_sections, unexplained_section
 from .losses import loss_section, unclean_section
@@ -15,7 +17,6 @@ from .objectives import objective_section
 from .other_findings import other_sections
 from .section import Section
 from .sources import source_section
-from .wording import Moments, count, duration
 
 
 def page(report: Report, moments: Moments) -> str:

@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kactl.forensics.wording import Moments, Time, count, duration, share
+
 from .findings import Absence, Controllership
-from .model import Band, Bar, Incident, Partition, Series, Time
+from .model import Band, Bar, Incident, Partition, Series
 from .svg import HATCHES, Drawing, TimeScale, fitted, fitted_name, width
-from .wording import Moments, count, duration, share
 
 WIDTH: Final = 1000.0
 LEFT: Final = 200.0

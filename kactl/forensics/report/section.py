@@ -7,8 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kactl.forensics.columns import Column, Unit, pick
-
-from .wording import NONE, Moments, duration, known_id, known_name, listed
+from kactl.forensics.wording import NONE, Moments, duration, known_id, known_name, listed
 
 # Cells that are aligned to the right: numbers, also with units: 1,204, 37 %, 7 min 40 s.
 _NUMERIC: Final = re.compile(rf"(?:under |over )?[+-]?[\d.,]+ ?(?:%|ms|s|min|h|d)?(?: \d+ (?:s|min|h))?|{NONE}")

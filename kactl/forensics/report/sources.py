@@ -9,12 +9,12 @@ from pyspark.sql import functions as f
 from kactl.forensics.coverage import ENOUGH, share
 from kactl.forensics.event_types import Kind
 from kactl.forensics.tables import FILE_COLUMNS, Manifest
+from kactl.forensics.wording import Moments, brokers, count, writers
 
 from .facts import Facts, File, LogDetail, ReportCoverage, Sources
 from .findings import Clock
 from .rows import moment, values
 from .section import Section, Table, field_table, fields
-from .wording import Moments, brokers, count, writers
 
 FILES_SHOWN: Final = 200
 _NO_LOG: Final = (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE)

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
+from kactl.forensics.wording import Moments, brokers, count, count_was, duration, listed, sentence, share, was
+
 from .facts import Facts
 from .limits import can_count_losses, is_blind
 from .model import Incident, Lost, Share, Sums
 from .objectives import describe_used
-from .wording import Moments, brokers, count, count_was, duration, listed, sentence, share, was
 
 # Causes of lost leaders, as they are printed.
 CAUSES: Final = {

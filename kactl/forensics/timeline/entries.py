@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import DELETIONS, EventType
-from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import known_moment, micros, moment
-from kactl.forensics.report.wording import duration
+from kactl.forensics.wording import Time, duration
 
 from .describe import describe, writer
 

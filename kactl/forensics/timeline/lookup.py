@@ -11,8 +11,8 @@ from pyspark.sql import functions as f
 from kactl.errors import NotFound
 from kactl.forensics.jobs.losses.sums import by_partition, sums
 from kactl.forensics.jobs.outages.totals import totals
-from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import moment
+from kactl.forensics.wording import Time
 
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 _NEAREST: Final = 3

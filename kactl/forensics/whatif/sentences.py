@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from kactl.forensics.wording import count
+
 from .outcomes import Now, Outcome, Rolling
 from .prepared_snapshot import PreparedSnapshot
 
@@ -32,7 +34,7 @@ def explained(outcome: Outcome, *, weighted: bool, whole: bool) -> str:
 def explained_roll(rolling: Rolling, *, whole: bool) -> str:
     """Returns the explanation of a rolling restart; `whole` as in `explained`."""
     nothing, everything = ("nothing", "everything") if whole else ("no known partition", "the known ones")
-    moves = f"Leaders move {rolling.moves:,} time{'' if rolling.moves == 1 else 's'} in all."
+    moves = f"Leaders move {count(rolling.moves, 'time')} in all."
     worst = rolling.worst
     if not worst.scenario.brokers:
         return "There is no broker to restart."
@@ -47,11 +49,6 @@ def explained_roll(rolling: Rolling, *, whole: bool) -> str:
             f"{_do(worst.under_min_more, 'refuse')} acks=all, while {_while(worst)}. {moves}"
         )
     return f"Restarting {rolling.order} takes {nothing} offline and leaves {everything} writable. {moves}"
-
-
-def count(number: int, noun: str = "partition") -> str:
-    """Returns text such as '1 partition' or '1,204 partitions'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _now(outcome: Outcome, *, whole: bool) -> str:

@@ -11,7 +11,7 @@ from kactl.forensics.report.markdown import markdown
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
 from kactl.forensics.report.sources import coverage
-from kactl.forensics.report.wording import Moments
+from kactl.forensics.wording import Moments
 from tests.forensics.jobs.tables import moment
 
 from .builders import QUIET, SOURCES

@@ -9,7 +9,7 @@ from kactl.forensics.report.model import Objectives, Scope
 from kactl.forensics.report.objectives import objective_section, period_of
 from kactl.forensics.report.section import Section
 from kactl.forensics.report.summary import summary
-from kactl.forensics.report.wording import Moments, amount, percent, share
+from kactl.forensics.wording import Moments, amount, percent, share
 from tests.forensics.jobs.tables import moment
 
 from .builders import QUIET, SOURCES, bar, incident, night, objectives, partition, spent

@@ -11,7 +11,7 @@ from kactl.forensics.report.findings import Absence, Controllership
 from kactl.forensics.report.model import Band, Incident
 from kactl.forensics.report.pictures import LEFT, RIGHT, parts, timeline
 from kactl.forensics.report.svg import TimeScale, fitted, width
-from kactl.forensics.report.wording import Moments
+from kactl.forensics.wording import Moments
 from tests.forensics.jobs.tables import moment
 
 from .builders import absence, bar, controllership, incident, partition

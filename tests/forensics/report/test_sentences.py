@@ -11,7 +11,7 @@ from kactl.forensics.report.findings import Clock, Deletion, Flapping, Unclean
 from kactl.forensics.report.limits import limits
 from kactl.forensics.report.model import Band, Lost, Percentiles, Scope, Share
 from kactl.forensics.report.summary import headline, summary
-from kactl.forensics.report.wording import Moments, count, duration, listed, share
+from kactl.forensics.wording import Moments, count, duration, listed, share
 from tests.forensics.jobs.tables import moment
 
 from .builders import QUIET, SOURCES, absence, controllership, incident, night, partition, sums

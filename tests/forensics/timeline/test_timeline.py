@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import EventType, Kind
-from kactl.forensics.report.wording import Moments
 from kactl.forensics.timeline import entries, lookup
 from kactl.forensics.timeline.describe import describe
 from kactl.forensics.timeline.entries import Entry
 from kactl.forensics.timeline.lookup import NoSuchName
+from kactl.forensics.wording import Moments
 from tests.forensics.golden import GOLDEN
 from tests.forensics.golden_kraft import KRAFT
 from tests.forensics.jobs.tables import as_timed, controller_line, events, line, moment

@@ -4,9 +4,9 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.forensics.text.zone import zone_of
+from .text.zone import zone_of
 
-from .model import Time
+Time = datetime.datetime
 
 NONE: Final = "–"
 # The metadata log and kactl's own log have a clock of their own, as in job `skew`.
@@ -17,9 +17,9 @@ _MONTHS: Final = (
 )
 
 
-def count(number: int, noun: str, many: str = "") -> str:
+def count(number: int, noun: str = "partition") -> str:
     """Text such as '1 partition', '1,204 partitions'."""
-    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def was(number: int) -> str:
