@@ -15,7 +15,7 @@ from opentelemetry import metrics, trace
 
 from kactl.clock import Clock, SystemClock
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
-from kactl.errors import BadRequest, IllegalState, KactlError
+from kactl.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, Event, Started
@@ -76,8 +76,8 @@ class Controller(Commands, Queries):
         TypeError: a keyword is not a setting, or is given beside `settings`.
         BadRequest, BadConfig: a setting has an invalid value.
 
-    An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup; `kactl.runtime.background`
-    has the rules, also for several exceptions at once.
+    An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup. A bug that ends the instance
+    leaves the block as ControllerFailed. `kactl.runtime.background` has the rules, also for several exceptions at once.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
@@ -107,6 +107,8 @@ class Controller(Commands, Queries):
             )
         if settings.listed_as is not None and settings.listed_as.id != node_id:
             raise BadRequest("listed_as", f"has the id {settings.listed_as.id}, and this instance is {node_id}")
+        arguments.implements(store, Store, "store")
+        arguments.implements(network if hub is None else hub, Network, "network")
         self.node_id = node_id
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
@@ -167,7 +169,7 @@ class Controller(Commands, Queries):
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
             self._network_transport = await stack.enter_async_context(self.network.controller_side(self))
-            tasks = await stack.enter_async_context(Background("an actor of the controller"))
+            tasks = await stack.enter_async_context(Background("an actor of the controller", failed=ControllerFailed))
             for actor in (self.partitions, self.replicas):
                 tasks.start_soon(actor.run, name=actor.name)
             tasks.start_soon(self._supervise, name="controller")

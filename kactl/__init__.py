@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import (
         BadRequest,
+        ControllerFailed,
         ErrorCode,
         KactlError,
         LeadershipLost,
@@ -62,6 +63,7 @@ __all__ = [
     "Clock",
     "Controller",
     "ControllerEvent",
+    "ControllerFailed",
     "ControllerSettings",
     "DeletionExplanation",
     "ElectionKind",
@@ -114,6 +116,7 @@ _HOME = {
     "clock": ("Clock", "SystemClock"),
     "errors": (
         "BadRequest",
+        "ControllerFailed",
         "ErrorCode",
         "KactlError",
         "LeadershipLost",

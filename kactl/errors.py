@@ -81,6 +81,13 @@ class IllegalState(KactlError):
     """A state that only a bug can cause, such as a request batch that was filled and never sent."""
 
 
+class ControllerFailed(KactlError):
+    """A bug has ended a part of the controller, and with it the block of the instance. The cause is `__cause__`."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the controller has failed: {type(cause).__name__}: {cause}")
+
+
 # -- invalid requests -----------------------------------------------------------------------------------------------
 
 

@@ -226,3 +226,9 @@ def test_missing_packages_are_attributed_to_the_extra_that_declares_them() -> No
         declared = {canonicalize_name(Requirement(line).name) for line in extras[extra]}
         needed = {canonicalize_name(Requirement(r).name) for each in declared for r in metadata.requires(each) or ()}
         assert found & (declared | needed), f"{name} does not come with {extra}"
+
+
+def test_package_claims_asyncio_only() -> None:
+    frameworks = [each for each in tree.pyproject()["project"]["classifiers"] if each.startswith("Framework")]
+
+    assert frameworks == ["Framework :: AsyncIO"]

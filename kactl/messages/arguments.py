@@ -6,7 +6,7 @@ the value and the valid values; no request is sent to the controller.
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kactl.errors import BadRequest
 from kactl.model import TopicPartition
@@ -99,6 +99,23 @@ def settings(values: Mapping[str, str], field: str = "config") -> dict[str, str]
         if not (isinstance(key, str) and isinstance(value, str)):
             raise BadRequest(field, f"{key!r}: {value!r} is not text: give both as str, as Kafka keeps them")
     return dict(values)
+
+
+def implements(value: object, protocol: type, field: str) -> None:
+    """Check that an object has all members of a protocol. None passes."""
+    if value is None:
+        return
+    missing = sorted(name for name in _members(protocol) if not hasattr(value, name))
+    if missing:
+        where = f"{protocol.__module__}.{protocol.__name__}"
+        raise BadRequest(field, f"{type(value).__name__} lacks {', '.join(missing)}: implement {where}")
+
+
+def _members(protocol: type) -> set[str]:
+    """Returns the public members of a protocol, and the methods of an asynchronous context manager."""
+    own = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not Protocol]
+    names = {name for base in own for name in vars(base)}
+    return {name for name in names if not name.startswith("_") or name in ("__aenter__", "__aexit__")}
 
 
 def _listed(values: Iterable[Any], field: str, kind: str) -> list[Any]:

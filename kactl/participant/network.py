@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from kactl.errors import BadRequest
+from kactl.messages import arguments
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.following import PeerMessage
@@ -110,6 +111,7 @@ def one_network(hub: ParticipantNetwork | None, network: ParticipantNetwork | No
     if hub is not None and network is not None:
         raise BadRequest("network", "is given beside hub: give one of them")
     given = network if hub is None else hub
+    arguments.implements(given, ParticipantNetwork, "network")
     if given is None:
         raise BadRequest("network", "is missing: give hub=controller.hub for one process, or a network")
     return given

@@ -115,6 +115,7 @@ class Participant:
         if arguments.whole(broker_id, "broker_id") < 0:
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
         self.id = broker_id
+        arguments.implements(store, Store, "store")
         self._store = store
         self._network = one_network(hub, network)
         self._clock = clock or SystemClock()

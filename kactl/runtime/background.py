@@ -9,7 +9,8 @@ background tasks and of closing:
 | returns                              | succeed                   | none                                           |
 | raises E                             | succeed                   | E, unchanged                                   |
 | raises E                             | fail with F               | E; F is logged and added to E as a note        |
-| returns, or is cancelled because of F | fail with F              | F, unchanged; a group only if several failed   |
+| returns, or is cancelled because of F | fail with F              | F, unchanged; a group only if several failed.  |
+|                                      |                           | Out of a controller: ControllerFailed from F   |
 | is cancelled from outside            | succeed                   | the cancellation                               |
 | raises E, then is cancelled          | succeed                   | the cancellation, with E as its `__context__`  |
 
@@ -18,6 +19,7 @@ KeyboardInterrupt and SystemExit are never reduced to a note: raised by a backgr
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import NoReturn
@@ -38,10 +40,12 @@ class Background:
 
     Args:
         owner: name of the owner of the tasks, for log lines and notes.
+        failed: returns the exception that leaves the block in place of the failure of a task, which is its cause.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, *, failed: Callable[[BaseException], Exception] | None = None) -> None:
         self._owner = owner
+        self._failed = failed
         self._tasks = anyio.create_task_group()
 
     async def __aenter__(self) -> anyio.abc.TaskGroup:
@@ -66,6 +70,8 @@ class Background:
                 return False  # see `BlockStack`
             raise
         if own is None:
+            if self._failed is not None and isinstance(failure, Exception):
+                raise self._failed(failure) from failure
             _raise_unchanged(failure)
         if not isinstance(failure, Exception):
             raise failure

@@ -170,3 +170,33 @@ async def test_standby_does_not_explain() -> None:
                 other.explain("orders-0")
             with pytest.raises(NotController):
                 other.explain_deletion("orders")
+
+
+class PartOfAStore:
+    async def __aenter__(self) -> "PartOfAStore":
+        return self
+
+    async def controller(self) -> None: ...
+
+
+def test_object_without_all_methods_of_a_protocol_is_rejected() -> None:
+    part: Any = PartOfAStore()
+    hub = kactl.MemoryHub()
+    makers: dict[str, list[Callable[[], object]]] = {
+        "store": [lambda: kactl.Controller(1, store=part), lambda: kactl.Participant(1, store=part, hub=hub)],
+        "network": [
+            lambda: kactl.Controller(1, network=part),
+            lambda: kactl.Controller(1, hub=part),
+            lambda: kactl.Participant(1, store=kactl.MemoryStore(), network=part),
+            lambda: kactl.Participants(1, store=kactl.MemoryStore(), hub=part),
+        ],
+    }
+
+    for field, each in makers.items():
+        for make in each:
+            with pytest.raises(BadRequest, match=r"PartOfAStore lacks .*: implement kactl") as refused:
+                make()
+            assert refused.value.field == field
+            missing = refused.value.reason.partition(":")[0]
+            assert ("participant_side" if field == "network" else "__aexit__, assignments") in missing
+            assert " controller," not in missing

@@ -153,9 +153,10 @@ async def test_error_of_a_request_can_be_caught_around_the_controller() -> None:
 # -- background tasks --------------------------------------------------------------------------------------------------
 
 
-async def test_controller_reports_a_failed_background_task_without_a_group() -> None:
+@pytest.mark.parametrize("raises", [False, True])
+async def test_controller_reports_a_failed_background_task_without_a_group(raises: bool) -> None:
     controller = kactl.Controller(0)
-    failure = _Broken("actor")
+    failure, own = _Broken("actor"), kactl.TopicExists("orders")
 
     async def run() -> None:
         raise failure
@@ -164,12 +165,33 @@ async def test_controller_reports_a_failed_background_task_without_a_group() -> 
 
     async def host() -> None:
         async with controller:
-            await anyio.sleep_forever()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if raises:
+                    raise own
 
-    with pytest.raises(_Broken) as caught:
+    with pytest.raises(
+        kactl.TopicExists if raises else kactl.ControllerFailed, match=r"orders|_Broken: actor"
+    ) as caught:
         await host()
 
-    assert caught.value is failure
+    if raises:
+        assert caught.value is own
+        assert own.__notes__ == ["an actor of the controller failed, too: _Broken: actor"]
+    else:
+        assert caught.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError()], ids=repr)
+async def test_interrupt_in_a_block_leaves_unchanged(
+    block: AbstractAsyncContextManager[Any], error: BaseException
+) -> None:
+    with pytest.raises(type(error)) as caught:
+        async with block:
+            _fail(error)
+
+    assert caught.value is error
 
 
 class _Broken(Exception):
