@@ -11,7 +11,7 @@ import msgspec
 
 from kactl.model import Features, ProducerIdBlock, TopicPartition
 
-from .json_node import INT64_MAX, BrokerIds, Count, Leader, Malformed, decode, decoder
+from .json_node import INT32_MAX, INT64_MAX, REPLICAS_MAX, Count, Leader, Malformed, decode, decoder
 
 _ENABLED: Final = 1
 _FIRST_WITH_LEVELS_ONLY: Final = 2  # earlier formats have a lowest level for each feature, too
@@ -22,10 +22,15 @@ _NUMBER: Final = re.compile("[0-9]{1,19}")
 # -- admin requests ----------------------------------------------------------------------------------------------------
 
 
+# A tool may request a move to any number. One that is no broker id is the error of its partition, which the controller
+# rejects, and not of the whole request.
+_Requested = Annotated[int, msgspec.Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+
+
 class _Move(msgspec.Struct):
     topic: str
     partition: Count
-    replicas: BrokerIds
+    replicas: Annotated[list[_Requested], msgspec.Meta(max_length=REPLICAS_MAX)]
 
 
 class _Named(msgspec.Struct):

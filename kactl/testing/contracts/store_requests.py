@@ -32,6 +32,15 @@ class RequestContract:
             assert await watching.reassignment_request() == TARGETS
             assert await admin.reassignment_request() == TARGETS
 
+    async def test_requested_reassignment_to_no_broker_is_read_back(self, stores: Stores) -> None:
+        """The controller rejects that partition only."""
+        async with stores.open_client() as store, stores.open_client() as admin:
+            wanted = {ORDERS_0: (-1, 2), ORDERS_1: (1, 1), ORDERS_2: (2, 3)}
+
+            await admin.request_reassignment(wanted)
+
+            assert await store.reassignment_request() == wanted
+
     async def test_second_reassignment_request_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.request_reassignment(TARGETS)

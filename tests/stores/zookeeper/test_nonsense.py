@@ -225,7 +225,7 @@ PASSED_OVER: Final = (
             b'{"partitions":{}}',
             b'{"partitions":[{}]}',
             *map(move, BAD_PARTITIONS),
-            *(move(replicas=bad) for bad in (b"1", b"[-1]", b'["1"]', b"[%s]" % HUGE, b"null")),
+            *(move(replicas=bad) for bad in (b"1", b"[-2147483649]", b'["1"]', b"[%s]" % HUGE, b"null")),
             move(topic=b"7"),
         ],
         lambda store: store.reassignment_request(),
