@@ -3,8 +3,8 @@
 import contextlib
 import io
 import os
-import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import urllib.request
@@ -18,9 +18,22 @@ import pytest
 from kactl.admin.schema import ControllerInfo, PartitionInfo
 from kactl.cli.main import main
 from tests.support import tree
+from tests.support.fork_server import Program
+from tests.support.forked import fork
 from tests.support.processes import HarnessError, Process, free_port
 
 KACTL: Final = (sys.executable, "-W", "error", "-m", "kactl.cli")
+# Imports of servers and of commands that follow them, which take longer than anything else that they do.
+IMPORTS: Final = (
+    "uvloop",
+    "kactl.cli.root",
+    "kactl.cli.up",
+    "kactl.cli.demo",
+    "kactl.cli.setup",
+    "kactl.cli.serving",
+    "kactl.state_change_log.keeper",
+    "kactl.state_change_log.past",
+)
 # A server starts within seconds on two busy cores; after a kill the sessions of the previous process must expire first.
 START_S: Final = 30.0
 STOP_S: Final = 20.0
@@ -123,17 +136,24 @@ def kactl_process(
     *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> CommandResult:
     """Run a command without a terminal in a process of its own until it ends."""
-    done = subprocess.run(
-        [*KACTL, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=_environment(env),
-        cwd=cwd,
-    )
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as null:
+        child = fork(
+            program(*arguments),
+            stdin=null.fileno(),
+            stdout=out.fileno(),
+            stderr=err.fileno(),
+            env=_environment(env),
+            cwd=cwd or Path.cwd(),
+        )
+        code = child.wait(60)
+        for stream in (out, err):
+            stream.seek(0)
+        return CommandResult(code, out.read().decode(), err.read().decode())
+
+
+def program(*arguments: str | Path) -> Program:
+    """Returns a command to run in a forked process."""
+    return Program("kactl.cli", [*map(str, arguments)], IMPORTS)
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
@@ -152,14 +172,15 @@ class Up:
         self.options = options
         self.process = self.start()
 
-    @property
-    def command(self) -> list[str]:
-        return [*KACTL, "up", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}"]
+    def command(self, *more: str) -> Program:
+        return program(
+            "up", "--data-dir", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *self.options, *more
+        )
 
     def start(self, *more: str) -> Process:
         """Start the process, and wait until it is the controller."""
         self.process = Process(
-            [*self.command, *self.options, *more],
+            self.command(*more),
             output=self.folder / "up.log",
             env=self.env,
         )

@@ -14,6 +14,7 @@ import pytest
 from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
+from tests.support.processes import Process
 
 from .server import START_S, STOP_S, Up, kactl, kactl_process
 
@@ -100,7 +101,7 @@ def test_start_waits_for_a_broker_of_another_process(patient_up: Up) -> None:
     patient_up.process.stop(STOP_S)
 
     with registered(patient_up.data_dir / "kactl.db", broker=2):
-        process = type(patient_up.process)(patient_up.command, output=patient_up.folder / "up.log", env=patient_up.env)
+        process = Process(patient_up.command(), output=patient_up.folder / "up.log", env=patient_up.env)
         process.wait_for_line("another process has registered broker 2 in", START_S)
         process.signal(signal.SIGINT)
 

@@ -22,7 +22,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Protocol, Self
+
+from .fork_server import Program
+from .forked import fork
 
 # Short enough not to delay a start-up of seconds, long enough not to cost measurable processor time.
 POLL_S: Final = 0.02
@@ -56,7 +59,20 @@ except OSError as error:
 """
 
 
-_Start = Callable[[], subprocess.Popen[bytes]]
+class _Child(Protocol):
+    """The part of `subprocess.Popen` that is used here."""
+
+    returncode: int | None
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float) -> int: ...
+
+
+_Start = Callable[[], _Child]
 
 
 class HarnessError(Exception):
@@ -67,35 +83,30 @@ class Process:
     """One child process, started by the constructor, with its output in a file."""
 
     def __init__(
-        self, command: Sequence[str], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        command: Sequence[str] | Program,
+        *,
+        output: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
-        """Starts `command`.
+        """Starts `command`; a `Program` is forked.
 
         Args:
             output: stdout and stderr are appended here; output of earlier runs is kept.
             env: added to the environment of this process.
         """
-        self.name = Path(command[0]).name
+        self.name = command.module if isinstance(command, Program) else Path(command[0]).name
         self.paused = False
         self.output = output
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("ab") as sink:
             self._begin = sink.tell()
-
-            def start() -> subprocess.Popen[bytes]:
-                return subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=sink,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **(env or {})},
-                    cwd=cwd,
-                    process_group=0,
-                )
-
-            done: Future[subprocess.Popen[bytes]] = Future()
-            _orders.put((start, done))
-            self._child = done.result(SPAWN_S)
+            environment = {**os.environ, **(env or {})}
+            if isinstance(command, Program):
+                self._child = _forked(command, sink, environment, cwd)
+            else:
+                self._child = _started(command, sink, environment, cwd)
         _running.add(self)
 
     @property
@@ -204,6 +215,29 @@ class Process:
         self.kill()
 
 
+def _forked(program: Program, sink: IO[bytes], env: Mapping[str, str], cwd: Path | None) -> _Child:
+    with open(os.devnull, "rb") as null:
+        number = sink.fileno()
+        return fork(program, stdin=null.fileno(), stdout=number, stderr=number, env=env, cwd=cwd or Path.cwd())
+
+
+def _started(command: Sequence[str], sink: IO[bytes], env: Mapping[str, str], cwd: Path | None) -> _Child:
+    def start() -> _Child:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=env,
+            cwd=cwd,
+            process_group=0,
+        )
+
+    done: Future[_Child] = Future()
+    _orders.put((start, done))
+    return done.result(SPAWN_S)
+
+
 def free_port() -> int:
     """Returns a free loopback port that no other caller on this host gets until this process exits.
 
@@ -252,7 +286,7 @@ def _kill_the_rest() -> None:
         process.kill()
 
 
-_orders: Final[queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]] = queue.SimpleQueue()
+_orders: Final[queue.SimpleQueue[tuple[_Start, Future[_Child]]]] = queue.SimpleQueue()
 _running: Final[set[Process]] = set()
 _claims: Final[list[socket.socket]] = []
 atexit.register(_kill_the_rest)
