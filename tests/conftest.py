@@ -1,6 +1,9 @@
 """Configuration of all tests: event loop backend, random examples, markers, and distribution over workers."""
 
 import gc
+import os
+import shutil
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -17,9 +20,18 @@ settings.register_profile("wide", max_examples=2_000, deadline=None, print_blob=
 settings.load_profile("default")
 
 
+# Files in memory: SQLite forces each commit to the disk, and tests wait for that longer than they compute. No test can
+# notice what a disk has kept after a loss of power; `tests/sim/sqlite` simulates such losses.
+SHARED_MEMORY: Final = Path("/dev/shm")
+# Ten times what the files of a run take, with those of real brokers.
+FREE_BYTES_MIN: Final = 4 << 30
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the first seed before the workers start, which inherit it."""
+    """Choose the first seed and the place of temporary files before the workers start, which inherit both."""
     storm_seeds.draw()
+    if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
