@@ -17,8 +17,9 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from bench.clusters import Shape
 from kactl.model import Assignment, TopicPartition
+from kactl.stores.formats import records
+from kactl.stores.formats.admin_records import encode_preferred_election
 from kactl.stores.zookeeper import layout
-from kactl.stores.zookeeper.admin_layout import encode_preferred_election
 from tests.support.processes import HarnessError
 
 # Id in /controller while the race holds the controllership, so that contenders stand by. No broker has this id.
@@ -54,7 +55,7 @@ class Owner:
     __slots__ = ("id", "number", "since")
 
     def __init__(self, data: bytes, stat: Any) -> None:
-        self.id = layout.decode_controller(data)[0]
+        self.id = records.decode_controller(data)[0]
         self.number: int = stat.czxid
         self.since = stat.ctime / 1000 - time.time() + time.monotonic()
 
@@ -113,7 +114,7 @@ class Tree:
 
     def hold(self) -> Owner:
         """Takes the controllership."""
-        data = layout.encode_controller(HOLDER, 0)
+        data = records.encode_controller(HOLDER, 0)
         self._request(self._client.create, layout.CONTROLLER, data, ephemeral=True)
         owner = self.owner()
         assert owner is not None
@@ -154,8 +155,8 @@ class Tree:
         """Writes complete ISRs, as leaders do when their followers have caught up."""
         writes = []
         for number, (data, stat) in zip(numbers, self._states(numbers), strict=True):
-            state = layout.decode_state(data)
-            content = layout.encode_state(
+            state = records.decode_state(data)
+            content = records.encode_state(
                 state.leader,
                 leader_epoch=state.leader_epoch,
                 isr=self._replicas(number),
@@ -171,7 +172,7 @@ class Tree:
         for begin in range(0, len(numbers), _NOTIFIED_AT_ONCE):
             names = [self._name(number) for number in numbers[begin : begin + _NOTIFIED_AT_ONCE]]
             path = f"{layout.ISR_NOTIFICATIONS}/{layout.ISR_NOTIFICATION_PREFIX}"
-            self._request(self._client.create, path, layout.encode_isr_notification(names), sequence=True)
+            self._request(self._client.create, path, records.encode_isr_notification(names), sequence=True)
         return at
 
     def ask_preferred(self, numbers: Sequence[int]) -> float:
@@ -238,19 +239,19 @@ class Tree:
 
     def _parents(self) -> Iterator[Create]:
         yield from (_node(path, None) for path in layout.PERSISTENT)
-        yield _node(layout.CLUSTER_ID, layout.encode_cluster_id(layout.encode_id(bytes(range(16)))))
-        yield _node("/controller_epoch", layout.encode_epoch(1))
+        yield _node(layout.CLUSTER_ID, records.encode_cluster_id(records.encode_id(bytes(range(16)))))
+        yield _node("/controller_epoch", records.encode_epoch(1))
 
     def _topics(self) -> Iterator[Create]:
         per_topic = self.shape.per_topic
         for index, ref in enumerate(self.shape.refs()):
             replicas = {number: self._replicas(index * per_topic + number) for number in range(per_topic)}
             assignment = {number: Assignment(brokers, (), ()) for number, brokers in replicas.items()}
-            yield _node(layout.topic_config(ref.name), layout.encode_config({}))
-            yield _node(layout.topic(ref.name), layout.encode_topic(ref.id, assignment))
+            yield _node(layout.topic_config(ref.name), records.encode_config({}))
+            yield _node(layout.topic(ref.name), records.encode_topic(ref.id, assignment))
             yield _node(layout.partitions(ref.name), None)
             for number, brokers in replicas.items():
-                state = layout.encode_state(
+                state = records.encode_state(
                     brokers[0], leader_epoch=0, isr=brokers, controller_epoch=1, recovering=False
                 )
                 yield _node(layout.partition(ref.name, number), None)

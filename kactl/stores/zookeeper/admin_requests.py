@@ -13,8 +13,9 @@ from kactl.errors import BadRequest, RequestWaits, StoreError
 from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
+from kactl.stores.formats import admin_records, records
 
-from . import admin_layout, fenced_writes, layout, request
+from . import fenced_writes, layout, request
 from .client import Client
 from .topic_node import NODE_BYTES_MAX
 from .watches import Kind, Watches
@@ -31,12 +32,12 @@ _Request = TypeVar("_Request")
 
 async def request_reassignment(client: Client, targets: Targets) -> None:
     """See `Store.request_reassignment`."""
-    await _create(client, layout.REASSIGNMENT_REQUEST, admin_layout.encode_reassignment(targets), "reassignments")
+    await _create(client, layout.REASSIGNMENT_REQUEST, admin_records.encode_reassignment(targets), "reassignments")
 
 
 async def reassignment(client: Client, watches: Watches | None) -> dict[TopicPartition, tuple[int, ...]] | None:
     """See `Store.reassignment_request`."""
-    return await _read(client, layout.REASSIGNMENT_REQUEST, watches, admin_layout.decode_reassignment, {})
+    return await _read(client, layout.REASSIGNMENT_REQUEST, watches, admin_records.decode_reassignment, {})
 
 
 async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> None:
@@ -45,7 +46,7 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
     if not targets:
         await _delete(client, path, fence)
         return
-    data = _bounded(admin_layout.encode_reassignment(targets))
+    data = _bounded(admin_records.encode_reassignment(targets))
     for _ in range(TRIES_MAX):
         for op in (fenced_writes.put(path, data), fenced_writes.create(path, data)):
             (outcome,) = await fenced_writes.commit(client, [[op]], fence, batch=1)
@@ -58,13 +59,13 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
 
 async def request_preferred_election(client: Client, partitions: Collection[TopicPartition]) -> None:
     """See `Store.request_preferred_election`."""
-    data = admin_layout.encode_preferred_election(list(dict.fromkeys(partitions)))
+    data = admin_records.encode_preferred_election(list(dict.fromkeys(partitions)))
     await _create(client, layout.PREFERRED_ELECTION_REQUEST, data, "preferred elections")
 
 
 async def preferred_election(client: Client, watches: Watches | None) -> list[TopicPartition] | None:
     """See `Store.preferred_election_request`."""
-    return await _read(client, layout.PREFERRED_ELECTION_REQUEST, watches, admin_layout.decode_preferred_election, [])
+    return await _read(client, layout.PREFERRED_ELECTION_REQUEST, watches, admin_records.decode_preferred_election, [])
 
 
 async def delete_preferred_election(client: Client, fence: Fence) -> None:
@@ -108,7 +109,7 @@ async def _read(
         raise StoreError(f"{path} could not be read: {node!r}")
     try:
         return decode(node[0])
-    except layout.Malformed as error:
+    except records.Malformed as error:
         log.warning("%s is not a valid request and is ignored until it is repaired: %s", path, error)
         if watches is not None:
             watches.record_read(path, Kind.DATA, None)  # so that the next content counts as a new request

@@ -10,6 +10,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
+from kactl.stores.formats import records
 
 from . import layout
 from .client import Client
@@ -84,9 +85,9 @@ class ConfigChanges:
             return
         try:
             assert isinstance(node, tuple), node
-            topic = layout.decode_config_change(node[0])
-            of_all = layout.is_default_config_change(node[0])
-        except (layout.Malformed, AssertionError) as error:
+            topic = records.decode_config_change(node[0])
+            of_all = records.is_default_config_change(node[0])
+        except (records.Malformed, AssertionError) as error:
             log.warning("%s is not a valid notice and is skipped: %s", path, error)
             return
         if topic is not None:

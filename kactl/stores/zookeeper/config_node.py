@@ -10,6 +10,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
 from kactl.runtime.logs import logger
+from kactl.stores.formats import records
 
 from . import layout, request
 from .client import Client
@@ -42,21 +43,21 @@ def _decode(path: str, owner: str, node: Any) -> dict[str, str] | None:
         log.warning("%s: the configuration of %s could not be read: %r", path, owner, node)
         return None
     try:
-        return layout.decode_config(node[0])
-    except layout.Malformed as error:
+        return records.decode_config(node[0])
+    except records.Malformed as error:
         log.warning("%s: the configuration of %s is malformed: %s", path, owner, error)
         return None
 
 
 async def set_of_topic(client: Client, name: str, config: Mapping[str, str]) -> None:
     """See `Store.set_topic_config`."""
-    notice = layout.encode_config_change(name)
+    notice = records.encode_config_change(name)
     await _write(client, layout.topic_config(name), config, owner=f"topic {name!r}", notice=notice)
 
 
 async def set_of_all_brokers(client: Client, config: Mapping[str, str]) -> None:
     """See `Store.set_default_config`."""
-    notice = layout.encode_default_config_change()
+    notice = records.encode_default_config_change()
     await _write(client, layout.DEFAULT_CONFIG, config, owner=_ALL_BROKERS, notice=notice)
 
 
@@ -78,5 +79,5 @@ async def _write(client: Client, path: str, config: Mapping[str, str], *, owner:
 
 def put_or_create(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
     """Returns the request, or the part of a multi, that writes a configuration."""
-    data = layout.encode_config(config)
+    data = records.encode_config(config)
     return request.put(client.path(path), data) if exists else request.create(client.path(path), data)

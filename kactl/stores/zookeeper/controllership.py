@@ -19,10 +19,11 @@ from kactl.errors import ControllerMoved, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
+from kactl.stores.formats import records
+from kactl.stores.formats.json_text import INT32_MAX
 
 from . import fenced_writes, layout, request
 from .client import Client
-from .json_node import INT32_MAX
 from .responses import Responses
 from .watches import Kind, Watches
 
@@ -50,8 +51,8 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
         return None
     number = _FIRST if isinstance(epoch, NoNodeError) else _epoch(epoch)[0]
     try:
-        controller_id, since_ms = layout.decode_controller(data)
-    except layout.Malformed as error:
+        controller_id, since_ms = records.decode_controller(data)
+    except records.Malformed as error:
         log.warning("the owner of %s cannot be read: %s", layout.CONTROLLER, error)
         controller_id, since_ms = NO_BROKER, None
     return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms)
@@ -76,8 +77,8 @@ async def contest(client: Client, controller_id: int, *, take_over: bool, sticky
         if number >= INT32_MAX:
             raise _damaged(f"{number} is the highest possible epoch")
         ours = number + 1
-        operations = [request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)]
-        data = layout.encode_controller(controller_id, clock.now_ms())
+        operations = [request.put(client.path(layout.CONTROLLER_EPOCH), records.encode_epoch(ours), version)]
+        data = records.encode_controller(controller_id, clock.now_ms())
         operations += _taking(client, layout.CONTROLLER, controller, data, ephemeral=not sticky)
         if sticky:
             operations += _taking(client, layout.LOCK, lock, str(controller_id).encode(), ephemeral=True)
@@ -111,7 +112,7 @@ async def _create_lock_folder(client: Client) -> None:
 async def _first_epoch(client: Client) -> tuple[int, int]:
     """Create /controller_epoch, unless it exists. Returns the epoch and its version."""
     path = client.path(layout.CONTROLLER_EPOCH)
-    created = await client.ask(request.create(path, layout.encode_epoch(_FIRST)))
+    created = await client.ask(request.create(path, records.encode_epoch(_FIRST)))
     if isinstance(created, ZookeeperError) and not isinstance(created, NodeExistsError):
         raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be created: {created!r}")
     return _epoch(await client.ask(client.get(layout.CONTROLLER_EPOCH)))
@@ -158,8 +159,8 @@ def _epoch(node: Any) -> tuple[int, int]:
     """Returns the controller epoch and its version."""
     data, stat = _content(layout.CONTROLLER_EPOCH, node)
     try:
-        return layout.decode_epoch(data), stat.version
-    except layout.Malformed as error:
+        return records.decode_epoch(data), stat.version
+    except records.Malformed as error:
         raise _damaged(str(error)) from None
 
 

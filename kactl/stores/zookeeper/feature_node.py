@@ -13,8 +13,9 @@ from kactl.errors import StoreDamaged, StoreError
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
+from kactl.stores.formats import admin_records, records
 
-from . import admin_layout, fenced_writes, layout, request
+from . import fenced_writes, layout, request
 from .client import Client
 
 log = logger(__name__)
@@ -30,8 +31,8 @@ async def read(client: Client) -> Features | None:
         return None
     data, stat = _content(layout.FEATURES, node)
     try:
-        return admin_layout.decode_features(data, stat.version)
-    except layout.Malformed as error:
+        return admin_records.decode_features(data, stat.version)
+    except records.Malformed as error:
         remedy = "restore its content, or delete it if the cluster has never finalized a feature"
         raise _damaged(layout.FEATURES, error, remedy) from None
 
@@ -42,7 +43,7 @@ async def write(client: Client, features: Features, fence: Fence) -> Features:
     Returns:
         the features, with the version of the written node.
     """
-    data = admin_layout.encode_features(features)
+    data = admin_records.encode_features(features)
     for _ in range(TRIES_MAX):
         stat = await client.ask(client.exists(layout.FEATURES))
         if isinstance(stat, ZookeeperError):
@@ -73,15 +74,15 @@ async def producer_ids(client: Client) -> tuple[ProducerIdBlock | None, int]:
     if data is None:
         return None, stat.version
     try:
-        return admin_layout.decode_producer_ids(data), stat.version
-    except layout.Malformed as error:
+        return admin_records.decode_producer_ids(data), stat.version
+    except records.Malformed as error:
         remedy = "write the last allocated block into it, or delete it if no producer id was ever allocated"
         raise _damaged(layout.PRODUCER_IDS, error, remedy) from None
 
 
 async def write_producer_ids(client: Client, block: ProducerIdBlock, *, expected: int) -> bool:
     """See `Store.write_producer_ids`. A write that succeeded before its connection broke counts as successful."""
-    path, data = layout.PRODUCER_IDS, admin_layout.encode_producer_ids(block)
+    path, data = layout.PRODUCER_IDS, admin_records.encode_producer_ids(block)
     responses = await client.ask_all([request.put(client.path(path), data, expected)])
     result = responses.results[0]
     if isinstance(result, BadVersionError | NoNodeError):
@@ -101,6 +102,6 @@ def _content(path: str, node: Any) -> tuple[bytes | None, Any]:
     return data, stat
 
 
-def _damaged(path: str, error: layout.Malformed, remedy: str) -> StoreDamaged:
+def _damaged(path: str, error: records.Malformed, remedy: str) -> StoreDamaged:
     log.error("%s is malformed and is left unchanged: %s", path, error)
     return StoreDamaged(path, str(error), remedy)

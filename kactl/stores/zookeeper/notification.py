@@ -12,6 +12,7 @@ from kactl.errors import StoreError
 from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Notification, Outcome
+from kactl.stores.formats import records
 
 from . import fenced_writes, layout, request, topic_node
 from .client import Client
@@ -26,12 +27,12 @@ PARTITIONS_MAX: Final = 3_000
 async def notify_isr(client: Client, partitions: Sequence[TopicPartition]) -> None:
     blocks = [partitions[begin : begin + PARTITIONS_MAX] for begin in range(0, len(partitions), PARTITIONS_MAX)]
     path = f"{layout.ISR_NOTIFICATIONS}/{layout.ISR_NOTIFICATION_PREFIX}"
-    await _create(client, path, [layout.encode_isr_notification(block) for block in blocks])
+    await _create(client, path, [records.encode_isr_notification(block) for block in blocks])
 
 
 async def notify_log_dir(client: Client, broker: int) -> None:
     path = f"{layout.LOG_DIR_NOTIFICATIONS}/{layout.LOG_DIR_NOTIFICATION_PREFIX}"
-    await _create(client, path, [layout.encode_log_dir_notification(broker)])
+    await _create(client, path, [records.encode_log_dir_notification(broker)])
 
 
 async def _create(client: Client, path: str, notices: Sequence[bytes]) -> None:
@@ -46,7 +47,7 @@ async def isr(client: Client, watches: Watches | None) -> list[Notification]:
     """Returns the notifications in the order of their creation. A malformed one names no partitions."""
 
     def decode(key: str, data: bytes | None) -> Notification:
-        return Notification(key, partitions=layout.decode_isr_notification(data))
+        return Notification(key, partitions=records.decode_isr_notification(data))
 
     return await _list(client, layout.ISR_NOTIFICATIONS, layout.ISR_NOTIFICATION_PREFIX, watches, decode)
 
@@ -55,7 +56,7 @@ async def log_dir(client: Client, watches: Watches | None) -> list[Notification]
     """Returns the notifications in the order of their creation. A malformed one names no broker."""
 
     def decode(key: str, data: bytes | None) -> Notification:
-        return Notification(key, broker=layout.decode_log_dir_notification(data))
+        return Notification(key, broker=records.decode_log_dir_notification(data))
 
     return await _list(client, layout.LOG_DIR_NOTIFICATIONS, layout.LOG_DIR_NOTIFICATION_PREFIX, watches, decode)
 
@@ -86,7 +87,7 @@ def _read(key: str, node: Any, decode: Callable[[str, bytes | None], Notificatio
         raise StoreError(f"{key} could not be read: {node!r}")
     try:
         return decode(key, node[0])
-    except layout.Malformed as error:
+    except records.Malformed as error:
         log.warning("%s is malformed and names nothing: %s", key, error)
         return Notification(key)
 

@@ -1,137 +1,25 @@
 """Broker registrations: ephemeral nodes. Their creation transaction is the broker epoch.
 
-Real brokers write versions 4 and 5; versions 1 to 3 are of brokers before 0.10. kactl's own participants register as
-version 5, each in a session of its own.
+kactl's own participants register each in a session of its own.
 
-Source: BrokerIdZNode, KafkaZkClient.registerBroker.
+Source: KafkaZkClient.registerBroker.
 """
 
-import re
-from typing import Annotated, Any, Final
+from typing import Any
 
-import msgspec
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.model import Broker, Endpoint
+from kactl.model import Broker
 from kactl.runtime.logs import logger
+from kactl.stores.formats.json_text import Malformed
+from kactl.stores.formats.registration import decode, is_broker_id
 
 from . import layout
 from .client import Client
-from .json_node import decode as decode_json
 from .watches import Kind, Watches
 
 log = logger(__name__)
-
-_NO_PORT: Final = -1
-_PLAINTEXT: Final = "PLAINTEXT"
-_FIRST_WITH_ENDPOINTS: Final = 2
-_ID: Final = re.compile("[0-9]{1,10}")
-_PORT: Final = re.compile("-?[0-9]{1,9}")
-_ID_MAX: Final = 2**31 - 1
-
-
-# The values are sent to brokers, and have to fit the fields of their requests.
-_TEXT_MAX: Final = 1_000
-_PORT_MAX: Final = 2**16 - 1
-
-_Text = Annotated[str, msgspec.Meta(max_length=_TEXT_MAX)]
-_Port = Annotated[int, msgspec.Meta(ge=_NO_PORT, le=_PORT_MAX)]
-_Level = Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]
-
-
-class _Levels(msgspec.Struct):
-    min_version: _Level
-    max_version: _Level
-
-
-class _Node(msgspec.Struct):
-    version: Annotated[int, msgspec.Meta(ge=1)]
-    host: _Text | None = None
-    port: _Port = _NO_PORT
-    jmx_port: int = _NO_PORT
-    timestamp: str | int = ""
-    endpoints: list[_Text] | None = None
-    listener_security_protocol_map: dict[str, _Text] | None = None
-    rack: _Text | msgspec.UnsetType | None = msgspec.UNSET
-    features: dict[str, _Levels] | None = None
-
-
-_decoder: Final = msgspec.json.Decoder(_Node)
-
-
-def encode(broker: Broker, now_ms: int) -> bytes:
-    """Returns a registration of version 5."""
-    plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == _PLAINTEXT), None)
-    node = _Node(
-        version=5,
-        host=plain.host if plain else None,
-        port=plain.port if plain else _NO_PORT,
-        timestamp=str(now_ms),
-        endpoints=[_endpoint_text(endpoint) for endpoint in broker.endpoints],
-        listener_security_protocol_map={endpoint.listener: endpoint.protocol for endpoint in broker.endpoints},
-        rack=msgspec.UNSET if broker.rack is None else broker.rack,
-        features={name: _Levels(lowest, highest) for name, lowest, highest in broker.features},
-    )
-    return msgspec.json.encode(node)
-
-
-def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
-    """Returns the broker of a registration of any version.
-
-    Raises:
-        Malformed: it is not a registration.
-    """
-    try:
-        node = decode_json(_decoder, data)
-        endpoints = _endpoints(node)
-    except layout.Malformed:
-        raise
-    except ValueError as error:
-        raise layout.Malformed(f"{error} in {layout.excerpt(data)}") from None
-    return Broker(
-        id=broker_id,
-        epoch=epoch,
-        endpoints=endpoints,
-        rack=None if node.rack is msgspec.UNSET else node.rack,
-        features=tuple(
-            (name, levels.min_version, levels.max_version) for name, levels in sorted((node.features or {}).items())
-        ),
-    )
-
-
-def _endpoints(node: _Node) -> tuple[Endpoint, ...]:
-    if node.version < _FIRST_WITH_ENDPOINTS:
-        if node.host is None:
-            raise ValueError("a registration without endpoints and without a host")
-        return (Endpoint(_PLAINTEXT, node.host, node.port, _PLAINTEXT),)
-    if node.endpoints is None:
-        raise ValueError(f"a registration of version {node.version} without endpoints")
-    return tuple(_endpoint(text, node.listener_security_protocol_map) for text in node.endpoints)
-
-
-def _endpoint(text: str, protocols: dict[str, str] | None) -> Endpoint:
-    listener, scheme, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    if not scheme or not listener or not colon or not _PORT.fullmatch(port):
-        raise ValueError(f"{text!r} is no endpoint")
-    if not _NO_PORT <= int(port) <= _PORT_MAX:
-        raise ValueError(f"{text!r} has a port that is none")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    if protocols is None:
-        return Endpoint(listener, host, int(port), listener)
-    if listener not in protocols:
-        raise ValueError(f"listener {listener!r} has no security protocol")
-    return Endpoint(listener, host, int(port), protocols[listener])
-
-
-def _endpoint_text(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener}://{host}:{endpoint.port}"
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
@@ -164,13 +52,13 @@ def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
     data, stat = node
     try:
         return decode(number, data, stat.czxid)
-    except layout.Malformed as error:
+    except Malformed as error:
         log.warning("%s is no registration, the broker is left out: %s", path, error)
         return None
 
 
 def _is_id(name: str) -> bool:
-    if _ID.fullmatch(name) and int(name) <= _ID_MAX:
-        return True
-    log.warning("%s/%s is no broker", layout.BROKERS, name)
-    return False
+    if not is_broker_id(name):
+        log.warning("%s/%s is no broker", layout.BROKERS, name)
+        return False
+    return True

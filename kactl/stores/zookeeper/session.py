@@ -20,8 +20,9 @@ from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 from kactl.stores.base import SessionBound
+from kactl.stores.formats import registration
 
-from . import connection, layout, registration, request
+from . import connection, layout, request
 from .client import Client
 
 # A node of an ended session of this process is deleted and the registration retried; one or two rounds are needed, more

@@ -14,6 +14,7 @@ from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bytes, Ints, RowNumbers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
+from kactl.stores.formats import records, states
 
 from . import fenced_writes, layout, request, state_reads, state_writes
 from .client import Client
@@ -35,14 +36,14 @@ async def read(client: Client, names: Names) -> Leaderships:
         blocks = [state_reads.block(nodes)]
     else:
         blocks = [
-            response if isinstance(response, state_reads.Block) else state_reads.block([response] * len(read))
+            response if isinstance(response, states.Block) else state_reads.block([response] * len(read))
             for read, response in zip(reads, responses, strict=True)
         ]
     _log_unreadable(names, blocks)
-    return state_reads.join([block.states for block in blocks])
+    return states.join([block.states for block in blocks])
 
 
-def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
+def _log_unreadable(names: Names, blocks: Sequence[states.Block]) -> None:
     begin = unreadable = 0
     for block in blocks:
         for index, reason in block.unreadable[: max(0, LOGGED_MAX - unreadable)]:
@@ -91,7 +92,7 @@ async def _create(
     """Write rows without a stored state. Returns the outcome of each."""
     outcome = np.full(len(selection), Outcome.FAILED, np.uint8)
     topics = [topic.name for topic in write.names.topics]
-    data = state_writes.encode(write, selection, fence.epoch)
+    data = states.encode(write, selection, fence.epoch)
     indexes = np.unique(write.names.topic[selection])
     stats = await lives.current(client, [write.names.topics[index] for index in indexes.tolist()])
     exists = np.array([stat is not None for stat in stats], np.bool_)
@@ -122,7 +123,7 @@ async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, 
 
     Source: ReplicationUtils.updateLeaderAndIsr.
     """
-    path, data = layout.state(name.topic, name.partition), layout.encode_leadership(state)
+    path, data = layout.state(name.topic, name.partition), records.encode_leadership(state)
     responses = await client.ask_all([request.put(client.path(path), data, expected)])
     result = responses.results[0]
     if not isinstance(result, ZookeeperError):

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final
 
 from kazoo.protocol.serialization import Transaction
 
-from kactl.model import NO_BROKER, Fence
+from kactl.model import Fence
 from kactl.state.rows import RowNumbers
 from kactl.stores.base import Write
+from kactl.stores.formats.states import encode
 
 from . import layout
 from .state_paths import Paths
@@ -24,9 +25,6 @@ _CHECK: Final = struct.pack("!i?i", 13, False, -1)
 _CHECKED: Final = struct.pack("!i?i", 13, False, 0)
 _SET_DATA: Final = struct.pack("!i?i", 5, False, -1)
 _END: Final = struct.pack("!i?i", -1, True, -1)
-
-_STATE: Final = b'{"controller_epoch":%d,"leader":%d,"version":1,"leader_epoch":%d,"isr":[%s]%s}'
-_RECOVERING: Final = b',"leader_recovery_state":1'
 
 
 class Rows:
@@ -79,22 +77,3 @@ def requests(rows: Rows, fence: Fence, *, chroot: str, size: int) -> list[PutSta
     path = (chroot + layout.CONTROLLER_EPOCH).encode()
     check = _CHECK + _INT.pack(len(path)) + path + _INT.pack(fence.version)
     return [PutStates(rows, begin, min(begin + size, len(rows)), check) for begin in range(0, len(rows), size)]
-
-
-def encode(write: Write, selection: RowNumbers, epoch: int) -> list[bytes]:
-    """Returns the data of some rows' nodes."""
-    isr_texts: dict[tuple[int, ...], bytes] = {}
-    columns = zip(
-        write.leader[selection].tolist(),
-        write.leader_epoch[selection].tolist(),
-        zip(*write.isr[:, selection].tolist(), strict=True) if len(write.isr) else [()] * len(selection),
-        write.recovering[selection].tolist(),
-        strict=True,
-    )
-    data = []
-    for leader, leader_epoch, isr, recovering in columns:
-        text = isr_texts.get(isr)
-        if text is None:
-            text = isr_texts[isr] = b",".join(b"%d" % broker for broker in isr if broker != NO_BROKER)
-        data.append(_STATE % (epoch, leader, leader_epoch, text, _RECOVERING if recovering else b""))
-    return data

@@ -3,7 +3,7 @@
 Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
@@ -13,8 +13,9 @@ from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, Topic
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments, Outcome
+from kactl.stores.formats import records, topic_columns
 
-from . import config_node, fenced_writes, layout, request, topic_columns
+from . import config_node, fenced_writes, layout, request
 from .client import Client
 from .topic_lives import TopicLives
 from .watches import Kind, Watches
@@ -54,10 +55,35 @@ async def assignments(
     wanted = list(dict.fromkeys(topics))
     paths = [layout.topic(name) for name in wanted]
     nodes = await client.read_all(paths) if watches is None else await watches.read(paths)
-    found = topic_columns.columns(wanted, nodes)
+    found = columns(wanted, nodes)
     stats = dict(zip(wanted, nodes, strict=True))
     lives.record(found.topics, [stats[topic.name][1].czxid for topic in found.topics])
     return found
+
+
+def columns(wanted: Sequence[str], nodes: Sequence[Any]) -> Assignments:
+    """Returns the assignments of some topics, ascending by partition within each.
+
+    Args:
+        wanted: the names of the topics.
+        nodes: (data, stat), or an error, for each. Missing and unreadable topics are left out; the latter are logged.
+    """
+    return topic_columns.columns(_decoded(wanted, nodes))
+
+
+def _decoded(wanted: Sequence[str], nodes: Sequence[Any]) -> Iterator[tuple[TopicRef, records.TopicNode]]:
+    for name, node in zip(wanted, nodes, strict=True):
+        if isinstance(node, NoNodeError):
+            continue
+        if isinstance(node, ZookeeperError):
+            log.warning("%s could not be read, the topic is left out: %r", layout.topic(name), node)
+            continue
+        try:
+            topic_id, topic = records.decode_topic_node(node[0])
+        except records.Malformed as error:
+            log.warning("%s is no assignment, the topic is left out: %s", layout.topic(name), error)
+            continue
+        yield TopicRef(name, topic_id), topic
 
 
 async def create(
@@ -130,7 +156,7 @@ async def _replaced(client: Client, topic: str, data: bytes, version: int, fence
 
 def _encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
     """Returns the topic's node, or raises if it is too large: a server would close the connection, at each attempt."""
-    data = layout.encode_topic(topic_id, assignment)
+    data = records.encode_topic(topic_id, assignment)
     if len(data) > NODE_BYTES_MAX:
         size = f"{len(assignment)} partitions make a node of {len(data)} bytes"
         raise InvalidPartitions(
@@ -145,8 +171,8 @@ def _stored_id(name: str, node: Any) -> bytes:
     if isinstance(node, ZookeeperError):
         raise StoreError(f"topic {name!r} could not be read: {node!r}")
     try:
-        return layout.decode_topic(node[0])[0]
-    except layout.Malformed as error:
+        return records.decode_topic(node[0])[0]
+    except records.Malformed as error:
         # It may contain the topic's id, which would be lost by overwriting it.
         raise StoreDamaged(
             layout.topic(name), str(error), "repair it, or write the assignment together with the topic's id"

@@ -10,6 +10,7 @@ import uuid
 from kazoo.exceptions import NodeExistsError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.stores.formats import records
 
 from . import layout, request
 from .client import Client
@@ -26,7 +27,7 @@ async def make(client: Client, rng: random.Random) -> None:
         [
             *(request.create(path, None) for path in chroot),
             *(request.create(client.path(path), None) for path in layout.PERSISTENT),
-            request.create(client.path(layout.CLUSTER_ID), layout.encode_cluster_id(cluster_id)),
+            request.create(client.path(layout.CLUSTER_ID), records.encode_cluster_id(cluster_id)),
         ]
     )
     for result, path in zip(responses.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kactl.stores.base import Changed
-from kactl.stores.zookeeper import ZooKeeperStore, layout
+from kactl.stores.formats import records
+from kactl.stores.zookeeper import ZooKeeperStore
 from tests.support.store_clients import EventRecorder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
@@ -76,8 +77,8 @@ async def test_node_without_data_is_an_empty_config(store: ZooKeeperStore, tree:
 
 
 def test_notification_names_a_topic_or_all_brokers_or_neither() -> None:
-    assert layout.encode_default_config_change() == TOLD
-    assert layout.is_default_config_change(TOLD)
-    assert layout.decode_config_change(TOLD) is None
-    assert not layout.is_default_config_change(layout.encode_config_change("orders"))
-    assert not layout.is_default_config_change(b'{"version":2,"entity_path":"brokers/1"}')
+    assert records.encode_default_config_change() == TOLD
+    assert records.is_default_config_change(TOLD)
+    assert records.decode_config_change(TOLD) is None
+    assert not records.is_default_config_change(records.encode_config_change("orders"))
+    assert not records.is_default_config_change(b'{"version":2,"entity_path":"brokers/1"}')

@@ -12,6 +12,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from kactl.model import NO_BROKER, NO_VERSION, Fence, TopicPartition
 from kactl.stores.base import Found, Leaderships, Names, Write
+from kactl.stores.formats import records, states
 from kactl.stores.zookeeper import layout, request, state_reads, state_writes
 from kactl.stores.zookeeper.request import MultiRead
 from tests.support.store_clients import new_write
@@ -78,7 +79,7 @@ def multi_response(nodes: list[bytes | int | None]) -> bytes:
     return b"".join([*parts, struct.pack("!i?i", -1, True, -1)])
 
 
-def taken_apart(answer: bytes) -> state_reads.Block:
+def taken_apart(answer: bytes) -> states.Block:
     return state_reads.ReadStates.deserialize(answer, len(b"what stands before it"))
 
 
@@ -86,13 +87,13 @@ def one_by_one(nodes: list[bytes | int | None]) -> tuple[Leaderships, list[int]]
     """Returns the result of the strict decoder for each node by itself, and the indexes of malformed nodes."""
     read, refused, status = [], [], []
     for at, node in enumerate(nodes):
-        found, held = Found.FOUND, layout.StateNode(-1, -1, -1, [])
+        found, held = Found.FOUND, records.StateNode(-1, -1, -1, [])
         if isinstance(node, int):
             found = Found.MISSING if node == NO_NODE else Found.FAILED
         else:
             try:
-                held = layout.decode_state(node)
-            except layout.Malformed:
+                held = records.decode_state(node)
+            except records.Malformed:
                 found = Found.UNREADABLE
                 refused.append(at)
         read.append(held)
@@ -139,7 +140,7 @@ def test_block_equals_decoding_each_node_alone(nodes: list[bytes | int | None]) 
 
 
 def test_block_of_valid_nodes_is_decoded_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "decode_state", None)
+    monkeypatch.setattr(records, "decode_state", None)
 
     block = taken_apart(multi_response([GOOD] * 1_000))
 
@@ -173,12 +174,12 @@ def test_blocks_of_all_sizes_are_joined() -> None:
     wide = GOOD.replace(b"[1,2]", b"[1,2,3,4]")
     pieces: list[list[bytes | int | None]] = [[GOOD], [wide, NO_NODE], [], [b"{"]]
 
-    whole = state_reads.join([taken_apart(multi_response(piece)).states for piece in pieces])
+    whole = states.join([taken_apart(multi_response(piece)).states for piece in pieces])
 
     singly = [one_by_one(piece)[0] for piece in pieces]
     assert [whole.one(at) for at in range(len(whole))] == [one.one(at) for one in singly for at in range(len(one))]
     assert whole.status.tolist() == [Found.FOUND, Found.FOUND, Found.MISSING, Found.UNREADABLE]
-    assert len(state_reads.join([])) == 0
+    assert len(states.join([])) == 0
 
 
 @given(st.lists(NAMES, max_size=30), st.sampled_from(["", "/kafka", "/a/b"]))
@@ -220,7 +221,7 @@ def test_request_equals_a_plain_multi_write(wanted: Write, size: int, chroot: st
     for begin in range(0, len(wanted), size):
         operations = [request.check(chroot + layout.CONTROLLER_EPOCH, 4)]
         for at, name in list(enumerate(wanted.names))[begin : begin + size]:
-            data = layout.encode_state(
+            data = records.encode_state(
                 int(wanted.leader[at]),
                 leader_epoch=int(wanted.leader_epoch[at]),
                 isr=[broker for broker in wanted.isr[:, at].tolist() if broker != NO_BROKER],

@@ -9,7 +9,8 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Assignments
-from kactl.stores.zookeeper import layout, topic_columns
+from kactl.stores.formats import records, topic_columns
+from kactl.stores.zookeeper.topic_node import columns as topic_node_columns
 
 BROKERS = st.lists(st.integers(0, 6), max_size=5)
 # Kafka's format: a larger topic's partitions are in the order of a hash.
@@ -35,7 +36,7 @@ def topic_node(topic_id: bytes, partitions: list[tuple[int, list[int], list[int]
         "removing_replicas": {str(number): removing for number, _, _, removing in partitions if removing},
     }
     if topic_id != ZERO_ID:
-        held["topic_id"] = layout.encode_id(topic_id)
+        held["topic_id"] = records.encode_id(topic_id)
     return msgspec.json.encode(held)
 
 
@@ -48,13 +49,13 @@ def test_columns_equal_the_objects(
         {
             TopicPartition(name, number): assignment
             for name, (data, _) in zip(topics, nodes, strict=True)
-            for number, assignment in layout.decode_topic(data)[1].items()
+            for number, assignment in records.decode_topic(data)[1].items()
         }
     )
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(topic_columns, "TOPICS_AT_ONCE", at_once)
-        columns = topic_columns.columns(list(topics), nodes)
+        columns = topic_node_columns(list(topics), nodes)
 
     assert list(columns.topics) == [TopicRef(name, topic_id) for name, (topic_id, _) in topics.items()]
     assert list(columns.items()) == list(expected.items())
@@ -63,10 +64,10 @@ def test_columns_equal_the_objects(
 
 
 def test_malformed_topics_are_skipped_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    fine = layout.encode_topic(ZERO_ID, {0: Assignment((1, 2)), 1: Assignment((2, 3))})
+    fine = records.encode_topic(ZERO_ID, {0: Assignment((1, 2)), 1: Assignment((2, 3))})
     nodes = [(fine, None), NoNodeError(), NoAuthError(), (b"{", None), (None, None), (fine, None)]
 
-    columns = topic_columns.columns(["a", "gone", "secret", "broken", "empty", "b"], nodes)
+    columns = topic_node_columns(["a", "gone", "secret", "broken", "empty", "b"], nodes)
 
     assert [topic.name for topic in columns.topics] == ["a", "b"]
     assert columns.topic.tolist() == [0, 0, 1, 1]

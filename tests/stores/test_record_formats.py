@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kactl.model import ZERO_ID, Assignment, Leadership, TopicPartition
-from kactl.stores.zookeeper import layout
-from kactl.stores.zookeeper.layout import Malformed
+from kactl.stores.formats import records
+from kactl.stores.formats.records import Malformed
 
-TOPIC_ID = layout.decode_id("_-hTjXTqQ0mvGpvX0HdkzA")
+TOPIC_ID = records.decode_id("_-hTjXTqQ0mvGpvX0HdkzA")
 
 brokers = some.integers(0, 2**31 - 1)
 replicas = some.lists(brokers, max_size=6, unique=True).map(tuple)
@@ -23,7 +23,7 @@ def assignments(draw: some.DrawFn) -> Assignment:
 
 
 def test_controller_node_equals_kafkas() -> None:
-    assert layout.encode_controller(1, 1698765432100) == (
+    assert records.encode_controller(1, 1698765432100) == (
         b'{"version":2,"brokerid":1,"timestamp":"1698765432100","kraftControllerEpoch":-1}'
     )
 
@@ -39,16 +39,16 @@ def test_controller_node_equals_kafkas() -> None:
     ],
 )
 def test_controller_node_needs_only_the_id(data: bytes, found: tuple[int, int | None]) -> None:
-    assert layout.decode_controller(data) == found
+    assert records.decode_controller(data) == found
 
 
 def test_epoch_is_decimal_text() -> None:
-    assert layout.encode_epoch(7) == b"7"
-    assert layout.decode_epoch(b"7") == 7
+    assert records.encode_epoch(7) == b"7"
+    assert records.decode_epoch(b"7") == 7
 
 
 def test_topic_node_equals_kafkas() -> None:
-    data = layout.encode_topic(TOPIC_ID, {1: Assignment((2, 3, 1)), 0: Assignment((1, 2, 3))})
+    data = records.encode_topic(TOPIC_ID, {1: Assignment((2, 3, 1)), 0: Assignment((1, 2, 3))})
 
     assert data == (
         b'{"version":3,"topic_id":"_-hTjXTqQ0mvGpvX0HdkzA","partitions":{"0":[1,2,3],"1":[2,3,1]},'
@@ -57,7 +57,7 @@ def test_topic_node_equals_kafkas() -> None:
 
 
 def test_only_partitions_in_reassignment_are_listed_as_such() -> None:
-    data = layout.encode_topic(ZERO_ID, {0: Assignment((1,)), 5: Assignment((4, 1), adding=(4,), removing=(1,))})
+    data = records.encode_topic(ZERO_ID, {0: Assignment((1,)), 5: Assignment((4, 1), adding=(4,), removing=(1,))})
 
     assert data == (
         b'{"version":3,"partitions":{"0":[1],"5":[4,1]},"adding_replicas":{"5":[4]},"removing_replicas":{"5":[1]}}'
@@ -73,7 +73,7 @@ def test_only_partitions_in_reassignment_are_listed_as_such() -> None:
     ],
 )
 def test_topics_of_all_versions_are_read_in_the_order_of_their_partitions(data: bytes) -> None:
-    topic_id, assignment = layout.decode_topic(data)
+    topic_id, assignment = records.decode_topic(data)
 
     assert topic_id == ZERO_ID
     assert list(assignment.items()) == [(9, Assignment((2, 1))), (10, Assignment((1,)))]
@@ -81,14 +81,14 @@ def test_topics_of_all_versions_are_read_in_the_order_of_their_partitions(data: 
 
 @given(some.binary(min_size=16, max_size=16), some.dictionaries(some.integers(0, 2**31 - 1), assignments(), max_size=6))
 def test_topics_round_trip(topic_id: bytes, assignment: dict[int, Assignment]) -> None:
-    assert layout.decode_topic(layout.encode_topic(topic_id, assignment)) == (topic_id, assignment)
+    assert records.decode_topic(records.encode_topic(topic_id, assignment)) == (topic_id, assignment)
 
 
 def test_state_node_equals_kafkas() -> None:
-    assert layout.encode_leadership(Leadership(1, 0, (1, 2, 3), 9, 5)) == (
+    assert records.encode_leadership(Leadership(1, 0, (1, 2, 3), 9, 5)) == (
         b'{"controller_epoch":5,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
     )
-    assert layout.encode_leadership(Leadership(-1, 2, (3,), 9, 5, recovering=True)) == (
+    assert records.encode_leadership(Leadership(-1, 2, (3,), 9, 5, recovering=True)) == (
         b'{"controller_epoch":5,"leader":-1,"version":1,"leader_epoch":2,"isr":[3],"leader_recovery_state":1}'
     )
 
@@ -99,8 +99,8 @@ def test_state_node_equals_kafkas() -> None:
 def test_states_round_trip(
     leader: int, leader_epoch: int, isr: tuple[int, ...], controller_epoch: int, recovering: bool
 ) -> None:
-    node = layout.decode_state(
-        layout.encode_state(
+    node = records.decode_state(
+        records.encode_state(
             leader, leader_epoch=leader_epoch, isr=isr, controller_epoch=controller_epoch, recovering=recovering
         )
     )
@@ -110,9 +110,9 @@ def test_states_round_trip(
 
 
 def test_configurations_equal_kafkas() -> None:
-    assert layout.encode_config({"retention.ms": "1000"}) == b'{"version":1,"config":{"retention.ms":"1000"}}'
-    assert layout.decode_config(b'{"version":1,"config":{"retention.ms":"1000"}}') == {"retention.ms": "1000"}
-    assert layout.decode_config(None) == layout.decode_config(b"") == layout.decode_config(b'{"version":1}') == {}
+    assert records.encode_config({"retention.ms": "1000"}) == b'{"version":1,"config":{"retention.ms":"1000"}}'
+    assert records.decode_config(b'{"version":1,"config":{"retention.ms":"1000"}}') == {"retention.ms": "1000"}
+    assert records.decode_config(None) == records.decode_config(b"") == records.decode_config(b'{"version":1}') == {}
 
 
 @pytest.mark.parametrize(
@@ -127,24 +127,24 @@ def test_configurations_equal_kafkas() -> None:
     ],
 )
 def test_config_notification_names_its_topic(data: bytes, topic: str | None) -> None:
-    assert layout.decode_config_change(data) == topic
+    assert records.decode_config_change(data) == topic
     if topic is not None:
-        assert layout.decode_config_change(layout.encode_config_change(topic)) == topic
+        assert records.decode_config_change(records.encode_config_change(topic)) == topic
 
 
 def test_notifications_equal_kafkas() -> None:
     names = (TopicPartition("t", 0), TopicPartition("t-1", 12))
-    isr = layout.encode_isr_notification(names)
+    isr = records.encode_isr_notification(names)
 
     assert isr == b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"t-1","partition":12}]}'
-    assert layout.decode_isr_notification(isr) == names
-    assert layout.encode_log_dir_notification(2) == b'{"version":1,"broker":2,"event":1}'
-    assert layout.decode_log_dir_notification(b'{"version":1,"broker":2,"event":1}') == 2
+    assert records.decode_isr_notification(isr) == names
+    assert records.encode_log_dir_notification(2) == b'{"version":1,"broker":2,"event":1}'
+    assert records.decode_log_dir_notification(b'{"version":1,"broker":2,"event":1}') == 2
 
 
 def test_ids_are_22_characters() -> None:
-    assert layout.encode_id(TOPIC_ID) == "_-hTjXTqQ0mvGpvX0HdkzA"
-    assert layout.encode_cluster_id("x" * 22) == b'{"version":"1","id":"xxxxxxxxxxxxxxxxxxxxxx"}'
+    assert records.encode_id(TOPIC_ID) == "_-hTjXTqQ0mvGpvX0HdkzA"
+    assert records.encode_cluster_id("x" * 22) == b'{"version":"1","id":"xxxxxxxxxxxxxxxxxxxxxx"}'
 
 
 NONSENSE = [None, b"", b"{", b"null", b"[]", b"7x", b"\xff\xfe", b'"text"', b"{}}", b"[" * 100_000]
@@ -154,13 +154,13 @@ NONSENSE = [None, b"", b"{", b"null", b"[]", b"7x", b"\xff\xfe", b'"text"', b"{}
 @pytest.mark.parametrize(
     "decode",
     [
-        layout.decode_controller,
-        layout.decode_epoch,
-        layout.decode_topic,
-        layout.decode_state,
-        layout.decode_isr_notification,
-        layout.decode_log_dir_notification,
-        layout.decode_config_change,
+        records.decode_controller,
+        records.decode_epoch,
+        records.decode_topic,
+        records.decode_state,
+        records.decode_isr_notification,
+        records.decode_log_dir_notification,
+        records.decode_config_change,
     ],
 )
 def test_arbitrary_data_is_reported_as_malformed(decode: object, data: bytes | None) -> None:
@@ -181,13 +181,13 @@ def test_arbitrary_data_is_reported_as_malformed(decode: object, data: bytes | N
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[2147483648]}',
         b'{"controller_epoch":1,"leader":99999999999999999999,"leader_epoch":0,"isr":[1]}',
         b'{"controller_epoch":1,"leader":1.5,"leader_epoch":0,"isr":[1]}',
-        layout.encode_state(1, leader_epoch=0, isr=[*range(1001)], controller_epoch=1, recovering=False),
+        records.encode_state(1, leader_epoch=0, isr=[*range(1001)], controller_epoch=1, recovering=False),
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
     ],
 )
 def test_incomplete_or_inconsistent_state_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
-        layout.decode_state(data)
+        records.decode_state(data)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +197,17 @@ def test_incomplete_or_inconsistent_state_is_malformed(data: bytes) -> None:
         b'{"partitions":{"-1":[1]}}',
         b'{"partitions":{"0":[-1]}}',
         b'{"partitions":{"0":1}}',
-        layout.encode_topic(ZERO_ID, {0: Assignment(tuple(range(1001)))}),
+        records.encode_topic(ZERO_ID, {0: Assignment(tuple(range(1001)))}),
         b'{"partitions":{},"topic_id":"short"}',
         b'{"partitions":{},"topic_id":"++++++++++++++++++++++"}',
     ],
 )
 def test_inconsistent_topic_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
-        layout.decode_topic(data)
+        records.decode_topic(data)
 
 
 @pytest.mark.parametrize("data", [b"-1", b"1.0", b" 1", b"2147483648", "٣".encode()])
 def test_invalid_epoch_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
-        layout.decode_epoch(data)
+        records.decode_epoch(data)

@@ -1,38 +1,32 @@
-"""Assignments of many topic nodes as columns, without an object for each partition."""
+"""Assignments of many topics as columns, without an object for each partition."""
 
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Final
 
 import numpy as np
-from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.model import NO_BROKER, TopicRef
-from kactl.runtime.logs import logger
 from kactl.state.table import in_sync_of
 from kactl.stores.base import Assignments
 
-from . import layout
-from .state_reads import members
+from .records import TopicNode
+from .states import members
 
-log = logger(__name__)
-
-# Nodes decoded at a time, before they become columns, which have a tenth of the size.
+# Records decoded at a time, before they become columns, which have a tenth of the size.
 TOPICS_AT_ONCE: Final = 500
 
 
-def columns(wanted: Sequence[str], nodes: Sequence[Any]) -> Assignments:
+def columns(topics: Iterable[tuple[TopicRef, TopicNode]]) -> Assignments:
     """Returns the assignments of some topics, ascending by partition within each.
 
     Args:
-        wanted: the names of the topics.
-        nodes: (data, stat), or an error, for each. Missing and unreadable topics are left out; the latter are logged.
+        topics: decoded one after another, as they are taken.
     """
     refs: list[TopicRef] = []
     parts = []
-    for begin in range(0, len(wanted), TOPICS_AT_ONCE):
-        selection = slice(begin, begin + TOPICS_AT_ONCE)
-        read = _decoded(wanted[selection], nodes[selection])
+    remaining = iter(topics)
+    while read := list(islice(remaining, TOPICS_AT_ONCE)):
         parts.append(_part([node for _, node in read], first=len(refs)))
         refs += [ref for ref, _ in read]
     width = max((len(part.replicas) for part in parts), default=0)
@@ -47,24 +41,7 @@ def columns(wanted: Sequence[str], nodes: Sequence[Any]) -> Assignments:
     )
 
 
-def _decoded(wanted: Sequence[str], nodes: Sequence[Any]) -> list[tuple[TopicRef, layout.TopicNode]]:
-    read = []
-    for name, node in zip(wanted, nodes, strict=True):
-        if isinstance(node, NoNodeError):
-            continue
-        if isinstance(node, ZookeeperError):
-            log.warning("%s could not be read, the topic is left out: %r", layout.topic(name), node)
-            continue
-        try:
-            topic_id, topic = layout.decode_topic_node(node[0])
-        except layout.Malformed as error:
-            log.warning("%s is no assignment, the topic is left out: %s", layout.topic(name), error)
-            continue
-        read.append((TopicRef(name, topic_id), topic))
-    return read
-
-
-def _part(nodes: Sequence[layout.TopicNode], *, first: int) -> Assignments:
+def _part(nodes: Sequence[TopicNode], *, first: int) -> Assignments:
     """Returns the assignments of some topics, the first of which has the number `first`; without their names."""
     sizes = [len(node.partitions) for node in nodes]
     topic = np.repeat(np.arange(first, first + len(nodes), dtype=np.int32), sizes)

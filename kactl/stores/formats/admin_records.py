@@ -1,4 +1,4 @@
-"""Node formats of admin requests, features and producer ids; see `layout` for the other nodes and common rules.
+"""Formats of admin requests, features and producer ids; see `records` for the others and the common rules.
 
 Source: Kafka's ZkData, 3.9: ReassignPartitionsZNode, PreferredReplicaElectionZNode, FeatureZNode, ProducerIdBlockZNode.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from kactl.model import Features, ProducerIdBlock, TopicPartition
 
-from .json_node import INT32_MAX, INT64_MAX, REPLICAS_MAX, Count, Leader, Malformed, decode, decoder
+from .json_text import INT32_MAX, INT64_MAX, REPLICAS_MAX, Count, Leader, Malformed, decode, decoder
 
 _ENABLED: Final = 1
 _FIRST_WITH_LEVELS_ONLY: Final = 2  # earlier formats have a lowest level for each feature, too

@@ -3,8 +3,8 @@
 import pytest
 
 from kactl.model import Broker, Endpoint
-from kactl.stores.zookeeper import registration
-from kactl.stores.zookeeper.layout import Malformed
+from kactl.stores.formats import registration
+from kactl.stores.formats.records import Malformed
 
 KAFKA_3_9 = (
     b'{"version":5,"host":"127.0.0.1","port":9091,"jmx_port":-1,"timestamp":"1698765432100",'
@@ -92,4 +92,4 @@ def test_invalid_registration_is_malformed(data: bytes | None) -> None:
 )
 def test_broker_ids_are_int32(name: str, is_id: bool) -> None:
     # An id that does not fit would make the whole request to other brokers impossible to encode.
-    assert registration._is_id(name) == is_id
+    assert registration.is_broker_id(name) == is_id
