@@ -57,6 +57,11 @@ class Watches:
         if self._listener:
             self._listener(event)
 
+    def fire_all(self) -> None:
+        """Report every kind of armed change: it is not known what has changed."""
+        for event in sorted(self._armed, key=lambda event: (event.what.value, event.name)):
+            self.fire(event)
+
     def clear(self) -> None:
         """Disarm all watches; the listener stays."""
         self._armed.clear()

@@ -66,6 +66,17 @@ class EventRecorder:
         assert wanted in self.events, f"waited for {wanted}, received {self.events}"
         del self.events[: self.events.index(wanted) + 1]
 
+    async def wait_for_one_of(self, *kinds: Changed) -> Changed:
+        """Wait for an event of one of some kinds, and drop all events up to it. Returns its kind."""
+        with anyio.move_on_after(WAIT_S):
+            while not any(event.what in kinds for event in self.events):
+                await self._more.wait()
+        index = next((at for at, event in enumerate(self.events) if event.what in kinds), None)
+        assert index is not None, f"waited for one of {kinds}, received {self.events}"
+        what = self.events[index].what
+        del self.events[: index + 1]
+        return what
+
     async def wait_for_all(self, *wanted: StoreEvent) -> None:
         """Wait for events in any order, each once, and drop them."""
         with anyio.move_on_after(WAIT_S):

@@ -1,0 +1,229 @@
+"""Connection to etcd: calls of its JSON gateway over HTTP, at one of several endpoints.
+
+A read is repeated at another endpoint until its time limit. A write is repeated only if the server cannot have executed
+it: the connection was refused, or the credentials had expired. In all other cases its outcome is unknown, and the
+caller gets StoreUnavailable.
+"""
+
+import random
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+
+from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
+from kactl.runtime.logs import logger
+
+from . import messages
+
+if TYPE_CHECKING:
+    import aiohttp
+
+log = logger(__name__)
+
+# gRPC's codes of errors.
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+PERMISSION_DENIED: Final = 7
+RESOURCE_EXHAUSTED: Final = 8
+FAILED_PRECONDITION: Final = 9
+UNAVAILABLE: Final = 14
+UNAUTHENTICATED: Final = 16
+
+_REMEDIES: Final = {
+    RESOURCE_EXHAUSTED: "free space (`etcdctl compact`, then `defrag`), then `etcdctl alarm disarm`",
+    PERMISSION_DENIED: "grant the user read and write access to the cluster's prefix",
+    FAILED_PRECONDITION: "turn authentication on in etcd, or leave `user` out",
+    UNAUTHENTICATED: "check `user` and `password-file`",
+}
+_PAUSE_MS: Final = 100
+# A second server answers while the first one is silent.
+_ATTEMPTS_PER_LIMIT: Final = 3
+
+
+class EtcdError(StoreError):
+    """etcd rejected a request; nothing was changed. `grpc_code` is the code of the error."""
+
+    def __init__(self, message: str, code: int) -> None:
+        remedy = _REMEDIES.get(code)
+        super().__init__(f"etcd: {message}" + (f"; {remedy}" if remedy else ""))
+        self.grpc_code = code
+        self.message = message
+
+
+class Gateway:
+    """Calls of the gateway.
+
+    Args:
+        endpoints: `http://host:port` or `https://host:port`, tried in a random order.
+        user, password: for etcd's authentication.
+        tls: for https; None for the certificates that the system trusts.
+        limit_ms: time limit of one call, with all its repetitions.
+        rng: draws the order of the endpoints.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        limit_ms: float,
+        rng: random.Random,
+    ) -> None:
+        self._endpoints = [_checked(endpoint) for endpoint in endpoints]
+        if not self._endpoints:
+            raise BadConfig("endpoints", "is empty: write http://host:2379")
+        if (user is None) != (password is None):
+            raise BadConfig("user", "needs a password, and a password needs a user")
+        rng.shuffle(self._endpoints)
+        self._credentials = None if user is None else {"name": user, "password": password}
+        self._tls = tls
+        self.limit_s = limit_ms / 1000
+        self._session: aiohttp.ClientSession | None = None
+        self._token = ""
+        self._current = 0
+        self.trouble = ""
+
+    async def __aenter__(self) -> Self:
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0)
+        # The gateway's own limits apply; aiohttp has one of five minutes, which would end every watch.
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=True
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def read(self, path: str, body: bytes, *, limit_ms: float | None = None) -> bytes:
+        """Returns the response to a request that may be repeated.
+
+        Raises:
+            EtcdError: the server rejected it.
+            StoreUnavailable: no server answered in time.
+        """
+        return await self._call(path, body, repeats=True, limit_s=self.limit_s if limit_ms is None else limit_ms / 1000)
+
+    async def write(self, path: str, body: bytes) -> bytes:
+        """Returns the response to a request that must not be executed twice.
+
+        Raises:
+            EtcdError: the server rejected it; nothing was changed.
+            StoreUnavailable: the outcome is unknown.
+        """
+        return await self._call(path, body, repeats=False, limit_s=self.limit_s)
+
+    async def lines(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a response without an end, as they arrive.
+
+        Raises:
+            EtcdError: the server rejected the request.
+            StoreUnavailable: the connection broke, or could not be opened.
+        """
+        import aiohttp
+
+        begun = b""
+        try:
+            async with self._post(path, body) as response:
+                if response.status != _OK:
+                    raise _rejected(await response.read())
+                self.trouble = ""
+                async for part in response.content.iter_any():
+                    *complete, begun = (begun + part).split(b"\n")
+                    for line in complete:
+                        yield line
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._failed(error) from error
+        raise self._failed(ConnectionResetError("the server ended the response"))
+
+    async def _call(self, path: str, body: bytes, *, repeats: bool, limit_s: float) -> bytes:
+        import aiohttp
+
+        last: Exception = TimeoutError("no answer in time")
+        renewed = False
+        with anyio.move_on_after(limit_s):
+            while True:
+                try:
+                    with anyio.fail_after(limit_s / _ATTEMPTS_PER_LIMIT if repeats else None):
+                        answer = await self._ask(path, body)
+                    self.trouble = ""
+                    return answer
+                except EtcdError as error:
+                    if error.grpc_code == UNAUTHENTICATED and self._credentials and not renewed:
+                        renewed, self._token = True, ""
+                        continue
+                    if error.grpc_code not in (UNAVAILABLE, DEADLINE_EXCEEDED):
+                        raise
+                    last = error
+                    if not repeats:
+                        break
+                except aiohttp.ClientConnectorError as error:  # never sent
+                    last = error
+                except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                    last = error
+                    if not repeats:
+                        break
+                self._current = (self._current + 1) % len(self._endpoints)
+                await anyio.sleep(_PAUSE_MS / 1000)
+        raise self._failed(last)
+
+    async def _ask(self, path: str, body: bytes) -> bytes:
+        if self._credentials and not self._token:
+            async with self._post("/v3/auth/authenticate", messages.encoder.encode(self._credentials)) as response:
+                answer = await response.read()
+                if response.status != _OK:
+                    raise _rejected(answer)
+                self._token = messages.token_response.decode(answer).token
+        async with self._post(path, body) as response:
+            answer = await response.read()
+            if response.status != _OK:
+                raise _rejected(answer)
+            return answer
+
+    def _post(self, path: str, body: bytes) -> "aiohttp.client._RequestContextManager":
+        if self._session is None:
+            raise IllegalState("an EtcdStore can only be used inside `async with`")
+        headers = {"Authorization": self._token} if self._token else {}
+        return self._session.post(self._endpoints[self._current] + path, data=body, headers=headers)
+
+    def _failed(self, error: Exception) -> StoreUnavailable:
+        """Returns the error for a call that no server answered; notes it as the present trouble."""
+        self._current = (self._current + 1) % len(self._endpoints)
+        reason = str(error) or type(error).__name__
+        self.trouble = f"etcd at {', '.join(self._endpoints)} does not answer: {reason}"
+        return StoreUnavailable(self.trouble)
+
+
+_OK: Final = 200
+_UNAUTHENTICATED: Final = ("invalid auth token", "authentication failed", "user name is empty")
+
+
+def _rejected(answer: bytes) -> EtcdError:
+    try:
+        failure = messages.failure.decode(answer)
+    except msgspec.MsgspecError:
+        return EtcdError(f"an answer that is not etcd's: {answer[:80]!r}", UNAVAILABLE)
+    # An expired token, wrong credentials and missing ones are told from other invalid requests by their text only.
+    if any(text in failure.error for text in _UNAUTHENTICATED):
+        return EtcdError(failure.error, UNAUTHENTICATED)
+    return EtcdError(failure.error.removeprefix("etcdserver: "), failure.code)
+
+
+def _checked(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+        raise BadConfig("endpoints", f"{endpoint!r} should be http://host:port or https://host:port")
+    return f"{parts.scheme}://{parts.netloc}"

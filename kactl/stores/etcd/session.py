@@ -1,0 +1,194 @@
+"""Sessions: leases of etcd. The client's own one, on which its controllership depends, and those of its brokers.
+
+A lease is counted from the renewal's arrival at the server, so at the earliest from the moment at which the renewal was
+sent. Each client keeps a key under its own lease: its deletion reports the end of the session at once.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from kactl.clock import Clock
+from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
+from kactl.model import Broker
+from kactl.runtime.logs import logger
+from kactl.stores.base import Changed, StoreEvent
+from kactl.stores.formats import registration
+
+from . import messages
+from .client import Client, is_lost_lease
+from .gateway import EtcdError
+from .messages import DeleteRange, Put, Range
+
+log = logger(__name__)
+
+NO_SESSION: Final = 0
+# Two renewals may fail without loss of the session.
+_RENEWALS_PER_TIMEOUT: Final = 3
+# After this part of the timeout since the last renewal, the session may have ended unnoticed.
+_SUSPENDED_AFTER: Final = 0.75
+_RETRY_MS: Final = 200
+# A registration of this very session is replaced by deletion and creation; others may interfere in between.
+_TRIES_MAX: Final = 10
+
+
+class OwnSession:
+    """The session of one client.
+
+    Args:
+        listener: receives SUSPENDED, CONNECTED, SESSION_LOST and SESSION_OPENED.
+        on_lost: called before SESSION_LOST is reported.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        listener: Callable[[StoreEvent], None],
+        *,
+        clock: Clock,
+        timeout_ms: int,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._listener = listener
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._on_lost = on_lost
+        self._renewed_ms = 0.0
+        self._suspended = False
+        self._check_now = anyio.Event()
+        self.lease = NO_SESSION
+
+    async def open(self) -> None:
+        """Open a session."""
+        sent_ms = self._clock.monotonic_ms()
+        granted = await self._client.grant_lease(math.ceil(self._timeout_ms / 1000))
+        self._timeout_ms = granted.ttl * 1000
+        self.lease, self._renewed_ms = granted.id, sent_ms
+        await self.write_key()
+
+    async def close(self) -> None:
+        """End the session, so that it need not time out."""
+        lease, self.lease = self.lease, NO_SESSION
+        if lease != NO_SESSION:
+            try:
+                await self._client.revoke(lease)
+            except StoreError:
+                log.warning("the session of this process could not be ended and will time out", exc_info=True)
+
+    @property
+    def live_lease(self) -> int:
+        """The lease of the present session.
+
+        Raises:
+            SessionExpired: there is none.
+        """
+        if self.lease == NO_SESSION:
+            raise SessionExpired("the session of this client has ended: wait for SESSION_OPENED, then try again")
+        return self.lease
+
+    async def write_key(self) -> None:
+        """Write this client's key, which ends with the session."""
+        await self._client.txn([], [Put(self._client.keys.client(self.lease), b"", lease=self.lease)])
+
+    def on_key_deleted(self, key: bytes) -> None:
+        """Handle the deletion of a client's key: renew at once if it is this client's."""
+        if self.lease != NO_SESSION and key == self._client.keys.client(self.lease):
+            self._check_now.set()
+
+    async def run(self) -> None:
+        """Renew until cancelled, and open the next session after a loss."""
+        pause_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
+        while True:
+            self._check_now = anyio.Event()
+            with anyio.move_on_after(pause_ms / 1000):
+                await self._check_now.wait()
+            try:
+                await self._renew()
+                pause_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
+            except StoreError as error:
+                log.debug("the session could not be renewed: %s", error)
+                pause_ms = _RETRY_MS
+                self._report_suspended()
+
+    async def _renew(self) -> None:
+        if self.lease != NO_SESSION:
+            sent_ms = self._clock.monotonic_ms()
+            if await self._client.keep_alive(self.lease, limit_ms=self._timeout_ms / _RENEWALS_PER_TIMEOUT):
+                self._renewed_ms = sent_ms
+                if self._suspended:
+                    self._suspended = False
+                    self._listener(StoreEvent(Changed.CONNECTED))
+                return
+            self.lease, self._suspended = NO_SESSION, False
+            self._on_lost()
+            self._listener(StoreEvent(Changed.SESSION_LOST))
+        await self.open()
+        self._listener(StoreEvent(Changed.SESSION_OPENED))
+
+    def _report_suspended(self) -> None:
+        """After a failure: report SUSPENDED if the session may have ended by now."""
+        late = self._clock.monotonic_ms() - self._renewed_ms >= _SUSPENDED_AFTER * self._timeout_ms
+        if late and not self._suspended and self.lease != NO_SESSION:
+            self._suspended = True
+            self._listener(StoreEvent(Changed.SUSPENDED))
+
+
+class EtcdSession:
+    """A broker's session; see `kactl.stores.base.Session`. `lease` is its id in etcd, NO_SESSION once it has ended."""
+
+    def __init__(self, client: Client, granted: messages.LeaseResponse, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._timeout_ms = granted.ttl * 1000
+        self.lease = granted.id
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._timeout_ms
+
+    @property
+    def is_open(self) -> bool:
+        return self.lease != NO_SESSION
+
+    async def register(self, broker: Broker) -> int:
+        client, key = self._client, self._client.keys.broker(broker.id)
+        value = registration.encode(broker, self._clock.now_ms())
+        for _ in range(_TRIES_MAX):
+            put = Put(key, value, lease=self._live_lease)
+            try:
+                response = await client.txn([messages.created_at(key, 0)], [put], [Range(key, keys_only=True)])
+            except EtcdError as error:
+                if is_lost_lease(error):
+                    raise self._expired() from error
+                raise
+            if response.succeeded:
+                return response.header.revision
+            present = response.read(0)[0]
+            if present.lease != self.lease:
+                raise BrokerIdTaken(broker.id)
+            # A later registration has a later broker epoch, which is the revision at which its key was created.
+            await client.txn([messages.written_at(key, present.mod_revision)], [DeleteRange(key)])
+        raise StoreUnavailable(f"broker {broker.id} could not be registered: its registration keeps changing")
+
+    async def keep_alive(self) -> None:
+        limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
+        if not await self._client.keep_alive(self._live_lease, limit_ms=limit_ms):
+            self.lease = NO_SESSION
+            raise self._expired()
+
+    async def close(self) -> None:
+        lease, self.lease = self.lease, NO_SESSION
+        if lease != NO_SESSION:
+            await self._client.revoke(lease)
+
+    @property
+    def _live_lease(self) -> int:
+        if self.lease == NO_SESSION:
+            raise self._expired()
+        return self.lease
+
+    def _expired(self) -> SessionExpired:
+        return SessionExpired("the session of this broker has ended: open a new one and register again")

@@ -1,0 +1,322 @@
+"""One watch of the cluster's keys, whose events become events of the store.
+
+The watch begins at a revision and continues behind the last revision that it has delivered, over any number of
+connections, so no change is lost. If the server has discarded that revision meanwhile (compaction), everything may have
+changed: each armed kind is reported once.
+
+The watch contains leadership only while somebody needs it: a client that keeps a copy (`changes`), or that watches
+single partitions.
+"""
+
+import asyncio
+import bisect
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from typing import Final
+
+import anyio
+import msgspec
+
+from kactl.errors import StoreError, StoreUnavailable
+from kactl.model import TopicPartition
+from kactl.runtime.logs import logger
+from kactl.state.records import Changes, Names
+from kactl.stores.base import Changed, StoreEvent
+from kactl.stores.deleted_topics import DeletedTopics
+
+from . import messages
+from .armed_watches import RevisionWatches
+from .client import Client
+from .keys import Interval, name_in
+from .messages import WatchEvent, WatchResult
+from .topics import MISSING, Topics
+from .written_keys import WrittenKeys
+
+log = logger(__name__)
+
+_RETRY_S: Final = 0.2
+# A server with a newer revision than the last event may have it from keys of others.
+_BARRIER_AFTER_S: Final = 0.05
+
+
+class ClusterWatch:
+    """The watch of one client.
+
+    Args:
+        watches: what the client has read, and its listener.
+        deleted_topics: receives deletions.
+        on_client_key: called when the key of this client was deleted: its session may have ended.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topics: Topics,
+        watches: RevisionWatches,
+        deleted_topics: DeletedTopics,
+        *,
+        on_client_key: Callable[[bytes], None],
+    ) -> None:
+        self._client = client
+        self._topics = topics
+        self._watches = watches
+        self._deleted_topics = deleted_topics
+        self._on_client_key = on_client_key
+        self._seen = 0
+        self._progress = asyncio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._written: WrittenKeys | None = None
+        self._leaderships: dict[tuple[int, int], TopicPartition] = {}
+        self._leaderships_after = 0
+        self.unreadable_requests: set[bytes] = set()
+        keys = client.keys
+        # In the order of the keys, so that the folder of a key is found by bisection.
+        self._folders: list[tuple[Interval, Callable[[WatchEvent, str], None]]] = sorted(
+            (
+                (keys.topics, self._on_topic),
+                (keys.brokers, self._on_broker),
+                (Interval(keys.root + b"clients/", keys.root + b"clients0"), self._on_client),
+                (keys.topic_configs, self._fires(Changed.TOPIC_CONFIG, named=True)),
+                (keys.deletions, self._fires(Changed.DELETIONS)),
+                (keys.isr_notifications, self._fires(Changed.ISR_NOTIFICATIONS)),
+                (keys.log_dir_notifications, self._fires(Changed.LOG_DIR_NOTIFICATIONS)),
+                (keys.states, self._on_state),
+            ),
+            key=lambda folder: folder[0],
+        )
+        self._single: dict[bytes, Callable[[WatchEvent], None]] = {
+            keys.controller: self._on_controller,
+            keys.default_config: lambda event: self._fire(event, Changed.DEFAULT_CONFIG),
+            keys.reassignment_request: lambda event: self._on_request(event, Changed.REASSIGNMENT_REQUEST),
+            keys.preferred_election_request: lambda event: self._on_request(event, Changed.PREFERRED_ELECTION_REQUEST),
+        }
+
+    # -- the stream
+
+    async def begin(self) -> None:
+        """Begin at the present revision; what is written from now on is reported once `run` runs."""
+        self._seen = await self._client.revision()
+
+    async def run(self) -> None:
+        """Watch until cancelled. A lost connection is opened again."""
+        while True:
+            with anyio.CancelScope() as self._scope:
+                try:
+                    await self._stream(self._interval())
+                except StoreUnavailable as error:
+                    log.debug("the watch is opened again: %s", error)
+                    await anyio.sleep(_RETRY_S)
+                except StoreError as error:
+                    log.warning("the watch could not be opened, trying again: %s", error)
+                    await anyio.sleep(_RETRY_S)
+
+    def _interval(self) -> Interval:
+        keys = self._client.keys
+        return keys.all if self._with_states else keys.all_but_states
+
+    @property
+    def _with_states(self) -> bool:
+        return self._written is not None or bool(self._leaderships)
+
+    async def _stream(self, interval: Interval) -> None:
+        request = {
+            "key": interval.begin,
+            "range_end": interval.end,
+            "start_revision": self._seen + 1,
+            "progress_notify": True,
+        }
+        body = messages.encoder.encode({"create_request": request})
+        async with aclosing(self._client.gateway.lines("/v3/watch", body)) as lines:
+            async for line in lines:
+                result = _decoded(line)
+                if result.compact_revision:
+                    self._compacted(await self._client.revision())
+                    return
+                if result.canceled:
+                    raise StoreUnavailable(f"etcd ended the watch: {result.cancel_reason}")
+                self._receive(result)
+
+    def _receive(self, result: WatchResult) -> None:
+        for event in result.events:
+            self._handle(event)
+        if result.events:
+            self._advance(result.events[-1].kv.mod_revision)
+        elif not result.created:
+            self._advance(result.header.revision)  # a notice of progress
+
+    def _advance(self, revision: int) -> None:
+        self._seen = max(self._seen, revision)
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    def _compacted(self, revision: int) -> None:
+        """Handle the loss of the events up to a revision."""
+        log.info("etcd has discarded the revisions behind %d: everything is read again", self._seen)
+        if self._written is not None:
+            self._written.forget(revision)
+        for name in self._leaderships.values():
+            self._watches.fire(StoreEvent(Changed.LEADERSHIP, str(name)))
+        self._watches.fire_all()
+        self._advance(revision)
+
+    async def catch_up(self, barrier: Callable[[], Awaitable[None]]) -> int:
+        """Wait until everything that was written before this call has been received. Returns a revision behind it.
+
+        Args:
+            barrier: writes a key of this client, for the case that the newest revision is of another program's keys.
+
+        Raises:
+            StoreUnavailable: the watch has received nothing for too long.
+        """
+        revision = await self._client.revision()
+        if self._seen < revision:
+            try:
+                with anyio.fail_after(self._client.gateway.limit_s):
+                    await self._wait_for(revision, barrier)
+            except TimeoutError:
+                raise StoreUnavailable(f"etcd's watch has not reached revision {revision} in time") from None
+        return revision
+
+    async def _wait_for(self, revision: int, barrier: Callable[[], Awaitable[None]]) -> None:
+        with anyio.move_on_after(_BARRIER_AFTER_S):
+            await self._wait_until(revision)
+            return
+        await barrier()
+        await self._wait_until(revision)
+
+    async def _wait_until(self, revision: int) -> None:
+        while self._seen < revision:
+            await self._progress.wait()
+
+    def _restart(self) -> None:
+        """Open the watch again with another range of keys; it continues where it is."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    # -- copies and single partitions
+
+    async def record(self) -> int:
+        """Begin to record what is written. Returns the revision from which on it is recorded."""
+        revision = await self._client.revision()
+        was_with_states = self._with_states
+        self._written = WrittenKeys(revision)
+        if not was_with_states:
+            self._restart()
+        return revision
+
+    def stop_recording(self) -> None:
+        """Stop recording. The watch loses leadership at its next connection, as the server sends little of it."""
+        self._written = None
+        if not self._with_states:
+            self._restart()
+
+    async def changes(self, since: int, until: int) -> Changes:
+        """Returns what was written after one revision; the next position is the other one."""
+        written = None if self._written is None else self._written.since(since)
+        if written is None:
+            return Changes.unknown((until,))
+        names = self._topics.names()
+        if any(not isinstance(entry, str) and entry[0] not in names for entry in written):
+            await self._topics.all_numbers()
+            names = self._topics.names()
+        topics = frozenset(name for name in written if isinstance(name, str))
+        partitions = [
+            TopicPartition(names[entry[0]], entry[1])
+            for entry in dict.fromkeys(written)
+            if not isinstance(entry, str) and entry[0] in names
+        ]
+        return Changes((until,), False, topics, Names.of(partitions))
+
+    async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        """See `Store.watch_leaderships`."""
+        topics = list(dict.fromkeys(name.topic for name in names))
+        numbers = await self._topics.read_numbers(topics) if topics else {}
+        revision = await self._client.revision()
+        was_with_states = self._with_states
+        self._leaderships = {
+            (numbers[name.topic], name.partition): name for name in names if numbers.get(name.topic, MISSING) != MISSING
+        }
+        self._leaderships_after = revision
+        if self._with_states != was_with_states:
+            self._restart()
+
+    def forget(self) -> None:
+        """Forget what the client has read: its session has ended."""
+        self._leaderships = {}
+
+    # -- events
+
+    def _handle(self, event: WatchEvent) -> None:
+        key = event.kv.key
+        single = self._single.get(key)
+        if single is not None:
+            single(event)
+            return
+        index = bisect.bisect_right(self._folders, key, key=lambda folder: folder[0].begin) - 1
+        if index >= 0:
+            interval, handle = self._folders[index]
+            if key < interval.end:
+                handle(event, name_in(interval, key))
+
+    def _fire(self, event: WatchEvent, what: Changed, name: str = "") -> None:
+        self._watches.fire_at(StoreEvent(what, name), event.kv.mod_revision)
+
+    def _fires(self, what: Changed, *, named: bool = False) -> Callable[[WatchEvent, str], None]:
+        return lambda event, name: self._fire(event, what, name if named else "")
+
+    def _on_controller(self, event: WatchEvent) -> None:
+        self._fire(event, Changed.CONTROLLER_GONE if event.type == "DELETE" else Changed.CONTROLLER)
+
+    def _on_topic(self, event: WatchEvent, name: str) -> None:
+        kv = event.kv
+        if event.type == "PUT" and self._written is not None:
+            self._written.add(kv.mod_revision, name)
+        if event.type == "DELETE":
+            self._topics.note(name, MISSING)
+            self._deleted_topics.record_deletion(name)
+            self._fire(event, Changed.TOPICS)
+        elif kv.version == 1:
+            self._topics.note(name, kv.create_revision)
+            self._fire(event, Changed.TOPICS)
+        else:
+            self._fire(event, Changed.TOPIC, name)
+
+    def _on_broker(self, event: WatchEvent, name: str) -> None:
+        if event.type == "PUT" and event.kv.version > 1:
+            self._fire(event, Changed.BROKER, name)
+        else:
+            self._fire(event, Changed.BROKERS)
+
+    def _on_client(self, event: WatchEvent, name: str) -> None:
+        if event.type == "DELETE":
+            self._on_client_key(event.kv.key)
+
+    def _on_request(self, event: WatchEvent, what: Changed) -> None:
+        """Report a new request, or the repair of one that could not be read."""
+        key = event.kv.key
+        if event.type == "DELETE":
+            self.unreadable_requests.discard(key)
+        elif event.kv.version == 1 or key in self.unreadable_requests:
+            self.unreadable_requests.discard(key)
+            self._fire(event, what)
+
+    def _on_state(self, event: WatchEvent, name: str) -> None:
+        state = self._client.keys.state_of_key(event.kv.key)
+        if state is None or event.type == "DELETE":
+            return
+        if self._written is not None:
+            self._written.add(event.kv.mod_revision, state)
+        watched = self._leaderships.get(state)
+        if watched is not None and event.kv.mod_revision > self._leaderships_after:
+            self._fire(event, Changed.LEADERSHIP, str(watched))
+
+
+def _decoded(line: bytes) -> WatchResult:
+    try:
+        result = messages.watch_response.decode(line).result
+    except msgspec.MsgspecError as error:
+        raise StoreUnavailable(f"the watch sent something that is not etcd's: {error}") from error
+    if result is None:
+        # An error in the stream, such as the end of the connection between the gateway and the server.
+        raise StoreUnavailable(f"etcd ended the watch: {line[:200]!r}")
+    return result

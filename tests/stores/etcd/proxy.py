@@ -1,0 +1,99 @@
+"""A proxy to etcd that can cut its connections, and drop the response to a request after the server has acted."""
+
+import asyncio
+import contextlib
+from typing import Self
+
+
+class Proxy:
+    """Forwards from its own port to a server's on loopback.
+
+    Attributes:
+        reachable: while False, new connections are closed at once.
+        lost: how many responses were dropped.
+    """
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._marker = b""
+        self._left = 0
+        self.reachable = True
+        self.lost = 0
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def lose(self, marker: bytes, *, count: int = 1) -> None:
+        """Drop the responses to the next requests that contain a text, and close their connections."""
+        self._marker, self._left = marker, count
+
+    async def cut(self) -> None:
+        """Close all connections."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
+        try:
+            if self.reachable:
+                await self._forward(reader, writer)
+        except asyncio.CancelledError:
+            pass  # cut; asyncio's streams would log it as a failure
+        finally:
+            self._connections.discard(connection)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        losing = asyncio.Event()
+        ends = [
+            asyncio.ensure_future(self._requests(reader, to_server, losing)),
+            asyncio.ensure_future(self._responses(from_server, writer, losing)),
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+            to_server.close()
+            with contextlib.suppress(OSError):
+                await to_server.wait_closed()
+
+    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(1 << 20):
+                if self._left and self._marker in data:
+                    self._left -= 1
+                    losing.set()
+                sink.write(data)
+                await sink.drain()
+
+    async def _responses(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(1 << 16):
+                if losing.is_set():
+                    self.lost += 1
+                    return
+                sink.write(data)
+                await sink.drain()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self.cut()
+        await self._server.wait_closed()

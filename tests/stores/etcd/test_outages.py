@@ -1,0 +1,353 @@
+"""Servers that die, hang, or are missing; lost responses; discarded revisions; a full server."""
+
+import base64
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from kactl.errors import BadRequest, ControllerMoved, StoreError, StoreUnavailable
+from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.stores.base import Changed, Names, StoreEvent
+from kactl.stores.etcd import EtcdStore
+from kactl.stores.etcd.gateway import EtcdError
+from tests.support.etcd_server import EtcdEnsemble, EtcdServer
+from tests.support.processes import free_port
+from tests.support.store_clients import (
+    ALL,
+    ORDERS,
+    ORDERS_0,
+    THREE_PARTITIONS,
+    EventRecorder,
+    create_and_lead,
+    new_write,
+    stored_leadership,
+)
+
+from .proxy import Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+# The shortest session that a server grants with its default settings.
+SESSION_MS = 2_000
+# Longer than a busy machine needs to restart a server.
+LONG_MS = 30_000
+ROWS = [TopicPartition("orders", number) for number in range(2_000)]
+TXN = b"/v3/kv/txn"
+
+
+def text(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+async def create_with_leaders(store: EtcdStore) -> Fence:
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
+    fence = await store.contest(100)
+    assert (await store.commit(new_write(ROWS), fence)).committed.all()
+    return fence
+
+
+async def test_session_and_watch_survive_the_restart_of_a_killed_server(fresh_etcd: EtcdServer) -> None:
+    async with (
+        EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as store,
+        EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other,
+    ):
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(store)
+        await store.topics()
+
+        await anyio.to_thread.run_sync(fresh_etcd.kill)
+        await anyio.to_thread.run_sync(fresh_etcd.start)
+        await other.create_topic(TopicRef("more"), {}, {})
+
+        await recorder.wait_for(Changed.TOPICS)
+        assert await store.topics() == ["more", "orders"]
+        await store.check(fence)
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
+
+
+async def test_server_is_killed_and_restarted_during_a_commit(fresh_etcd: EtcdServer) -> None:
+    async with EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS, batch_partitions=20) as store:
+        fence = await create_with_leaders(store)
+        outcomes = []
+
+        async def commit() -> None:
+            outcomes.append(await store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(commit)
+            while (await store.leaderships(Names.of(ROWS))).leader.max() != 2:
+                pass
+            await anyio.to_thread.run_sync(fresh_etcd.kill)
+            assert not outcomes
+            await anyio.to_thread.run_sync(fresh_etcd.start)
+
+        found = await store.leaderships(Names.of(ROWS))
+        assert outcomes[0].committed.all()
+        assert (found.partition_epoch == 1).all()
+        assert (found.leader == 2).all()
+
+
+async def test_long_pause_of_the_server_suspends_the_session(fresh_etcd: EtcdServer) -> None:
+    async with EtcdStore([fresh_etcd.url], session_timeout_ms=SESSION_MS) as store:
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(store)
+
+        fresh_etcd.pause()
+        await recorder.wait_for(Changed.SUSPENDED)
+        fresh_etcd.resume()
+
+        if await recorder.wait_for_one_of(Changed.CONNECTED, Changed.SESSION_LOST) is Changed.CONNECTED:
+            await store.check(fence)
+        else:
+            await recorder.wait_for(Changed.SESSION_OPENED)
+            assert await store.controller() is None
+            assert (await store.contest(1)).epoch == fence.epoch + 1
+
+
+async def test_missing_server_is_named(cluster: str) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    store = EtcdStore([url], cluster=cluster, session_timeout_ms=500)
+
+    with pytest.raises(StoreUnavailable, match=url):
+        async with store:
+            pass
+
+    assert url in store.trouble
+
+
+async def test_second_endpoint_serves_when_the_first_is_missing(etcd: EtcdServer, cluster: str) -> None:
+    endpoints = [f"http://127.0.0.1:{free_port()}", etcd.url, f"http://127.0.0.1:{free_port()}"]
+
+    async with EtcdStore(endpoints, cluster=cluster) as store:
+        assert await store.topics() == []
+        assert store.trouble == ""
+
+
+# -- lost responses
+
+
+async def test_commit_with_a_lost_response_is_recognised(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster) as store:
+        fence = await create_and_lead(store)
+        change = new_write(ALL, leader=2, leader_epoch=1, expected=0)
+
+        proxy.lose(b"request_put")
+        committed = await store.commit(change, fence)
+
+        assert proxy.lost == 1
+        assert committed.committed.all()
+        assert (await store.leaderships(Names.of(ALL))).partition_epoch.tolist() == [1, 1, 1]
+
+
+async def test_unanswered_commit_is_reported_as_unknown(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    """All answers are lost, those to the reads as well."""
+    async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=SESSION_MS) as store:
+        fence = await create_and_lead(store)
+
+        proxy.lose(TXN, count=1_000)
+        with pytest.raises(StoreUnavailable):
+            await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+        proxy.lose(TXN, count=0)
+
+        found = await stored_leadership(store, ORDERS_0)
+        assert found is not None
+        assert (found.leader, found.partition_epoch) == (2, 1)
+
+
+async def test_election_with_a_lost_response_is_recognised(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster) as store:
+        proxy.lose(b"request_put")
+
+        fence = await store.contest(7)
+
+        assert proxy.lost == 1
+        await store.check(fence)
+        held = await store.controller()
+        assert held is not None
+        assert (held.id, held.epoch) == (7, fence.epoch)
+
+
+async def test_own_election_that_nobody_knows_of_does_not_block_the_next_one(
+    etcd: EtcdServer, cluster: str, proxy: Proxy
+) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=SESSION_MS) as store:
+        await store.controller()
+        first = await store.contest(7)
+        # As after an election whose response was lost, and which could not be read back.
+        again = await store.contest(7)
+
+        assert again.epoch == first.epoch + 1
+        with pytest.raises(ControllerMoved):
+            await store.check(first)
+
+
+# -- watches
+
+
+async def test_changes_during_an_outage_are_reported(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster) as store, EtcdStore([etcd.url], cluster=cluster) as other:
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(other)
+        await store.topics()
+        position = (await store.changes(None)).position
+
+        proxy.reachable = False
+        await proxy.cut()
+        await other.create_topic(TopicRef("more"), {}, {})
+        await other.commit(new_write([ORDERS_0], leader_epoch=1, expected=0), fence)
+        proxy.reachable = True
+
+        await recorder.wait_for(Changed.TOPICS)
+        changes = await store.changes(position)
+        assert not changes.whole
+        assert (set(changes.topics), [str(name) for name in changes.partitions]) == ({"more"}, ["orders-0"])
+
+
+async def test_discarded_revisions_make_everything_changed(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster) as store, EtcdStore([etcd.url], cluster=cluster) as other:
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(other)
+        await store.assignments(await store.topics())
+        await store.watch_leaderships([ORDERS_0])
+        position = (await store.changes(None)).position
+
+        proxy.reachable = False
+        await proxy.cut()
+        await other.create_topic(TopicRef("more"), {}, {})
+        committed = await other.commit(new_write([ORDERS_0], leader_epoch=1, expected=0), fence)
+        assert committed.committed.all()
+        await anyio.to_thread.run_sync(compact, etcd)
+        proxy.reachable = True
+
+        await recorder.wait_for_all(
+            StoreEvent(Changed.TOPICS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.LEADERSHIP, "orders-0")
+        )
+        assert await store.topics() == ["more", "orders"]
+        assert (await store.changes(position)).whole
+        position = (await store.changes(None)).position
+        await other.commit(new_write([ORDERS_0], leader_epoch=2, expected=1), fence)
+        assert [str(name) for name in (await store.changes(position)).partitions] == ["orders-0"]
+
+
+def compact(server: EtcdServer) -> None:
+    """Discard all revisions but the present one."""
+    revision = server.call("/v3/kv/range", {"key": text("none")})["header"]["revision"]
+    server.call("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+
+async def test_keys_of_other_programs_do_not_delay_a_copy(etcd: EtcdServer, cluster: str) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        position = (await store.changes(None)).position
+        await anyio.to_thread.run_sync(etcd.call, "/v3/kv/put", {"key": text("/elsewhere"), "value": text("1")})
+
+        with anyio.fail_after(5):
+            changes = await store.changes(position)
+
+        assert not changes.whole
+        assert changes.position > position
+
+
+# -- several members, and servers with problems
+
+
+async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with EtcdEnsemble(tmp_path_factory.mktemp("ensemble"), 3) as ensemble:
+        async with EtcdStore(ensemble.urls, session_timeout_ms=LONG_MS) as store:
+            recorder = EventRecorder(store)
+            fence = await create_and_lead(store)
+            leader = await anyio.to_thread.run_sync(ensemble.leader)
+            await store.topics()
+
+            await anyio.to_thread.run_sync(leader.kill)
+            committed = await store.commit(new_write(ALL, leader=2, leader_epoch=1, expected=0), fence)
+            await store.create_topic(TopicRef("more"), {}, {})
+
+            assert committed.committed.all()
+            await recorder.wait_for(Changed.TOPICS)
+            await store.check(fence)
+            assert (await store.leaderships(Names.of(ALL))).leader.tolist() == [2, 2, 2]
+            assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
+
+
+async def test_full_server_is_reported_with_its_remedy(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("full")
+    with EtcdServer(folder, options=["--quota-backend-bytes", str(1 << 20)]) as server:
+        async with EtcdStore([server.url], session_timeout_ms=LONG_MS) as store:
+            fence = await create_and_lead(store)
+            large = {"note": "x" * 500_000}
+
+            async def fill() -> None:
+                for _ in range(20):
+                    await store.set_topic_config("orders", large)
+
+            with pytest.raises(StoreError, match="alarm disarm") as raised:
+                await fill()
+
+            assert not isinstance(raised.value, StoreUnavailable)
+            assert await store.topics() == ["orders"]
+            await store.check(fence)
+
+
+# -- authentication
+
+
+@pytest.fixture
+def guarded_etcd(fresh_etcd: EtcdServer) -> EtcdServer:
+    """A server with authentication: a user for one cluster only."""
+    prefix = {"key": text("/kactl/ours/"), "range_end": text("/kactl/ours0")}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("user/add", {"name": "root", "password": "root"}),
+        ("role/add", {"name": "root"}),
+        ("user/grant", {"user": "root", "role": "root"}),
+        ("user/add", {"name": "kactl", "password": "secret"}),
+        ("role/add", {"name": "kactl"}),
+        ("role/grant", {"name": "kactl", "perm": {"permType": "READWRITE", **prefix}}),
+        ("user/grant", {"user": "kactl", "role": "kactl"}),
+        ("enable", {}),
+    ]
+    for path, body in calls:
+        fresh_etcd.call(f"/v3/auth/{path}", body)
+    return fresh_etcd
+
+
+async def test_user_works_within_the_prefix(guarded_etcd: EtcdServer) -> None:
+    async with EtcdStore([guarded_etcd.url], cluster="ours", user="kactl", password="secret") as store:
+        fence = await create_and_lead(store)
+        await store.check(fence)
+        store._gateway._token = "expired"
+
+        assert await store.topics() == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("cluster_name", "user", "password", "remedy"),
+    [
+        ("ours", "kactl", "wrong", "password-file"),
+        ("ours", None, None, "`user`"),
+        ("theirs", "kactl", "secret", "grant the user"),
+    ],
+)
+async def test_refused_user_is_told_what_to_check(
+    guarded_etcd: EtcdServer, cluster_name: str, user: str | None, password: str | None, remedy: str
+) -> None:
+    store = EtcdStore([guarded_etcd.url], cluster=cluster_name, user=user, password=password)
+
+    with pytest.raises(EtcdError, match=remedy):
+        async with store:
+            pass
+
+
+async def test_superfluous_user_is_reported(etcd: EtcdServer, cluster: str) -> None:
+    with pytest.raises(EtcdError, match="leave `user` out"):
+        async with EtcdStore([etcd.url], cluster=cluster, user="kactl", password="secret"):
+            pass
+
+
+async def test_too_large_topic_leaves_nothing(etcd: EtcdServer, cluster: str) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        with pytest.raises(BadRequest, match="write less"):
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"note": "x" * (1 << 20)})
+
+        assert await store.topics() == []
