@@ -182,6 +182,17 @@ class Client:
                 self._operations = OPERATIONS_DEFAULT
         return self._operations
 
+    # -- the servers
+
+    async def members(self) -> int:
+        """Returns the number of etcd's members; 0 if this user may not know it."""
+        try:
+            answer = await self.gateway.read("/v3/cluster/member/list", messages.encoder.encode({}))
+        except EtcdError as error:
+            log.debug("the members could not be listed: %s", error)
+            return 0
+        return len(messages.members_response.decode(answer).members)
+
     # -- leases
 
     async def grant_lease(self, ttl_s: int) -> messages.LeaseResponse:

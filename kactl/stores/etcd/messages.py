@@ -6,7 +6,7 @@ left out.
 Source: etcd's rpc.proto, kv.proto; https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/.
 """
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -173,6 +173,10 @@ class WatchResponse(msgspec.Struct):
     result: WatchResult | None = None
 
 
+class MembersResponse(msgspec.Struct):
+    members: list[dict[str, Any]] = []
+
+
 class Failure(msgspec.Struct):
     """An error of the server. `code` is gRPC's."""
 
@@ -192,5 +196,6 @@ executed: Final = msgspec.json.Decoder(Executed, strict=False)
 lease_response: Final = msgspec.json.Decoder(LeaseResponse, strict=False)
 keep_alive_response: Final = msgspec.json.Decoder(KeepAliveResponse, strict=False)
 watch_response: Final = msgspec.json.Decoder(WatchResponse, strict=False)
+members_response: Final = msgspec.json.Decoder(MembersResponse, strict=False)
 token_response: Final = msgspec.json.Decoder(TokenResponse, strict=False)
 failure: Final = msgspec.json.Decoder(Failure, strict=False)

@@ -14,7 +14,7 @@ from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 from kactl.runtime.logs import logger
-from kactl.stores.base import Changed, StoreEvent
+from kactl.stores.base import Changed, SessionBound, StoreEvent
 from kactl.stores.formats import registration
 
 from . import messages
@@ -137,17 +137,31 @@ class OwnSession:
 
 
 class EtcdSession:
-    """A broker's session; see `kactl.stores.base.Session`. `lease` is its id in etcd, NO_SESSION once it has ended."""
+    """A broker's session; see `kactl.stores.base.Session`.
 
-    def __init__(self, client: Client, granted: messages.LeaseResponse, clock: Clock) -> None:
+    With one member of etcd its renewals are counted. With several they are witnessed: a former leader may revoke a
+    lease that its successor has renewed (etcd's issue 15247, which releases 3.4.31 and 3.5.13 mitigate), and it may
+    answer a renewal. Each renewal then reads the registration too, which goes through the present leader.
+
+    Attributes:
+        lease: its id in etcd, NO_SESSION once it has ended.
+    """
+
+    def __init__(self, client: Client, granted: messages.LeaseResponse, clock: Clock, *, one_member: bool) -> None:
         self._client = client
         self._clock = clock
         self._timeout_ms = granted.ttl * 1000
+        self._bound = SessionBound(kind="counted" if one_member else "witnessed")
+        self._registered: bytes | None = None
         self.lease = granted.id
 
     @property
     def timeout_ms(self) -> int:
         return self._timeout_ms
+
+    @property
+    def bound(self) -> SessionBound:
+        return self._bound
 
     @property
     def is_open(self) -> bool:
@@ -165,6 +179,7 @@ class EtcdSession:
                     raise self._expired() from error
                 raise
             if response.succeeded:
+                self._registered = key
                 return response.header.revision
             present = response.read(0)[0]
             if present.lease != self.lease:
@@ -173,11 +188,19 @@ class EtcdSession:
             await client.txn([messages.written_at(key, present.mod_revision)], [DeleteRange(key)])
         raise StoreUnavailable(f"broker {broker.id} could not be registered: its registration keeps changing")
 
-    async def keep_alive(self) -> None:
+    async def renew(self, sent_ns: int) -> None:
         limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
-        if not await self._client.keep_alive(self._live_lease, limit_ms=limit_ms):
+        lease = self._live_lease
+        alive = bool(await self._client.keep_alive(lease, limit_ms=limit_ms))
+        if alive and self._registered is not None and self._bound.kind == "witnessed":
+            stored = await self._client.get(self._registered)
+            alive = stored is not None and stored.lease == lease
+        if not alive:
             self.lease = NO_SESSION
             raise self._expired()
+
+    async def keep_alive(self) -> None:
+        await self.renew(0)
 
     async def close(self) -> None:
         lease, self.lease = self.lease, NO_SESSION

@@ -179,7 +179,7 @@ class EtcdStore:
 
     async def new_session(self, timeout_ms: int) -> Session:
         granted = await self._client.grant_lease(math.ceil(timeout_ms / 1000))
-        session = EtcdSession(self._client, granted, self._clock)
+        session = EtcdSession(self._client, granted, self._clock, one_member=await self._client.members() == 1)
         self._broker_sessions = [session, *(other for other in self._broker_sessions if other.is_open)]
         return session
 

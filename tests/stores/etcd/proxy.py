@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from typing import Self
+from typing import Final, Self
+
+_TURNS: Final = 10
 
 
 class Proxy:
@@ -33,10 +35,13 @@ class Proxy:
 
     async def cut(self) -> None:
         """Close all connections."""
-        connections = list(self._connections)
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        # A connection that has just been accepted takes some turns of the loop until its task has begun.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        while connections := list(self._connections):
+            for connection in connections:
+                connection.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.current_task()
@@ -95,5 +100,6 @@ class Proxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
+        self.reachable = False
         await self.cut()
         await self._server.wait_closed()

@@ -7,11 +7,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.errors import BadRequest, ControllerMoved, StoreError, StoreUnavailable
+from kactl.clock import SystemClock
+from kactl.errors import BadRequest, ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
-from kactl.stores.etcd import EtcdStore
+from kactl.stores.etcd import EtcdSession, EtcdStore
 from kactl.stores.etcd.gateway import EtcdError
+from kactl.stores.etcd.messages import DeleteRange
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer
 from tests.support.processes import free_port
 from tests.support.store_clients import (
@@ -20,6 +22,7 @@ from tests.support.store_clients import (
     ORDERS_0,
     THREE_PARTITIONS,
     EventRecorder,
+    broker_info,
     create_and_lead,
     new_write,
     stored_leadership,
@@ -257,6 +260,8 @@ async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPa
         async with EtcdStore(ensemble.urls, session_timeout_ms=LONG_MS) as store:
             recorder = EventRecorder(store)
             fence = await create_and_lead(store)
+            session = await store.new_session(LONG_MS)
+            await session.register(broker_info(1))
             leader = await anyio.to_thread.run_sync(ensemble.leader)
             await store.topics()
 
@@ -267,6 +272,9 @@ async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPa
             assert committed.committed.all()
             await recorder.wait_for(Changed.TOPICS)
             await store.check(fence)
+            await session.renew(0)
+            assert session.bound.kind == "witnessed"
+            assert list(await store.brokers()) == [1]
             assert (await store.leaderships(Names.of(ALL))).leader.tolist() == [2, 2, 2]
             assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
@@ -288,6 +296,24 @@ async def test_full_server_is_reported_with_its_remedy(tmp_path_factory: pytest.
             assert not isinstance(raised.value, StoreUnavailable)
             assert await store.topics() == ["orders"]
             await store.check(fence)
+
+
+async def test_renewals_are_counted_with_one_member(etcd: EtcdServer, cluster: str) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        session = await store.new_session(LONG_MS)
+
+        assert session.bound.kind == "counted"
+
+
+async def test_witnessed_renewal_fails_without_the_registration(etcd: EtcdServer, cluster: str) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        session = EtcdSession(store._client, await store._client.grant_lease(30), SystemClock(), one_member=False)
+        await session.register(broker_info(1))
+        await session.renew(0)
+        await store._client.txn([], [DeleteRange(store._client.keys.broker(1))])
+
+        with pytest.raises(SessionExpired):
+            await session.renew(0)
 
 
 # -- authentication
