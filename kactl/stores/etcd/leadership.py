@@ -158,7 +158,12 @@ class LeadershipStore:
         texts = [names.topics[topic].name for topic in topics]
         if present:
             await self._topics.read_numbers(texts)
-        return dict(zip(topics, await self._topics.known_numbers(texts), strict=True))
+        numbers = dict(zip(topics, await self._topics.known_numbers(texts), strict=True))
+        # Only a first leadership could be stored for another topic than its own: the others compare versions.
+        first = list(dict.fromkeys(row.topic for row in rows if row.expected == 0))
+        refs = [names.topics[topic] for topic in first]
+        others = await self._topics.other_topics(refs, [numbers[topic] for topic in first])
+        return numbers | {topic: MISSING for topic, is_other in zip(first, others, strict=True) if is_other}
 
     async def _row_limit(self, rows: Sequence[_Row]) -> int:
         """Returns how many comparisons one transaction may have besides that of the fence."""

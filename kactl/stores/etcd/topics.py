@@ -48,6 +48,7 @@ class Topics:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._numbers: dict[str, int] = {}
+        self._ids: dict[int, bytes] = {}  # by number; a topic gets its id once
 
     # -- numbers
 
@@ -65,10 +66,21 @@ class Topics:
             self.note(name, numbers.get(name, MISSING))
         return numbers
 
+    async def other_topics(self, topics: Sequence[TopicRef], numbers: Sequence[int]) -> list[bool]:
+        """Returns which of some topics have another id than the stored topics of these numbers: they were deleted."""
+        unread = [
+            topic.name
+            for topic, number in zip(topics, numbers, strict=True)
+            if number != MISSING and topic.id != ZERO_ID and number not in self._ids
+        ]
+        if unread:
+            await self.assignments(unread)
+        return [topic.is_other(self._ids.get(number, ZERO_ID)) for topic, number in zip(topics, numbers, strict=True)]
+
     def note(self, topic: str, number: int) -> None:
         """Keep the number of a topic; MISSING if it was deleted."""
         if number == MISSING:
-            self._numbers.pop(topic, None)
+            self._ids.pop(self._numbers.pop(topic, MISSING), None)
         else:
             self._numbers[topic] = number
 
@@ -106,7 +118,9 @@ class Topics:
         for name in topics:
             self.note(name, read[name].create_revision if name in read else MISSING)
         columns = topic_columns.columns(_decoded((name, read[name]) for name in dict.fromkeys(topics) if name in read))
-        return columns, {ref.name: read[ref.name].create_revision for ref in columns.topics}
+        numbers = {ref.name: read[ref.name].create_revision for ref in columns.topics}
+        self._ids.update((numbers[ref.name], ref.id) for ref in columns.topics if ref.id != ZERO_ID)
+        return columns, numbers
 
     async def create(self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]) -> None:
         """See `Store.create_topic`."""
@@ -134,7 +148,10 @@ class Topics:
                 if fence is not None:
                     await client.check(fence)
                 raise NotFound("topic", topic.name)
-            topic_id = _stored_id(topic.name, stored) if topic.id == ZERO_ID else topic.id
+            stored_id = _stored_id(topic, stored)
+            if topic.is_other(stored_id):
+                raise NotFound("topic", topic.name)
+            topic_id = stored_id if topic.id == ZERO_ID else topic.id
             compare = [messages.written_at(key, stored.mod_revision)]
             put = Put(key, _encode(topic.name, topic_id, assignment))
             response = await (client.txn(compare, [put]) if fence is None else client.fenced(fence, compare, [put]))
@@ -251,13 +268,15 @@ def _decoded(topics: Iterator[tuple[str, KeyValue]]) -> Iterator[tuple[TopicRef,
         yield TopicRef(name, topic_id), node
 
 
-def _stored_id(name: str, stored: KeyValue) -> bytes:
+def _stored_id(topic: TopicRef, stored: KeyValue) -> bytes:
     try:
         return records.decode_topic(stored.value)[0]
     except records.Malformed as error:
+        if topic.id != ZERO_ID:
+            return ZERO_ID  # replaced as a whole
         # It may contain the topic's id, which would be lost by overwriting it.
         remedy = "repair it, or write the assignment together with the topic's id"
-        raise StoreDamaged(f"assignments/{name}", str(error), remedy) from None
+        raise StoreDamaged(f"assignments/{topic.name}", str(error), remedy) from None
 
 
 def _config(owner: str, kv: KeyValue | None) -> dict[str, str] | None:

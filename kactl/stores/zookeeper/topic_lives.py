@@ -12,6 +12,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
 from kactl.model import ZERO_ID, TopicRef
+from kactl.stores.formats import records
 
 from . import layout
 from .client import Client
@@ -65,7 +66,7 @@ class TopicLives:
             if isinstance(node, ZookeeperError):
                 raise StoreError(f"topic {topic.name!r} could not be read: {node!r}")
             try:
-                topic_id = layout.decode_topic(node[0])[0]
-            except layout.Malformed:
+                topic_id = records.decode_topic(node[0])[0]
+            except records.Malformed:
                 topic_id = ZERO_ID  # it is judged by its name
             self._read[topic.name] = (topic_id, node[1].czxid)
