@@ -108,16 +108,16 @@ class Handlers:
         """Move partitions. Returns the result for all of them, or for the first ones if a small event preempted it."""
         moved: MoveResult = await self.partitions.ask(move)
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
-            self._complete_first_led(moved)
+            self._complete_in_sync(moved)
         return moved
 
-    def _complete_first_led(self, moved: MoveResult) -> None:
-        """Complete reassignments that have their whole target in the first ISR of their partition.
+    def _complete_in_sync(self, moved: MoveResult) -> None:
+        """Complete reassignments whose whole target is in sync after an election, without a later change of the ISR.
 
-        A reassignment of a partition that never had a leader waits for one. The first ISR contains all live replicas,
-        also those that are being added, so no later change of the ISR may follow.
+        The first ISR of a partition contains all live replicas, also those that are being added. After an unclean
+        election the ISR is the leader alone, which may be the target.
         """
-        moved_rows = moved.rows[~moved.elected & (moved.refusal == Refusal.NONE)]
+        moved_rows = moved.rows[moved.refusal == Refusal.NONE]
         rows = self.cluster.table.rows(moved_rows)
         for name in self.cluster.table.names(moved_rows[rows.has_leadership & is_complete(rows)]):
             if name in self.cluster.reassigning:

@@ -137,6 +137,22 @@ async def test_first_isr_with_the_target_completes_the_reassignment(drained: boo
         await w.check()
 
 
+async def test_unclean_election_of_the_target_completes_the_reassignment() -> None:
+    """The target is the whole ISR then, and no later change of the ISR follows if the other replica stays away."""
+    async with world(1, 2, unclean=True) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        assert await ongoing(w) != {}
+
+        await w.stop(1)
+        await settle()
+
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (2, (2,))
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        await w.check()
+
+
 @pytest.mark.parametrize("target", [None, [3]])
 async def test_last_in_sync_replica_is_not_stopped_without_a_leader(target: list[int] | None) -> None:
     """The partition could never have a leader again. Kafka stops it."""
