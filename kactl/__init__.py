@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
     from kactl.stores.base import Store
+    from kactl.stores.etcd import EtcdStore
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
     from kactl.transports.base import Transport
@@ -69,6 +70,7 @@ __all__ = [
     "ElectionKind",
     "ElectionResult",
     "ErrorCode",
+    "EtcdStore",
     "Explanation",
     "FeatureResult",
     "FeatureUpdate",
@@ -155,6 +157,7 @@ _HOME = {
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
     "stores.base": ("Store",),
+    "stores.etcd": ("EtcdStore",),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SqliteStore",),
     "transports.base": ("Transport",),

@@ -1,10 +1,12 @@
 """`kactl doctor`: checks of the requirements on this machine, with remedies."""
 
+import json
 import os
 import resource
 import socket
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -45,12 +47,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(short_help="Check the requirements of kactl.")
-@click.option("--config", "file", metavar="FILE", help="Configuration file; its ZooKeeper is checked as well.")
+@click.option("--config", "file", metavar="FILE", help="Configuration file; its ZooKeeper or etcd is checked as well.")
 @options
 def doctor(settings: Settings, *, file: str | None) -> None:
     """Check the requirements on this machine: Python, packages, Java, limits, and the servers that kactl would use."""
     form = settings.form()
-    checks = [*_local(), *_zookeeper(file), _clock(settings.server)]
+    checks = [*_local(), *_zookeeper(file), *_etcd(file), _clock(settings.server)]
     if form == "json":
         output.print_json(checks)
     elif form == "jsonl":
@@ -129,6 +131,32 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
         return
     for address in store.connect.partition("/")[0].split(","):
         yield _server(address.strip())
+
+
+def _etcd(file: str | None) -> Iterator[Check]:
+    """Check each member of etcd: it passes if it is healthy, which needs a leader among the members."""
+    if file is None:
+        return
+    from .setup import read_config
+    from .stores import tls_context
+
+    store = read_config(file).store
+    if store.kind != "etcd":
+        return
+    tls = tls_context(store)
+    for endpoint in store.endpoints:
+        url = endpoint.rstrip("/")
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=_CONNECT_S, context=tls) as response:
+                healthy = b'"true"' in response.read(_ANSWER_MAX)
+            with urllib.request.urlopen(f"{url}/version", timeout=_CONNECT_S, context=tls) as response:
+                version = str(json.loads(response.read(_ANSWER_MAX))["etcdserver"])
+        except (OSError, ValueError, KeyError) as error:
+            detail = f"cannot be reached, or is no etcd ({error}): check that it runs, and that no firewall blocks it"
+            yield Check(check=f"etcd {url}", result=FAILED, value="", detail=detail)
+            continue
+        detail = "" if healthy else "it is not healthy: check that a majority of its members runs"
+        yield Check(check=f"etcd {url}", result=PASS if healthy else FAILED, value=version, detail=detail)
 
 
 def _server(address: str) -> Check:

@@ -27,12 +27,13 @@ from kactl.participant.group import Participants
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
-from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
+from kactl.stores.sqlite import NO_HOLDER, Holder
 from kactl.telemetry.gc import Collector
 from kactl.transports.base import Transport
 from kactl.transports.memory import MemoryHub
 
 from .listening import listed_as, listener, listening
+from .stores import describe_store, store_factory
 
 _LOG = logger(__name__)
 
@@ -54,7 +55,7 @@ class Server(NamedTuple):
 async def embedded(
     config: Config, note: Callable[[str], None], *, holder: Holder = NO_HOLDER, clock: Clock | None = None
 ) -> AsyncIterator[Server]:
-    """Run a cluster in this process, stored in SQLite; its controller is active when the block begins.
+    """Run a cluster in this process, stored in SQLite or etcd; its controller is active when the block begins.
 
     Args:
         note: receives a line for each long wait.
@@ -67,13 +68,14 @@ async def embedded(
     """
     session_timeout_ms = config.store.session_timeout
     hub = MemoryHub()
+    open_store = store_factory(config, clock=clock, holder=holder)
     provider, render_metrics = telemetry_for_server()
     async with contextlib.AsyncExitStack() as stack:
-        brokers_store = await stack.enter_async_context(SqliteStore(config.store.path, clock=clock, holder=holder))
+        brokers_store = await stack.enter_async_context(open_store())
         taken = await _taken(brokers_store, config.participants.count)
         if taken:
             note(
-                f"another process has {taken} in {config.store.path}: waiting until its sessions end, "
+                f"another process has {taken} in {describe_store(config)}: waiting until its sessions end, "
                 f"about {session_timeout_ms / 1000:g} s after it was killed; stop it if it still runs ..."
             )
         participants = await stack.enter_async_context(
@@ -87,7 +89,7 @@ async def embedded(
         )
         controller = _controller(
             config,
-            store=SqliteStore(config.store.path, clock=clock, session_timeout_ms=session_timeout_ms, holder=holder),
+            store=open_store(),
             hub=hub,
             clock=clock,
             meter_provider=provider,
@@ -102,7 +104,7 @@ async def embedded(
         yield Server(controller, participants, address)
 
 
-async def _taken(store: SqliteStore, participants: int) -> str:
+async def _taken(store: Store, participants: int) -> str:
     """Returns the registrations and role needed here that another process has; empty if none."""
     brokers = [str(broker) for broker in await store.brokers() if 1 <= broker <= participants]
     taken = [f"registered broker {', '.join(brokers)}"] if brokers else []

@@ -60,14 +60,15 @@ def up(
     from . import setup
     from .demo import check_demo, run_demo
     from .serving import embedded
+    from .stores import describe_store
 
     overrides: dict[str, object] = {"participants.count": participants, "api.listen": listen}
     if data_dir is not None:
         overrides["store.path"] = str(data_dir / STORE_FILE)
     config = read_config(file, overrides)
-    if config.store.kind != "sqlite":
+    if config.store.kind not in ("sqlite", "etcd"):
         raise Failure(
-            f"{file}: store.kind: `kactl up` stores its cluster in SQLite, not in {config.store.kind}: "
+            f"{file}: store.kind: `kactl up` stores its cluster in SQLite or etcd, not in {config.store.kind}: "
             'write kind = "sqlite", or run `kactl controller` for real brokers',
             Exit.USAGE,
         )
@@ -95,7 +96,7 @@ def up(
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
         setup.check_listen(config.api.address)
         setup.run(serve, uvloop=uvloop)
-    click.echo(f"Stopped. The cluster is stored in {store}.")
+    click.echo(f"Stopped. The cluster is stored in {describe_store(config)}.")
 
 
 def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
@@ -128,6 +129,8 @@ def _default_path(file: str | None) -> Path:
 
 def _introduce(config: "Config", server: "Server") -> None:
     """Print a summary of the cluster, and example commands."""
+    from .stores import describe_store
+
     controller, members, address = server
     assert members is not None
     now = controller.snapshot()
@@ -138,7 +141,7 @@ def _introduce(config: "Config", server: "Server") -> None:
     first = members.ids[0] if members.ids else 1
     lines = [
         f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
-        f"  store    {config.store.path}  ({state})",
+        f"  store    {describe_store(config)}  ({state})",
         f"  history  {config.log.folder or 'this run only, because log.folder is empty'}",
         f"  timeout  {config.store.session_timeout / 1000:g} s until a killed broker counts as dead",
         f"  API at   {url}  (description: /openapi.json, metrics: /metrics)",

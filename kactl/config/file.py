@@ -11,13 +11,13 @@ import os
 import tomllib
 import types
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, get_origin
+from typing import Annotated, Any, Final, NoReturn, get_origin
 
 import msgspec
 
 from kactl.errors import BadConfig
 
-from .settings import ENDPOINT, HOST, LISTEN, Config, Duration, KafkaConfig, Section
+from .settings import ENDPOINT, ETCD_ENDPOINT, HOST, LISTEN, Config, Duration, KafkaConfig, Section, StoreConfig
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
 _NEST: Final = "__"
@@ -238,7 +238,27 @@ def _checked(config: Config, origins: Origins) -> Config:
             f"{_origin(key, origins)}: store.connect",
             'is missing, and the store is ZooKeeper: write where it is, as in connect = "127.0.0.1:2181/kafka"',
         )
+    _check_etcd(config.store, origins)
     return config
+
+
+def _check_etcd(store: StoreConfig, origins: Origins) -> None:
+    def reject(key: str, reason: str) -> NoReturn:
+        raise BadConfig(f"{_origin(('store', key), origins)}: store.{key}", reason)
+
+    if store.kind != "etcd":
+        return
+    if not store.endpoints:
+        reject("endpoints", 'is missing, and the store is etcd: write endpoints = ["http://127.0.0.1:2379"]')
+    for endpoint in store.endpoints:
+        if ETCD_ENDPOINT.fullmatch(endpoint) is None:
+            reject("endpoints", f"{endpoint!r} is not an endpoint: write it as http://host:2379 or https://host:2379")
+    if bool(store.user) != bool(store.password_file):
+        reject("user" if store.user else "password-file", "needs the other one: write both user and password-file")
+    if store.cert and not store.key:
+        reject("cert", "needs its private key: write key, too")
+    if store.key and not store.cert:
+        reject("key", "needs its certificate: write cert, too")
 
 
 def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:

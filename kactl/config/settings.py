@@ -17,6 +17,7 @@ HOST: Final = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")
 _INT16_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1
 ENDPOINT: Final = re.compile(r"(?P<listener>[A-Za-z0-9_-]+)://" + LISTEN.pattern)
+ETCD_ENDPOINT: Final = re.compile(r"https?://" + LISTEN.pattern + "/?")
 
 
 class Duration(int):
@@ -45,6 +46,10 @@ class StoreConfig(Section, frozen=True):
     Attributes:
         path: the file, for sqlite; relative to the working directory.
         connect: hosts and chroot, for zookeeper.
+        endpoints: for etcd: its members, as http://host:port or https://host:port.
+        prefix: for etcd: all keys are below it, in a folder named like the cluster.
+        user, password_file: for etcd: of its authentication. The password is the file's first line.
+        ca, cert, key: for etcd over https: the files that the servers' certificates are checked by, and the client's.
         session_timeout: a broker or controller that is silent for this long counts as dead.
         max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
         client: for zookeeper: kactl's own client or kazoo.
@@ -52,7 +57,7 @@ class StoreConfig(Section, frozen=True):
             broker takes it; all instances must have the same value.
     """
 
-    kind: Literal["sqlite", "memory", "zookeeper"] = "sqlite"
+    kind: Literal["sqlite", "memory", "zookeeper", "etcd"] = "sqlite"
     path: Annotated[str, Meta(min_length=1)] = "kactl.db"
     connect: str = ""
     session_timeout: Duration = Duration(18_000)
@@ -60,6 +65,13 @@ class StoreConfig(Section, frozen=True):
     batch_partitions: Annotated[int, Meta(ge=1, le=1000)] = 100
     client: Literal["kactl", "kazoo"] = "kactl"
     sticky: bool = False
+    endpoints: tuple[str, ...] = ()
+    prefix: Annotated[str, Meta(min_length=1)] = "/kactl"
+    user: str = ""
+    password_file: str = ""
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
 
 
 class ControllerConfig(Section, frozen=True):

@@ -173,9 +173,7 @@ class Up:
         self.process = self.start()
 
     def command(self, *more: str) -> Program:
-        return program(
-            "up", "--data-dir", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *self.options, *more
-        )
+        return program("up", "--data-dir", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *self.options, *more)
 
     def start(self, *more: str) -> Process:
         """Start the process, and wait until it is the controller."""

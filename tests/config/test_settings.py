@@ -112,7 +112,28 @@ REFUSED = {
     "an unknown section": ("node-id = 1\n[wealth]\nx = 1", {}, "kactl.toml: wealth: is unknown"),
     "a wrong type": ("node-id = 1\n[store]\nmax-in-flight = '20'", {}, "kactl.toml: store.max-in-flight: '20' cannot"),
     "too small": ("node-id = 1\n[store]\nmax-in-flight = 0", {}, "kactl.toml: store.max-in-flight: 0 cannot be used"),
-    "an unknown kind": ("node-id = 1\n[store]\nkind = 'etcd'", {}, "kactl.toml: store.kind: 'etcd' cannot be used"),
+    "an unknown kind": ("node-id = 1\n[store]\nkind = 'redis'", {}, "kactl.toml: store.kind: 'redis' cannot be used"),
+    "etcd without endpoints": ("node-id = 1\n[store]\nkind = 'etcd'", {}, "store.endpoints: is missing"),
+    "etcd at no endpoint": (
+        "node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['localhost:2379']",
+        {},
+        "kactl.toml: store.endpoints: 'localhost:2379' is not an endpoint: write it as http://host:2379",
+    ),
+    "etcd's user without a password": (
+        "node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['http://a:1']\nuser = 'kactl'",
+        {},
+        "kactl.toml: store.user: needs the other one",
+    ),
+    "a certificate without a key": (
+        "node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['https://a:1']\ncert = 'x.pem'",
+        {},
+        "kactl.toml: store.cert: needs its private key",
+    ),
+    "a key without a certificate": (
+        "node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['https://a:1']\nkey = 'x.key'",
+        {},
+        "kactl.toml: store.key: needs its certificate",
+    ),
     "a negative id": ("node-id = -1", {}, "kactl.toml: node-id: -1 cannot be used"),
     "a duration without a unit": (
         "node-id = 1\n[store]\nsession-timeout = 18",
