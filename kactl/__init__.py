@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LeadershipLost,
         NotController,
         NotFound,
+        NotReady,
         Remedy,
         TopicExists,
     )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
+    from kactl.participant.handlers.handler import Follower, PartitionHandler
     from kactl.participant.leases.events import LeaseAtRisk, LeaseLapsed, LeaseResumed
     from kactl.participant.leases.leader import Leader
     from kactl.participant.leases.terms import LeaseConfig
@@ -75,6 +77,7 @@ __all__ = [
     "FeatureResult",
     "FeatureUpdate",
     "FencingToken",
+    "Follower",
     "KactlError",
     "Leader",
     "LeadershipLost",
@@ -87,9 +90,11 @@ __all__ = [
     "MemoryStore",
     "NotController",
     "NotFound",
+    "NotReady",
     "Participant",
     "Participants",
     "PartitionEvent",
+    "PartitionHandler",
     "PartitionState",
     "PartitionView",
     "ProtocolLevel",
@@ -124,6 +129,7 @@ _HOME = {
         "LeadershipLost",
         "NotController",
         "NotFound",
+        "NotReady",
         "Remedy",
         "TopicExists",
     ),
@@ -150,6 +156,7 @@ _HOME = {
     "config.protocol_level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),
+    "participant.handlers.handler": ("Follower", "PartitionHandler"),
     "participant.leases.events": ("LeaseAtRisk", "LeaseLapsed", "LeaseResumed"),
     "participant.leases.leader": ("Leader",),
     "participant.leases.terms": ("LeaseConfig",),

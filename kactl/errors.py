@@ -415,6 +415,23 @@ class ControllerUnreachable(KactlError):
         self.reason = reason
 
 
+class NotReady(KactlError):
+    """Raised by an application's handler: the replica cannot lead now, and another one should.
+
+    Args:
+        retry_after_ms: the time after which this replica may be elected again.
+        reason: for log lines and reports.
+    """
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+    def __init__(self, retry_after_ms: int = 1_000, reason: str = "") -> None:
+        super().__init__(reason or "it gives no reason")
+        self.retry_after_ms = retry_after_ms
+        self.reason = reason
+
+
 class LeadershipLost(KactlError):
     """The leadership has ended, or its lease has: the caller may not act as the leader any more.
 

@@ -17,6 +17,7 @@ from .failover import Failover
 from .features import FeatureEvents
 from .offline import Offline
 from .partition_expansion import Growth
+from .partition_reports import PartitionReports
 from .producer_ids import ProducerIds
 from .reassignments import Reassignments
 from .shutdown import Shutdowns
@@ -84,6 +85,7 @@ class AllHandlers:
             Growth(context, topics),
             DeletionEvents(context, deletion),
             BrokerAnswers(context, offline, reassignments),
+            PartitionReports(context, offline, deletion=deletion, reassignments=reassignments),
             reassignments,
             elections,
             balancing,

@@ -3,12 +3,13 @@
 Events like those of `kactl.messages.admin`. Field names are the protocol's.
 """
 
+import enum
 from typing import Final
 
 import msgspec
 
 from kactl.errors import ErrorCode, StaleController
-from kactl.model import NO_EPOCH, Leadership, TopicRef
+from kactl.model import NO_EPOCH, Leadership, TopicPartition, TopicRef
 
 from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Priority
@@ -101,3 +102,51 @@ class ProducerIdsRequested(ControllerRequest, frozen=True):
     @property
     def priority(self) -> Priority:
         return Priority.HIGH
+
+
+class ReplicaStatus(enum.Enum):
+    """Whether a replica of a participant can lead and follow."""
+
+    READY = "ready"  # again, after one of the others
+    NOT_READY = "not ready"  # the handler raised NotReady
+    FAILED = "failed"  # the handler raised something else, or took too long
+    STUCK = "stuck"  # a cancelled call of the handler has not ended
+    ERROR = "error"  # failed too often; an operator or the application has to reset it
+
+    @property
+    def is_failure(self) -> bool:
+        return self is not ReplicaStatus.READY
+
+
+class PartitionReport(msgspec.Struct, frozen=True):
+    """Status of one replica that has changed after the response to the order, or without an order.
+
+    Attributes:
+        leader_epoch: of the last order.
+        detail: the exception of the handler, or what took too long.
+    """
+
+    partition: TopicPartition
+    leader_epoch: int
+    status: ReplicaStatus
+    detail: str = ""
+
+
+class PartitionsReported(ControllerRequest, frozen=True):
+    """Statuses of replicas of a participant. Answer: None.
+
+    They have the effects of the same results in a response to LeaderAndIsr: a replica that failed counts as offline
+    until it is ready. Raises NotController, BrokerNotAvailable or StaleBrokerEpoch.
+
+    Attributes:
+        reports: each partition once.
+    """
+
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+    broker: int
+    broker_epoch: int
+    reports: tuple[PartitionReport, ...]
+
+    @property
+    def priority(self) -> Priority:
+        return Priority.HIGH if len(self.reports) <= BRIEF_PARTITIONS_MAX else Priority.EXCLUSIVE

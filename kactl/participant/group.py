@@ -14,6 +14,7 @@ from kactl.runtime.background import BlockStack
 from kactl.stores.base import Store
 
 from .controlled_shutdown import ATTEMPTS
+from .handlers.hosting import MakeHandler
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .leases.terms import LeaseConfig
@@ -52,6 +53,7 @@ class Participants:
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
+        handler: MakeHandler | None = None,
         lease: LeaseConfig | None = None,
     ) -> None:
         if not 0 <= arguments.whole(count, "count") <= PARTICIPANTS_MAX:
@@ -72,6 +74,7 @@ class Participants:
                 alter_partition=alter_partition,
                 lag_ms=lag_ms,
                 shutdown_attempts=shutdown_attempts,
+                handler=handler,
                 lease=lease,
             )
             for broker in range(1, count + 1)

@@ -35,6 +35,9 @@ from .controller_client import ControllerClient
 from .followers import REPORTS_PER_LAG, Followers
 from .following import Following
 from .growable import broker_list
+from .handlers.hosting import HandlerHosting
+from .handlers.reporter import Reporter
+from .handlers.results import Results
 from .hosted_replicas import HostedReplicas, Role
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
@@ -89,6 +92,7 @@ class Incarnation:
         clock: Clock,
         pause: PauseGate,
         listener: Listener,
+        hosting: HandlerHosting | None,
         in_sync: InSync | None,
         alter_partition: bool,
         lag_ms: float,
@@ -104,6 +108,8 @@ class Incarnation:
         self._clock = clock
         self._pause = pause
         self._listener = listener
+        self._hosting = hosting
+        self._reporter = Reporter(broker, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
         self._inbox: collections.deque[_Pending] = collections.deque()
         self._wake = anyio.Event()
         self._current: _Pending | None = None
@@ -168,6 +174,9 @@ class Incarnation:
             pacemaker: of the session; this incarnation is its `holder`.
         """
         async with anyio.create_task_group() as tasks:
+            if self._hosting is not None:
+                self._hosting.begin_life(margin_ms=pacemaker.margin_ms, report=self._reporter.add)
+                tasks.start_soon(self._reporter.run)
             tasks.start_soon(self._work)
             tasks.start_soon(self._handle_messages)
             tasks.start_soon(self._repeat_reports)
@@ -187,7 +196,9 @@ class Incarnation:
             pending.done.set()
 
     async def notify_stopped(self) -> None:
-        """Call the listener's `stopped` for every replica that is served."""
+        """Call the listener's `stopped`, or the handler's `stop`, for every replica that is served."""
+        if self._hosting is not None:
+            await self._hosting.end_life()
         served = np.concatenate((self.hosted.in_role(Role.LEADER), self.hosted.in_role(Role.FOLLOWER)))
         if len(served) and overrides(self._listener, "stopped"):
             chosen = np.ones(len(served), np.bool_)
@@ -201,14 +212,20 @@ class Incarnation:
         """See `LeaseHolder`."""
         if not self._ended:
             self._lease = lease
+            if self._hosting is not None:
+                self._hosting.lease_began(lease)
 
     def lease_ended(self) -> None:
         """See `LeaseHolder`."""
         self._lease = ENDED
         self.leaderships.end_all()
+        if self._hosting is not None:
+            self._hosting.lease_ended()
 
     def _leader(self, name: TopicPartition) -> Leader | None:
-        """Returns a new object for a leadership of this broker; None if there is none, or no lease."""
+        """Returns the leadership of a partition of this broker; None if there is none, or no lease."""
+        if self._hosting is not None:
+            return self._hosting.leadership(name)
         hosted = self.hosted.view(name)
         if self._lease is ENDED or hosted is None or hosted.role is not Role.LEADER or hosted.failed:
             return None
@@ -272,7 +289,12 @@ class Incarnation:
         plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
         names = Names(states.topics, states.topic, states.partition)
         self.leaderships.end(names.take(plan.lead | plan.follow))
-        listener = self._listener
+        listener, results = self._listener, Results(self._clock)
+        if self._hosting is not None:
+            self._hosting.lead(states, plan.lead, results, self.hosted)
+            self._hosting.follow(states, plan.follow, results)
+            await results.wait()
+            results.put(plan.error, plan.lead, plan.follow)
 
         def lead(name: TopicPartition, row: int) -> Awaitable[None] | None:
             isr = broker_list(states.isr, row)
@@ -314,6 +336,11 @@ class Incarnation:
                 plan.stop,
                 plan.error,
             )
+        if self._hosting is not None:
+            results = Results(self._clock)
+            self._hosting.stop(request, plan.stop, results)
+            await results.wait()
+            results.put(plan.error, plan.stop)
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
         kept, deleted = hosted & ~request.delete, hosted & request.delete

@@ -21,7 +21,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
+from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, NotFound, Remedy, SessionExpired, StoreError
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
@@ -30,6 +30,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
+from .handlers.hosting import HANDLERS_PARALLEL, TRANSITION_TIMEOUT_MS, HandlerHosting, MakeHandler
 from .hosted_replicas import HostedPartition, Role
 from .incarnation import Incarnation
 from .isr_update import InSync
@@ -86,6 +87,10 @@ class Participant:
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.
+        handler: returns the code of a partition, in place of a listener. It is called for the first order that concerns
+            the partition.
+        handlers_parallel: how many handlers may prepare or stop at once.
+        transition_timeout_ms: how long one of them may take.
         lease: settings of the lease under which this participant leads.
         on_lease_event: called in the event loop with each event of the lease.
 
@@ -109,6 +114,9 @@ class Participant:
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
+        handler: MakeHandler | None = None,
+        handlers_parallel: int = HANDLERS_PARALLEL,
+        transition_timeout_ms: float = TRANSITION_TIMEOUT_MS,
         lease: LeaseConfig | None = None,
         on_lease_event: Callable[[LeaseEvent], None] | None = None,
     ) -> None:
@@ -126,6 +134,18 @@ class Participant:
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
+        if handler is not None and listener is not None:
+            raise BadRequest("handler", "a participant has a handler or a listener, not both")
+        self._hosting = (
+            None
+            if handler is None
+            else HandlerHosting(
+                handler,
+                clock=self._clock,
+                handlers_parallel=handlers_parallel,
+                transition_timeout_ms=transition_timeout_ms,
+            )
+        )
         self._lease = lease or LeaseConfig()
         self._on_lease_event = on_lease_event
         self._metrics = LeaseMetrics()
@@ -166,6 +186,8 @@ class Participant:
             raise IllegalState(f"participant {self.id} is already open: use one object for each block")
         stack = BlockStack(f"participant {self.id}")
         self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
+        if self._hosting is not None:
+            self._hosting.open(self._tasks.start_soon)
         self._stack = stack
 
     async def close(self) -> None:
@@ -220,6 +242,8 @@ class Participant:
         expires."""
         self._session = None
         await self._end()
+        if self._hosting is not None:
+            await self._hosting.end_life(silent=True)
 
     async def stop(self) -> None:
         """Stop with a controlled shutdown.
@@ -262,6 +286,11 @@ class Participant:
         """
         await self.stop()
         await self.start()
+
+    async def wait_closed(self) -> None:
+        """Wait until the participant has stopped, was killed, or has left its block."""
+        while self._scope is not None:
+            await self._ended.wait()
 
     def pause(self) -> None:
         """Hang: send no response, no keep-alive and no write. A listener's call in progress is not interrupted."""
@@ -349,6 +378,17 @@ class Participant:
         self._incarnation.following.update()
         await self._store.notify_log_dir(self.id)
 
+    async def reset(self, name: AnyPartition) -> None:
+        """Use a replica again whose handler has failed too often.
+
+        Raises:
+            NotFound: the participant has no handler for the partition.
+        """
+        partition = arguments.partition(name)
+        if self._hosting is None:
+            raise NotFound("handler of this participant for", partition)
+        self._hosting.reset(partition)
+
     def look_at_isr(self) -> None:
         """Call `in_sync` again now, because its result may have changed."""
         if self._incarnation is not None:
@@ -418,6 +458,7 @@ class Participant:
                 clock=self._clock,
                 pause=self._pause,
                 listener=self._listener,
+                hosting=self._hosting,
                 in_sync=self._in_sync,
                 alter_partition=self._alter_partition,
                 lag_ms=self._lag_ms,

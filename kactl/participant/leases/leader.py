@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from kactl.errors import LeadershipLost
+from anyio.abc import TaskGroup
+
+from kactl.errors import IllegalState, LeadershipLost
 from kactl.model import TopicPartition
 
 from .lease import ENDED, Lease
@@ -17,9 +19,10 @@ class Leader:
         partition: the partition that this participant leads.
         token: passed to resources that compare tokens.
         isr: the in-sync replicas when the leadership began.
+        previous: the leader that this participant followed before; None if it did not follow one.
     """
 
-    __slots__ = ("_lease", "_now_ns", "isr", "partition", "token")
+    __slots__ = ("_lease", "_now_ns", "_resign", "_tasks", "isr", "partition", "previous", "token")
 
     def __init__(
         self,
@@ -27,12 +30,17 @@ class Leader:
         token: FencingToken,
         *,
         isr: tuple[int, ...],
-        lease: Lease,
         now_ns: Callable[[], int],
+        previous: int | None = None,
+        lease: Lease = ENDED,
+        resign: Callable[["Leader", str], None] | None = None,
     ) -> None:
         self.partition = partition
         self.token = token
         self.isr = isr
+        self.previous = previous
+        self._tasks: TaskGroup | None = None
+        self._resign = resign
         self._lease = lease
         self._now_ns = now_ns
 
@@ -57,9 +65,39 @@ class Leader:
         """Returns the time until `check` raises, if the lease is not renewed; 0 or less if the leadership has ended."""
         return (self._lease.ends_ns - self._now_ns()) / NS_PER_MS
 
+    @property
+    def tasks(self) -> TaskGroup:
+        """The task group of the leadership: its tasks are cancelled when the leadership ends.
+
+        Raises:
+            LeadershipLost: the leadership has ended, or has not begun yet, as in `PartitionHandler.prepare`.
+            IllegalState: the participant has no handler.
+        """
+        if self._resign is None:
+            raise IllegalState(f"{self} has no tasks: pass a handler to its participant")
+        if self._tasks is None:
+            raise LeadershipLost(str(self.partition), str(self.token))
+        return self._tasks
+
+    async def resign(self, reason: str = "") -> None:
+        """End the leadership now. The controller elects another replica, and may elect this one after a second.
+
+        Raises:
+            LeadershipLost: it has ended already.
+            IllegalState: the participant has no handler.
+        """
+        if self._resign is None:
+            raise IllegalState(f"{self} cannot resign: pass a handler to its participant")
+        self.check()
+        self._resign(self, reason)
+
+    def _begin(self, lease: Lease, tasks: TaskGroup) -> None:
+        """Begin to lead under a lease."""
+        self._lease, self._tasks = lease, tasks
+
     def _end(self) -> None:
         """End the leadership: `check` raises from now on."""
-        self._lease = ENDED
+        self._lease, self._tasks = ENDED, None
 
     def __repr__(self) -> str:
         state = "valid" if self.is_valid else "ended"

@@ -1,0 +1,383 @@
+"""The actor of one hosted partition: carries out its orders, one call of its handler at a time.
+
+The newest order wins: it cancels the call in progress and replaces an order that waits. Its own first call begins after
+the cancelled one has ended. A call that does not end within the margin after its cancellation is STUCK, and the
+partition gets no other call; no other partition is affected. `HandlerState` shows the states.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
+
+import anyio
+
+from kactl.clock import Clock
+from kactl.errors import ErrorCode, NotReady
+from kactl.messages.broker import PartitionReport, ReplicaStatus
+from kactl.model import TopicPartition
+from kactl.participant.leases.leader import Leader
+from kactl.participant.leases.lease import Lease
+from kactl.runtime.logs import logger
+
+from .handler import Follower, PartitionHandler
+from .orders import Follow, HandlerState, Lead, Order, Stop
+from .phase import Phase
+from .waiting import Signal, Slots
+
+log = logger(__name__)
+
+# After each failure in a row; the next one is permanent.
+BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
+# States that remain when no call is in progress.
+_LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, HandlerState.ERROR})
+
+
+class Environment(Protocol):
+    """What the actors of a participant share.
+
+    Attributes:
+        lease: the current lease; one that has ended while there is none.
+        slots: bounds the transitions that run at once.
+        margin_ms: time for a cancelled call to end.
+    """
+
+    clock: Clock
+    lease: Lease
+    slots: Slots
+    transition_timeout_ms: float
+    margin_ms: float
+
+    def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
+        """Start a task that lives as long as the participant."""
+
+    def make(self, name: TopicPartition, /) -> PartitionHandler:
+        """Returns a new handler; may raise anything."""
+
+    def report(self, report: PartitionReport) -> None: ...
+
+    def is_idle(self, actor: "PartitionActor") -> None:
+        """Called when no order of an actor is left."""
+
+
+class PartitionActor:
+    """See the module.
+
+    Attributes:
+        leader: the leadership in progress, from the call of `prepare` on.
+        handler: None before the first order, and after the replica was deleted.
+    """
+
+    def __init__(self, name: TopicPartition, environment: Environment) -> None:
+        self.name = name
+        self.handler: PartitionHandler | None = None
+        self.state = HandlerState.IDLE
+        self.leader: Leader | None = None
+        self._environment = environment
+        self._pending: Order | None = None
+        self._running = False
+        self._phase: Phase | None = None
+        self._signal = Signal(environment.clock)
+        self._failures = 0
+        self._reset = False
+        self._resigned: NotReady | None = None
+        self._has_slot = False
+
+    # -- called in the event loop, by the participant
+
+    def submit(self, order: Order) -> None:
+        """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
+        if self.state is HandlerState.STUCK or (self.state is HandlerState.ERROR and isinstance(order, Lead | Follow)):
+            self._refuse(order)
+            return
+        if self._pending is not None:
+            self._pending.ticket.finish()
+        self._pending = order
+        self._end_leader()
+        self._signal.set()
+        if not self._running:
+            self._running = True
+            self._environment.start(self._run)
+
+    def lease_began(self) -> None:
+        """Go on with a leadership that waits for a lease."""
+        self._signal.set()
+
+    def lease_ended(self) -> None:
+        """End the leadership at once, before anything else runs."""
+        leader = self._end_leader()
+        if leader is None or self.handler is None or self.state is not HandlerState.LEADING:
+            return
+        try:
+            self.handler.lease_lost(leader)
+        except Exception:
+            log.exception("lease_lost of the handler of %s has failed; its tasks are cancelled", self.name)
+        if self._phase is not None:
+            self._phase.cancel()
+        self._signal.set()
+
+    def reset(self) -> None:
+        """Forget earlier failures. A replica in ERROR is ready again; one whose call is stuck stays so."""
+        self._failures = 0
+        if self.state is HandlerState.ERROR:
+            self.state = HandlerState.IDLE
+            self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY))
+        elif self.state is HandlerState.BACKING_OFF:
+            self._reset = True
+            self._signal.set()
+
+    def begin_life(self) -> None:
+        """Forget failures under an earlier registration."""
+        self._failures = 0
+        if self.state is HandlerState.ERROR:
+            self.state = HandlerState.IDLE
+
+    def _end_leader(self) -> Leader | None:
+        leader, self.leader = self.leader, None
+        if leader is not None:
+            leader._end()
+        return leader
+
+    # -- the actor's task
+
+    async def _run(self) -> None:
+        try:
+            while (order := self._pending) is not None:
+                self._pending = None
+                await self._carry_out(order)
+                order.ticket.finish()
+                if self.state not in _LASTING:
+                    self.state = HandlerState.IDLE
+        except Exception:
+            # A bug here must not end the participant, and with it all other partitions.
+            log.exception("the actor of %s has failed", self.name)
+            self.state = HandlerState.ERROR
+        finally:
+            self._running = False
+        self._environment.is_idle(self)
+
+    async def _carry_out(self, order: Order) -> None:
+        if isinstance(order, Stop) and order.silent:
+            return
+        if self.handler is None:
+            try:
+                self.handler = self._environment.make(self.name)
+            except Exception as error:
+                await self._fail(order, "making", error)
+                return
+        match order:
+            case Lead():
+                while await self._lead(order, self.handler):
+                    # The lease has lapsed. The leadership begins again with the next one, under the same token.
+                    self.state = HandlerState.WAITING
+                    await self._wait_for_lease()
+            case Follow():
+                await self._follow(order, self.handler)
+            case Stop():
+                await self._stop(order, self.handler)
+
+    async def _lead(self, order: Lead, handler: PartitionHandler) -> bool:
+        """Lead until a newer order, a failure, or the end of the lease. Returns whether it was the lease."""
+        environment = self._environment
+        leader = Leader(
+            self.name,
+            order.token,
+            isr=order.isr,
+            previous=order.previous,
+            now_ns=environment.clock.lease_ns,
+            resign=self._resign,
+        )
+        self.state = HandlerState.PREPARING
+        if not await self._transition(order, lambda: handler.prepare(leader), "prepare"):
+            return False
+        order.ticket.finish()
+        self.state = HandlerState.WAITING
+        await self._wait_for_lease()
+        if self._is_superseded():
+            return False
+        self.state, self.leader, self._resigned = HandlerState.LEADING, leader, None
+
+        async def lead() -> None:
+            async with anyio.create_task_group() as tasks:
+                if leader is not self.leader:
+                    return  # it was lost before this task began
+                leader._begin(environment.lease, tasks)
+                await handler.lead(leader)
+                await anyio.sleep_forever()
+
+        lapsed = await self._body(order, lead, "lead", lambda: self.leader is not leader)
+        if lapsed and self._resigned is not None:
+            await self._fail(order, "lead", self._resigned)
+            return False
+        return lapsed
+
+    def _resign(self, leader: Leader, reason: str) -> None:
+        if leader is self.leader:
+            self._resigned = NotReady(reason=reason or "it has resigned")
+            self._end_leader()
+            self._signal.set()
+
+    async def _wait_for_lease(self) -> None:
+        clock, environment = self._environment.clock, self._environment
+        await self._signal.wait(lambda: self._is_superseded() or clock.lease_ns() < environment.lease.ends_ns)
+
+    async def _follow(self, order: Follow, handler: PartitionHandler) -> None:
+        self.state = HandlerState.FOLLOWING
+        order.ticket.finish()
+        if type(handler).follow is PartitionHandler.follow:
+            return  # no task is needed: there can be many
+        follower = Follower(self.name, leader=order.leader, leader_epoch=order.leader_epoch)
+
+        async def follow() -> None:
+            await handler.follow(follower)
+            await anyio.sleep_forever()
+
+        await self._body(order, follow, "follow", lambda: False)
+
+    async def _stop(self, order: Stop, handler: PartitionHandler) -> None:
+        had_failed = self.state is HandlerState.ERROR
+        self.state = HandlerState.STOPPING
+        # A deletion is not cancelled for an order that concerns the next topic of the name.
+        stopped = await self._transition(
+            order, lambda: handler.stop(deleted=order.deleted), "stop", cancellable=not order.deleted
+        )
+        if stopped and order.deleted:
+            self.handler = None
+        if had_failed:
+            self.state = HandlerState.ERROR
+
+    def _is_superseded(self) -> bool:
+        return self._pending is not None
+
+    # -- calls of the handler
+
+    async def _transition(
+        self, order: Order, call: Callable[[], Awaitable[object]], what: str, *, cancellable: bool = True
+    ) -> bool:
+        """Make a bounded call. Returns whether it succeeded; False also if a newer order has cancelled it."""
+        limit_ms = self._environment.transition_timeout_ms
+
+        def is_cancelled() -> bool:
+            return cancellable and self._is_superseded()
+
+        await self._signal.wait(lambda: is_cancelled() or self._take_slot())
+        if not self._has_slot:
+            self._environment.slots.leave(self._signal)
+            return False
+        phase = self._start(call)
+        in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms)
+        ended = await self._end(order, phase)
+        self._release_slot()
+        if not ended:
+            return False
+        error = phase.error
+        if not in_time and error is None:
+            error = TimeoutError(f"has taken more than {limit_ms:.0f} ms")
+        if error is not None and is_cancelled():
+            log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=error)
+        elif error is not None:
+            await self._fail(order, what, error)
+        return error is None and not is_cancelled()
+
+    def _take_slot(self) -> bool:
+        self._has_slot = self._environment.slots.try_take(self._signal)
+        return self._has_slot
+
+    def _release_slot(self) -> None:
+        if self._has_slot:
+            self._has_slot = False
+            self._environment.slots.release()
+
+    async def _body(
+        self, order: Order, call: Callable[[], Awaitable[object]], what: str, is_lost: Callable[[], bool]
+    ) -> bool:
+        """Make a call without a time limit, until it raises, a newer order arrives, or `is_lost` is true.
+
+        Returns:
+            whether it was `is_lost`.
+        """
+        phase = self._start(call)
+        began_ms = self._environment.clock.monotonic_ms()
+        await self._signal.wait(lambda: phase.ended or self._is_superseded() or is_lost())
+        lost = is_lost()
+        self._end_leader()
+        if self._environment.clock.monotonic_ms() - began_ms > BACKOFFS_MS[-1]:
+            self._failures = 0  # it has worked for a while
+        if not await self._end(order, phase):
+            return False
+        if self._is_superseded() or lost:
+            if phase.error is not None:
+                log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=phase.error)
+            return lost and not self._is_superseded()
+        if phase.error is not None:
+            await self._fail(order, what, phase.error)
+        return False
+
+    def _start(self, call: Callable[[], Awaitable[object]]) -> Phase:
+        phase = self._phase = Phase(call, self._signal.set)
+        self._environment.start(phase.run)
+        return phase
+
+    async def _end(self, order: Order, phase: Phase) -> bool:
+        """Cancel a call, and wait for its end. Returns False if it was stuck."""
+        if not phase.ended:
+            before, self.state = self.state, HandlerState.ENDING
+            phase.cancel()
+            if not await self._signal.wait_for(lambda: phase.ended, self._environment.margin_ms):
+                await self._wait_for_stuck(order, phase, before)
+                return False
+        self._phase = None
+        return True
+
+    # -- failures
+
+    async def _wait_for_stuck(self, order: Order, phase: Phase, before: HandlerState) -> None:
+        """Refuse all orders until a call has ended that ignores its cancellation."""
+        self.state = HandlerState.STUCK
+        self._release_slot()
+        margin_ms = self._environment.margin_ms
+        detail = f"the call was cancelled while {before.value}, and has not ended {margin_ms:.0f} ms later"
+        log.error("the handler of %s is stuck: %s", self.name, detail)
+        self._refuse(order)
+        self._refuse_pending()
+        self._environment.report(PartitionReport(self.name, order.leader_epoch, ReplicaStatus.STUCK, detail))
+        await self._signal.wait(lambda: phase.ended)
+        self._phase = None
+        self.state = HandlerState.ERROR
+        log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
+
+    async def _fail(self, order: Order, what: str, error: Exception) -> None:
+        """Refuse an order that has failed, and back off."""
+        self._refuse(order)
+        detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
+        if isinstance(error, NotReady):
+            log.warning("the handler of %s is not ready to lead: %s", self.name, error)
+            self._report(order, ReplicaStatus.NOT_READY, detail)
+            await self._back_off(order, error.retry_after_ms)
+        elif self._failures < len(BACKOFFS_MS):
+            log.error("%s of the handler of %s has failed", what, self.name, exc_info=error)
+            self._report(order, ReplicaStatus.FAILED, detail)
+            self._failures += 1
+            await self._back_off(order, BACKOFFS_MS[self._failures - 1])
+        else:
+            log.error("the handler of %s has failed %d times in a row: reset the replica to use it again", self.name,
+                      self._failures + 1, exc_info=error)  # fmt: skip
+            self.state = HandlerState.ERROR
+            self._refuse_pending()
+            self._report(order, ReplicaStatus.ERROR, detail)
+
+    async def _back_off(self, order: Order, delay_ms: float) -> None:
+        """Wait before the next order to lead. Another order, or a reset, ends the wait."""
+        self.state = HandlerState.BACKING_OFF
+        self._reset = False
+        await self._signal.wait_for(lambda: self._reset or isinstance(self._pending, Follow | Stop), delay_ms)
+        self._report(order, ReplicaStatus.READY, "")
+
+    def _report(self, order: Order, status: ReplicaStatus, detail: str) -> None:
+        self._environment.report(PartitionReport(self.name, order.leader_epoch, status, detail))
+
+    def _refuse(self, order: Order) -> None:
+        order.ticket.finish(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _refuse_pending(self) -> None:
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._refuse(pending)

@@ -1,0 +1,60 @@
+"""Base class of an application's code for one partition."""
+
+from kactl.model import TopicPartition
+from kactl.participant.leases.leader import Leader
+
+
+class Follower:
+    """One followership: this participant follows a leader under one leader epoch.
+
+    Attributes:
+        leader: the broker to follow; None if the partition has no leader.
+    """
+
+    __slots__ = ("leader", "leader_epoch", "partition")
+
+    def __init__(self, partition: TopicPartition, *, leader: int | None, leader_epoch: int) -> None:
+        self.partition = partition
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+
+    def __repr__(self) -> str:
+        return f"Follower({self.partition}, leader={self.leader}, leader_epoch={self.leader_epoch})"
+
+
+class PartitionHandler:
+    """One replica of a partition. Override the methods that you need.
+
+    One object serves one hosted partition. It is made for the first order that concerns the partition, and kept until
+    the replica is deleted. Its methods are called one at a time: a newer order cancels the call in progress, and the
+    next call begins after that one has ended. A method that raises is described at `PartitionStatus`.
+    """
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+
+    async def prepare(self, leader: Leader) -> None:
+        """Prepare to lead, for a bounded time. `leader.check` succeeds only from `lead` on.
+
+        Raises:
+            NotReady: another replica should lead; this one is asked again later.
+        """
+
+    async def lead(self, leader: Leader) -> None:
+        """Lead, until the call is cancelled. If it returns, the leadership continues, with the tasks of the leader."""
+
+    async def follow(self, follower: Follower) -> None:
+        """Follow, until the call is cancelled. If it returns, the followership continues."""
+
+    async def stop(self, *, deleted: bool) -> None:
+        """Stop serving the replica, for a bounded time; `deleted` means that its data has to be deleted.
+
+        Also called when the registration of the participant has ended, and for a deletion of data that an earlier
+        process may have left.
+        """
+
+    def lease_lost(self, leader: Leader) -> None:
+        """Stop acting at once: the lease or the registration has ended. The call of `lead` is cancelled next.
+
+        Called in the event loop, after `leader.check` has begun to raise. It must not wait.
+        """

@@ -1,0 +1,179 @@
+"""The handlers of a participant: one actor for each hosted partition."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+
+from kactl.clock import Clock
+from kactl.errors import NotFound
+from kactl.messages.broker import PartitionReport
+from kactl.messages.control import PartitionStates, StopReplica
+from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
+from kactl.participant.growable import broker_list
+from kactl.participant.hosted_replicas import HostedReplicas, Role
+from kactl.participant.leases.leader import Leader
+from kactl.participant.leases.lease import ENDED, Lease
+from kactl.participant.leases.token import FencingToken
+from kactl.state.rows import Bools
+from kactl.stores.base import Names
+
+from .actor import PartitionActor
+from .handler import PartitionHandler
+from .orders import Follow, HandlerState, Lead, Stop
+from .phase import StartTask
+from .results import Results
+from .waiting import Slots
+
+# Beyond this number, transitions wait for each other: preparing to lead usually means I/O.
+HANDLERS_PARALLEL: Final = 64
+TRANSITION_TIMEOUT_MS: Final = 30_000
+
+MakeHandler = Callable[[TopicPartition], PartitionHandler]
+
+
+class HandlerHosting:
+    """The actors of one participant, in all its registrations, and what they share; see `Environment`.
+
+    A handler whose call is stuck outlives the registration that it was made under, so that it is never called twice at
+    a time.
+
+    Args:
+        make: returns the handler of a partition.
+    """
+
+    def __init__(
+        self,
+        make: MakeHandler,
+        *,
+        clock: Clock,
+        handlers_parallel: int = HANDLERS_PARALLEL,
+        transition_timeout_ms: float = TRANSITION_TIMEOUT_MS,
+    ) -> None:
+        self.clock = clock
+        self.lease: Lease = ENDED
+        self.slots = Slots(handlers_parallel)
+        self.transition_timeout_ms = transition_timeout_ms
+        self.margin_ms = 0.0
+        self._make = make
+        self._start: StartTask | None = None
+        self._report: Callable[[PartitionReport], None] | None = None
+        self._actors: dict[TopicPartition, PartitionActor] = {}
+
+    # -- the participant's life
+
+    def open(self, start: StartTask) -> None:
+        """Run all tasks by `start` from now on."""
+        self._start = start
+
+    def begin_life(self, *, margin_ms: float, report: Callable[[PartitionReport], None]) -> None:
+        """Begin to serve under a new registration."""
+        self.margin_ms = margin_ms
+        self._report = report
+        for actor in self._actors.values():
+            actor.begin_life()
+
+    async def end_life(self, *, silent: bool = False) -> None:
+        """Stop all replicas, since the registration ends, and wait until their handlers have stopped.
+
+        Args:
+            silent: as if the process had been killed: calls are cancelled, and `stop` is not called.
+        """
+        self._report = None
+        self.lease_ended()
+        results = Results(self.clock)
+        actors = list(self._actors.values())
+        for actor in actors:
+            actor.submit(Stop(results.ticket(0), NO_EPOCH, silent=silent))
+        await results.wait(self.margin_ms if silent else self.transition_timeout_ms + 2 * self.margin_ms)
+        for actor in actors:
+            if actor.state is not HandlerState.STUCK:
+                self._actors.pop(actor.name, None)
+
+    # -- leases
+
+    def lease_began(self, lease: Lease) -> None:
+        self.lease = lease
+        for actor in self._actors.values():
+            actor.lease_began()
+
+    def lease_ended(self) -> None:
+        self.lease = ENDED
+        # A handler's lease_lost may call into this object.
+        for actor in tuple(self._actors.values()):
+            actor.lease_ended()
+
+    def leadership(self, name: TopicPartition) -> Leader | None:
+        """Returns the leadership of a partition; None if there is none whose `lead` has been called."""
+        actor = self._actors.get(name)
+        leader = None if actor is None else actor.leader
+        return leader if leader is not None and leader.is_valid else None
+
+    # -- orders
+
+    def lead(self, states: PartitionStates, chosen: Bools, results: Results, hosted: HostedReplicas) -> None:
+        """Order to lead the chosen rows of a LeaderAndIsr."""
+        for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
+            before = hosted.view(name)
+            follows = before is not None and before.role is Role.FOLLOWER and before.leader != NO_BROKER
+            topic_id = states.topics[states.topic[row]].id
+            self._submit(
+                name,
+                Lead(
+                    results.ticket(row),
+                    FencingToken(int(states.controller_epoch[row]), int(states.leader_epoch[row]), topic_id),
+                    isr=broker_list(states.isr, row),
+                    previous=before.leader if before is not None and follows else None,
+                ),
+            )
+
+    def follow(self, states: PartitionStates, chosen: Bools, results: Results) -> None:
+        """Order to follow the leaders of the chosen rows of a LeaderAndIsr."""
+        for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
+            leader = int(states.leader[row])
+            order = Follow(results.ticket(row), leader if leader >= 0 else None, int(states.leader_epoch[row]))
+            self._submit(name, order)
+
+    def stop(self, request: StopReplica, chosen: Bools, results: Results) -> None:
+        """Order to stop the chosen rows of a StopReplica."""
+        for row, name in _rows(Names(request.topics, request.topic, request.partition), chosen):
+            epoch, deleted = int(request.leader_epoch[row]), bool(request.delete[row])
+            self._submit(name, Stop(results.ticket(row), epoch, deleted=deleted))
+
+    def reset(self, name: TopicPartition) -> None:
+        """See `PartitionActor.reset`. Raises NotFound if the partition has no handler."""
+        actor = self._actors.get(name)
+        if actor is None:
+            raise NotFound("replica of this participant", name)
+        actor.reset()
+
+    def state(self, name: TopicPartition) -> HandlerState | None:
+        """Returns the state of the handler of a partition; None if it has none."""
+        actor = self._actors.get(name)
+        return None if actor is None else actor.state
+
+    def _submit(self, name: TopicPartition, order: Lead | Follow | Stop) -> None:
+        actor = self._actors.get(name)
+        if actor is None:
+            actor = self._actors[name] = PartitionActor(name, self)
+        actor.submit(order)
+
+    # -- for the actors
+
+    def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
+        assert self._start is not None
+        self._start(main)
+
+    def make(self, name: TopicPartition, /) -> PartitionHandler:
+        return self._make(name)
+
+    def report(self, report: PartitionReport) -> None:
+        if self._report is not None:
+            self._report(report)
+
+    def is_idle(self, actor: PartitionActor) -> None:
+        if actor.handler is None and actor.state is HandlerState.IDLE and self._actors.get(actor.name) is actor:
+            del self._actors[actor.name]
+
+
+def _rows(names: Names, chosen: Bools) -> Iterator[tuple[int, TopicPartition]]:
+    """Returns the chosen rows, with their names."""
+    return zip(chosen.nonzero()[0].tolist(), names.take(chosen), strict=True)

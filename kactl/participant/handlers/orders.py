@@ -1,0 +1,72 @@
+"""Orders to one replica, and the states of its handler."""
+
+import dataclasses
+import enum
+
+from kactl.participant.leases.token import FencingToken
+
+from .phase import Ticket
+
+
+class HandlerState(enum.Enum):
+    """State of the handler of one partition.
+
+    IDLE ──order──▶ PREPARING ──▶ WAITING ──lease──▶ LEADING ──newer order, end of the lease──▶ ENDING
+                      │                                 │                                         │
+                      └──────────failure────────────────┴──▶ BACKING_OFF ──delay──▶ IDLE          ├──▶ the next order
+                                                                 │                                └──▶ STUCK
+                                                                 └──fourth failure──▶ ERROR
+
+    FOLLOWING and STOPPING are alike, without the wait. STUCK becomes ERROR when the call has ended after all.
+    """
+
+    IDLE = "idle"
+    PREPARING = "preparing"
+    WAITING = "waiting"  # prepared to lead, without a lease
+    LEADING = "leading"
+    FOLLOWING = "following"
+    STOPPING = "stopping"
+    ENDING = "ending"  # a cancelled call has not ended yet
+    BACKING_OFF = "backing off"  # no order is carried out until the delay is over
+    STUCK = "stuck"  # a cancelled call did not end in time; no other call is made
+    ERROR = "error"  # failed too often, until a reset or the next registration
+
+
+@dataclasses.dataclass(slots=True)
+class Lead:
+    """Lead a partition."""
+
+    ticket: Ticket
+    token: FencingToken
+    isr: tuple[int, ...]
+    previous: int | None
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.token.leader_epoch
+
+
+@dataclasses.dataclass(slots=True)
+class Follow:
+    """Follow a leader; None if there is none."""
+
+    ticket: Ticket
+    leader: int | None
+    leader_epoch: int
+
+
+@dataclasses.dataclass(slots=True)
+class Stop:
+    """Stop serving the replica.
+
+    Attributes:
+        silent: do not call the handler, as if the process had been killed.
+    """
+
+    ticket: Ticket
+    leader_epoch: int
+    deleted: bool = False
+    silent: bool = False
+
+
+Order = Lead | Follow | Stop

@@ -1,0 +1,71 @@
+"""One call of application code, in a task of its own that can be cancelled and given up, and the result of an order."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+import anyio
+
+from kactl.errors import ErrorCode
+
+
+class StartTask(Protocol):
+    """Starts a task that lives as long as its participant."""
+
+    def __call__(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> object: ...
+
+
+class Phase:
+    """A call in progress.
+
+    Args:
+        on_end: called when it has ended.
+
+    Attributes:
+        ended: whether it has ended.
+        error: what it raised; None if it has succeeded, or was cancelled.
+    """
+
+    def __init__(self, main: Callable[[], Awaitable[object]], on_end: Callable[[], None]) -> None:
+        self._main = main
+        self._on_end = on_end
+        self._scope = anyio.CancelScope()
+        self.ended = False
+        self.error: Exception | None = None
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                await self._main()
+        except ExceptionGroup as group:
+            # The tasks of a leader run in a group, which wraps even a single exception.
+            self.error = group.exceptions[0] if len(group.exceptions) == 1 else group
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended = True
+            self._on_end()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+
+class Ticket:
+    """The result of one order, as far as the response to its request is concerned.
+
+    Attributes:
+        finished: whether the result is known.
+        error: NONE if the order was carried out, or replaced by a newer one.
+    """
+
+    __slots__ = ("_on_finish", "error", "finished")
+
+    def __init__(self, on_finish: Callable[[], None]) -> None:
+        self.finished = False
+        self.error = ErrorCode.NONE
+        self._on_finish = on_finish
+
+    def finish(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Set the result. Later calls have no effect."""
+        if not self.finished:
+            self.finished, self.error = True, error
+            self._on_finish()
