@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         NotFound,
         NotReady,
         Remedy,
+        StaleToken,
         TopicExists,
     )
     from kactl.machines.explain import Candidate, DeletionExplanation, Explanation
@@ -106,6 +107,7 @@ __all__ = [
     "Reset",
     "Snapshot",
     "SqliteStore",
+    "StaleToken",
     "Store",
     "SystemClock",
     "TopicEvent",
@@ -131,6 +133,7 @@ _HOME = {
         "NotFound",
         "NotReady",
         "Remedy",
+        "StaleToken",
         "TopicExists",
     ),
     "machines.explain": ("Candidate", "DeletionExplanation", "Explanation"),

@@ -449,6 +449,27 @@ class LeadershipLost(KactlError):
         self.token = token
 
 
+class StaleToken(KactlError):
+    """A resource has been written to under a higher fencing token: the caller does not lead any more.
+
+    Args:
+        resource: the protected resource.
+        ours: the token of the rejected write.
+        highest: the highest token that the resource has seen.
+    """
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+    http_status = 409
+
+    def __init__(self, resource: str, *, ours: str, highest: str) -> None:
+        super().__init__(
+            f"{resource}: token {ours} is behind {highest}: a later leader has written; stop acting as its leader"
+        )
+        self.resource = resource
+        self.ours = ours
+        self.highest = highest
+
+
 class MalformedMessage(KactlError):
     """A peer sent bytes that are not a protocol message; the connection is closed."""
 
