@@ -12,16 +12,18 @@ from kactl.errors import SessionExpired
 from kactl.messages.events import ControllerState
 from kactl.model import Fence
 from kactl.stores.base import Session, Store
+from kactl.stores.etcd import EtcdStore
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.telemetry.gc import Collector
+from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .clusters import Shape, fill
 
 CHROOT: Final = "/bench"
-KINDS: Final = ("memory", "sqlite", "zookeeper")
+KINDS: Final = ("memory", "sqlite", "zookeeper", "etcd")
 # Long enough that no session expires on a busy machine.
 SESSION_MS: Final = 60_000
 _TOPICS_AT_ONCE: Final = 200
@@ -36,13 +38,16 @@ Opener = Callable[[], Store]
 
 @contextlib.asynccontextmanager
 async def backing(kind: str) -> AsyncIterator[Opener]:
-    """Starts the backend of one kind of store; a ZooKeeper server is started as in the tests."""
+    """Starts the backend of one kind of store; a server of ZooKeeper or etcd is started as in the tests."""
     with tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder:
         if kind == "memory":
             state = MemoryState()
             yield lambda: MemoryStore(state)
         elif kind == "sqlite":
             yield lambda: SqliteStore(Path(folder) / "kactl.db", session_timeout_ms=SESSION_MS)
+        elif kind == "etcd":
+            with EtcdServer(Path(folder)) as etcd:
+                yield lambda: EtcdStore([etcd.url], session_timeout_ms=SESSION_MS)
         else:
             with zookeeper() as server:
                 yield lambda: ZooKeeperStore(server.connect(CHROOT), session_timeout_ms=SESSION_MS)

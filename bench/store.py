@@ -1,6 +1,6 @@
 """Costs of reading and writing leadership over each store, per partition.
 
-    python -m bench.store [--partitions 10000] [--writes 10000] [--stores memory,sqlite,zookeeper,kazoo] [--full]
+    python -m bench.store [--partitions 10000] [--writes 10000] [--stores memory,sqlite,etcd,zookeeper,kazoo] [--full]
 
 * `read`: the leadership of all partitions, as in a takeover without a copy.
 * `topics`: the assignments of all topics.
@@ -8,7 +8,8 @@
 
 ZooKeeper is measured with kactl's own client (`zookeeper`) and with kazoo, and with several numbers of writes per multi
 and of requests in flight (`batches/100x20`). `floor` is the lower bound: prepared multis and multi-reads of the same
-nodes, whose responses are not decoded. `processor` is the time used by all threads of this process.
+nodes, whose responses are not decoded. `processor` is the time used by all threads of this process. etcd is a
+single member.
 """
 
 import argparse
@@ -32,7 +33,7 @@ NAME: Final = "store"
 CONTROLLER: Final = 900
 BROKERS: Final = 30
 PARTITIONS_OF_A_TOPIC: Final = 20
-STORES: Final = ("memory", "sqlite", "zookeeper", "kazoo")
+STORES: Final = ("memory", "sqlite", "etcd", "zookeeper", "kazoo")
 BATCHES: Final = (50, 100, 200, 500)
 WINDOWS: Final = (5, 10, 20, 40)
 FLOOR_READS: Final = (100, 500, 1000)
@@ -173,7 +174,7 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
     size = asked.partitions or (100_000 if asked.full else 10_000)
     shape = Shape(size, max(1, size // PARTITIONS_OF_A_TOPIC), BROKERS)
     for kind in asked.stores:
-        if kind in ("memory", "sqlite"):
+        if kind in ("memory", "sqlite", "etcd"):
             async with backing(kind) as opened, opened() as store:
                 fence = await store.contest(CONTROLLER)
                 await load(store, shape, fence)

@@ -44,6 +44,9 @@ class Watches:
     def arm(self, kind: Changed, name: str = "") -> None:
         self._armed.add(StoreEvent(kind, name))
 
+    def is_armed(self, event: StoreEvent) -> bool:
+        return event in self._armed
+
     def arm_all(self, kind: Changed, names: Iterable[str]) -> None:
         self._armed.update(StoreEvent(kind, name) for name in names)
 

@@ -16,7 +16,7 @@ from kactl.errors import BadConfig
 from kactl.model import TopicPartition
 from kactl.stores.etcd import EtcdStore
 from kactl.stores.sqlite import NO_HOLDER
-from tests.support.etcd_server import EtcdServer
+from tests.support.etcd_server import EtcdServer, require_etcd
 from tests.support.processes import free_port
 
 START_S = 60.0
@@ -25,6 +25,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    require_etcd()
     with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
         yield server
 

@@ -9,7 +9,7 @@ from kactl.stores.base import Session, Store
 from kactl.stores.etcd import EtcdSession, EtcdStore
 from kactl.testing.contracts.store import SESSION_MS, StoreContract
 from kactl.testing.contracts.store_leadership import LeadershipContract
-from tests.support.etcd_server import EtcdServer
+from tests.support.etcd_server import EtcdServer, require_etcd
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -18,6 +18,7 @@ _clusters = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    require_etcd()
     with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
         yield server
 

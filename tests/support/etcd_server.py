@@ -1,5 +1,6 @@
 """Real etcd servers on loopback: one member, or several.
 
+    require_etcd()
     with EtcdServer(tmp_path) as server:
         store = EtcdStore([server.url])
 
@@ -25,17 +26,15 @@ from .processes import POLL_S, HarnessError, Process, free_port
 START_S: Final = 60.0
 STOP_S: Final = 15.0
 REQUEST_S: Final = 5.0
+_MISSING: Final = "there is no etcd: install Debian's etcd-server, or put etcd on PATH"
 
 
-def require_etcd() -> str:
-    """Returns the program. Without one the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
-    program = shutil.which("etcd")
-    if program is None:
-        reason = "tests of the etcd store need etcd: install Debian's etcd-server, or put etcd on PATH"
+def require_etcd() -> None:
+    """Without the program the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
+    if shutil.which("etcd") is None:
         if os.environ.get(REQUIRE) == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return program
+            pytest.fail(_MISSING)
+        pytest.skip(_MISSING)
 
 
 class EtcdServer:
@@ -72,7 +71,10 @@ class EtcdServer:
         assert self.process is None or not self.process.alive, "already running"
         peer_url = f"http://127.0.0.1:{self._peers[self.name]}"
         members = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in self._peers.items())
-        command = [require_etcd(), "--name", self.name, "--data-dir", str(self.folder / f"data-{self.name}")]
+        program = shutil.which("etcd")
+        if program is None:
+            raise HarnessError(_MISSING)
+        command = [program, "--name", self.name, "--data-dir", str(self.folder / f"data-{self.name}")]
         command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         command += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
         command += ["--initial-cluster", members, *self._options]

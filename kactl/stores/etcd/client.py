@@ -97,7 +97,7 @@ class Client:
         """Returns what each of many reads finds."""
         size = OPERATIONS_DEFAULT
         parts = [ranges[begin : begin + size] for begin in range(0, len(ranges), size)]
-        answers = await self.each(self._read_part, parts)
+        answers = await self.each(self.read_part, parts)
         return [kvs for answer in answers for kvs in answer]
 
     async def revision(self) -> int:
@@ -110,7 +110,8 @@ class Client:
         _note(response.header.revision)
         return response
 
-    async def _read_part(self, ranges: Sequence[Range]) -> list[list[KeyValue]]:
+    async def read_part(self, ranges: Sequence[Range]) -> list[list[KeyValue]]:
+        """Returns what each of some reads finds, as many as fit into a transaction; all at one revision."""
         body = messages.encoder.encode(Txn([], [op(request) for request in ranges], []))
         response = messages.txn_response.decode(await self.gateway.read("/v3/kv/txn", body))
         _note(response.header.revision)

@@ -6,7 +6,8 @@ conflicts, and the others are sent again.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Wri
 from kactl.stores.formats import records, states
 
 from .client import OPERATIONS_DEFAULT, Client
+from .keys import Interval
 from .messages import KeyValue, Put, Range, version_is
 from .topics import MISSING, Topics
 
@@ -51,6 +53,13 @@ class _Tried(NamedTuple):
 
     rows: Sequence[_Row]
     outcomes: Sequence[Outcome | None]
+
+
+class _Read(NamedTuple):
+    """A read, and the number of rows in its response."""
+
+    request: Range
+    rows: int
 
 
 class LeadershipStore:
@@ -86,26 +95,51 @@ class LeadershipStore:
         for row, (topic, partition) in enumerate(zip(names.topic.tolist(), names.partition.tolist(), strict=True)):
             rows_of_topic.setdefault(topic, {}).setdefault(partition, []).append(row)
         numbers = await self._topics.read_numbers([names.topics[topic].name for topic in rows_of_topic])
-        keys, reads, wanted = self._client.keys, [], []
-        for topic, rows in rows_of_topic.items():
-            number = numbers.get(names.topics[topic].name, MISSING)
-            if number == MISSING:
-                continue
-            if len(rows) >= RANGE_MIN:
-                reads.append(_Read(Range(*keys.states_of(number)), len(rows)))
-            else:
-                reads += [_Read(Range(keys.state(number, partition)), 1) for partition in rows if partition >= 0]
-            wanted.append((number, rows))
-        rows_of = dict(wanted)
+        wanted = {
+            number: rows
+            for topic, rows in rows_of_topic.items()
+            if (number := numbers.get(names.topics[topic].name, MISSING)) != MISSING
+        }
         stored: dict[int, tuple[int, bytes]] = {}
-        for kvs in await self._client.each(self._client._read_part, _packed(reads)):
-            for found in kvs:
-                for kv in found:
-                    state = keys.state_of_key(kv.key)
-                    if state is not None:
-                        for row in rows_of[state[0]].get(state[1], ()):
-                            stored[row] = (kv.version, kv.value)
+        for part in await self._client.each(self._client.read_part, _packed(self._reads(wanted))):
+            for kv in chain.from_iterable(part):
+                state = self._client.keys.state_of_key(kv.key)
+                if state is not None:
+                    for row in wanted.get(state[0], {}).get(state[1], ()):
+                        stored[row] = (kv.version, kv.value)
         return stored
+
+    def _reads(self, wanted: Mapping[int, Mapping[int, Sequence[int]]]) -> list[_Read]:
+        """Returns the reads of some partitions, by topic number and partition.
+
+        Neighbouring topics of which many partitions are wanted are one range: reading each on its own takes the server
+        several times as long.
+        """
+        keys = self._client.keys
+        reads: list[_Read] = []
+        run: list[int] = []
+        run_rows = 0
+
+        def end_run() -> None:
+            nonlocal run_rows
+            if run:
+                interval = Interval(keys.states_of(run[0]).begin, keys.states_of(run[-1]).end)
+                reads.append(_Read(Range(*interval), run_rows))
+            run.clear()
+            run_rows = 0
+
+        for number in sorted(wanted.keys() | self._topics.names().keys()):
+            rows = wanted.get(number, {})
+            if len(rows) < RANGE_MIN:
+                end_run()
+                reads += [_Read(Range(keys.state(number, partition)), 1) for partition in rows if partition >= 0]
+                continue
+            if run_rows + len(rows) > ROWS_AT_ONCE:
+                end_run()
+            run.append(number)
+            run_rows += len(rows)
+        end_run()
+        return reads
 
     def _log_unreadable(self, names: Names, block: states.Block) -> None:
         for row, reason in block.unreadable[:LOGGED_MAX]:
@@ -276,13 +310,6 @@ def _outcome(row: _Row, stored: KeyValue | None, *, adopt: bool) -> Outcome | No
         return None
     ours = stored is not None and (version, stored.value) == (row.expected + 1, row.value)
     return Outcome.COMMITTED if adopt and ours else Outcome.CONFLICT
-
-
-class _Read(NamedTuple):
-    """A read, and the number of rows in its response."""
-
-    request: Range
-    rows: int
 
 
 def _packed(reads: Sequence[_Read]) -> list[list[Range]]:

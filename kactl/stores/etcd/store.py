@@ -43,7 +43,7 @@ from . import elections
 from .admin_records import AdminRecords
 from .armed_watches import RevisionWatches
 from .brokers import Brokers
-from .client import Client, reading
+from .client import Client
 from .gateway import Gateway
 from .keys import Keys
 from .leadership import LeadershipStore
@@ -343,11 +343,8 @@ class EtcdStore:
 
     async def _watched(self, kind: Changed, read: Coroutine[Any, Any, _T], names: Collection[str] = ("",)) -> _T:
         """Returns what a read returns, with a watch armed for every change that it has not seen."""
-        self._watches.arm_after(kind, names, 0)
-        with reading() as noted:
-            result = await read
-        self._watches.arm_after(kind, names, noted.revision)
-        return result
+        with self._watches.read(kind, names):
+            return await read
 
     def _on_session_lost(self) -> None:
         self._watches.clear()

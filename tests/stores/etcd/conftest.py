@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.support.etcd_server import EtcdServer
+from tests.support.etcd_server import EtcdServer, require_etcd
 
 from .proxy import Proxy
 
@@ -15,6 +15,7 @@ _clusters = itertools.count(1)
 @pytest.fixture(scope="package")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """A running server shared by several tests, which must leave it running and use `cluster`."""
+    require_etcd()
     with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
         yield server
 
@@ -22,6 +23,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 @pytest.fixture
 def fresh_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """A running server for one test, which may stop, kill or pause it."""
+    require_etcd()
     with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
         yield server
 

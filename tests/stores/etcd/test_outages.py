@@ -14,7 +14,7 @@ from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore
 from kactl.stores.etcd.gateway import EtcdError
 from kactl.stores.etcd.messages import DeleteRange
-from tests.support.etcd_server import EtcdEnsemble, EtcdServer
+from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
 from tests.support.store_clients import (
     ALL,
@@ -256,6 +256,7 @@ async def test_keys_of_other_programs_do_not_delay_a_copy(etcd: EtcdServer, clus
 
 
 async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    require_etcd()
     with EtcdEnsemble(tmp_path_factory.mktemp("ensemble"), 3) as ensemble:
         async with EtcdStore(ensemble.urls, session_timeout_ms=LONG_MS) as store:
             recorder = EventRecorder(store)
@@ -280,6 +281,7 @@ async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPa
 
 
 async def test_full_server_is_reported_with_its_remedy(tmp_path_factory: pytest.TempPathFactory) -> None:
+    require_etcd()
     folder = tmp_path_factory.mktemp("full")
     with EtcdServer(folder, options=["--quota-backend-bytes", str(1 << 20)]) as server:
         async with EtcdStore([server.url], session_timeout_ms=LONG_MS) as store:
