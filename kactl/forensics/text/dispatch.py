@@ -46,44 +46,19 @@ _OURS: Final = (
 )
 # The same for layouts that print only the last part of a logger's name, such as `%c{1}`.
 STATE_SHORT: Final = b"logger"
-_OURS_SHORT: Final = frozenset(
-    {
-        STATE_SHORT,
-        b"BrokerLifecycleManager",
-        # With ZooKeeper.
-        b"ControllerChannelManager",
-        b"ControllerEventManager",
-        b"ControllerEventManager$ControllerEventThread",
-        b"ControllerEventThread",
-        b"KafkaController",
-        b"OfflinePartitionLeaderSelector",
-        b"PartitionStateMachine",
-        b"ReplicaStateMachine",
-        b"RequestSendThread",
-        b"TopicDeletionManager",
-        b"ZkPartitionStateMachine",
-        b"ZkReplicaStateMachine",
-        # With KRaft.
-        b"AclControlManager",
-        b"ActivationRecordsGenerator",
-        b"BrokerHeartbeatManager",
-        b"ClientQuotaControlManager",
-        b"ClusterControlManager",
-        b"ConfigurationControlManager",
-        b"DelegationTokenControlManager",
-        b"EventPerformanceMonitor",
-        b"FeatureControlManager",
-        b"OffsetControlManager",
-        b"PartitionChangeBuilder",
-        b"PartitionReassignmentReplicas",
-        b"PeriodicTaskControlManager",
-        b"ProducerIdControlManager",
-        b"QuorumController",
-        b"ReplicationControlManager",
-        b"ScramControlManager",
-        b"SlowEventsLogger",
-    }
-)
+_WITH_ZOOKEEPER: Final = b"""
+    ControllerChannelManager ControllerEventManager ControllerEventManager$ControllerEventThread ControllerEventThread
+    KafkaController OfflinePartitionLeaderSelector PartitionStateMachine ReplicaStateMachine RequestSendThread
+    TopicDeletionManager ZkPartitionStateMachine ZkReplicaStateMachine
+"""
+_WITH_KRAFT: Final = b"""
+    AclControlManager ActivationRecordsGenerator BrokerHeartbeatManager BrokerLifecycleManager ClientQuotaControlManager
+    ClusterControlManager ConfigurationControlManager DelegationTokenControlManager EventPerformanceMonitor
+    FeatureControlManager OffsetControlManager PartitionChangeBuilder PartitionReassignmentReplicas
+    PeriodicTaskControlManager ProducerIdControlManager QuorumController ReplicationControlManager ScramControlManager
+    SlowEventsLogger
+"""
+_OURS_SHORT: Final = frozenset({STATE_SHORT, *_WITH_ZOOKEEPER.split(), *_WITH_KRAFT.split()})
 
 
 def _by_head() -> dict[bytes | None, tuple[Format, ...]]:
