@@ -4,7 +4,6 @@ Controllers write few lines about brokers, and `membership` processes them in ti
 the first and the last on either side of each absence are read.
 """
 
-import datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row
@@ -68,7 +67,7 @@ def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
     """
     absences_seen = membership.absences(_said(timed))
     known = Sessions.read(timed, files)
-    detected = [absence for absence in absences_seen if absence.detected_at is not None]
+    detected = [absence for absence in absences_seen if absence.detected_us is not None]
     bounds = {id(absence): silence.bounds(_loss(absence), known.of(absence)) for absence in detected}
     losses = [_lost(absence, bounds[id(absence)]) for absence in detected]
     evidence = around.read(timed, losses, [absence.broker for absence in absences_seen])
@@ -78,17 +77,18 @@ def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
 
 
 def _row(absence: Absence, bounds: silence.Bounds | None, known: Sessions, evidence: around.Around) -> dict[str, Any]:
-    own = evidence.own(absence.broker, _us(absence.detected_at))
+    own = evidence.own(absence.broker, absence.detected_us)
     # A broker that was back before it was missed continued to write, and its last line before the absence is unknown.
     is_clear = absence.how != membership.BOUNCED
+    # Times are microseconds, as Arrow stores them.
     row: dict[str, Any] = dict.fromkeys(names_of(COLUMNS)) | {
         "broker": absence.broker,
-        "detected_at": absence.detected_at,
-        "back_at": absence.back_at,
-        "last_sign_at": _time(own.last_us) if is_clear else None,
-        "first_sign_at": _time(own.first_us),
-        "shutdown_at": absence.shutdown_at,
-        "planned": absence.shutdown_at is not None,
+        "detected_at": absence.detected_us,
+        "back_at": absence.back_us,
+        "last_sign_at": own.last_us if is_clear else None,
+        "first_sign_at": own.first_us,
+        "shutdown_at": absence.shutdown_us,
+        "planned": absence.shutdown_us is not None,
         "how": absence.how,
         "controller": absence.controller,
         "error_us": None if absence.error_us is None or own.error_us is None else absence.error_us + own.error_us,
@@ -102,40 +102,30 @@ def _silent(absence: Absence, bounds: silence.Bounds, known: Sessions, evidence:
     signs = evidence.signs(_lost(absence, bounds), known.starts(absence.broker), bounds.low_us)
     result = silence.silence(_loss(absence), bounds, signs)
     return {
-        "silent_at": _time(result.at_us),
-        "silent_low": _time(result.low_us),
-        "silent_high": _time(result.high_us),
+        "silent_at": result.at_us,
+        "silent_low": result.low_us,
+        "silent_high": result.high_us,
         "silent_by": result.by,
-        "awake_at": _time(result.awake_us),
+        "awake_at": result.awake_us,
         "session_ms": session.timeout_us // 1000,
         "session_by": session.by,
     }
 
 
 def _lost(absence: Absence, bounds: silence.Bounds) -> around.Lost:
-    detected_us = _us(absence.detected_at)
-    assert detected_us is not None
-    return around.Lost(absence.broker, detected_us, min(bounds.high_us, detected_us))
+    assert absence.detected_us is not None
+    return around.Lost(absence.broker, absence.detected_us, min(bounds.high_us, absence.detected_us))
 
 
 def _loss(absence: Absence) -> silence.Loss:
-    detected_us = _us(absence.detected_at)
-    assert detected_us is not None
+    assert absence.detected_us is not None
     return silence.Loss(
-        detected_us=detected_us,
-        elected_us=_us(absence.elected_at),
+        detected_us=absence.detected_us,
+        elected_us=absence.elected_us,
         is_predecessor=absence.how == membership.CONTROLLER,
         is_listed=absence.is_listed,
         is_orderly=absence.how == membership.STOPPED,
     )
-
-
-def _us(time: datetime.datetime | None) -> int | None:
-    return None if time is None else (time - _EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def _time(us: int | None) -> datetime.datetime | None:
-    return None if us is None else _EPOCH + datetime.timedelta(microseconds=us)
 
 
 def _said(timed: DataFrame) -> list[BrokerLine]:
@@ -151,7 +141,7 @@ def _said(timed: DataFrame) -> list[BrokerLine]:
 
 def _line(row: Row) -> BrokerLine:
     return BrokerLine(
-        at=_EPOCH + datetime.timedelta(microseconds=row["us"]),
+        at_us=row["us"],
         type=row["type"],
         controller=row["controller"],
         broker=row["broker"],
@@ -161,9 +151,6 @@ def _line(row: Row) -> BrokerLine:
         bounced=tuple(row["brokers_bounced"] or ()),
         error_us=row["at_error_us"],
     )
-
-
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 JOB: Final = Job("absences", "Times at which brokers were absent.", ("timed", "files"), COLUMNS, absences)

@@ -8,7 +8,6 @@ A broker is assumed present from the first line that shows it present. A broker 
 was absent from before the logs.
 """
 
-import datetime
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -22,17 +21,17 @@ BOUNCED: Final = "bounced"
 FENCED: Final = "fenced"
 CONTROLLER: Final = "controller"
 # A predecessor that is found absent within this time of an election was the cause of the election.
-_PREDECESSOR_S: Final = 60
+_PREDECESSOR_US: Final = 60_000_000
 # The callbacks of a bounce follow its line within this time.
-_CALLBACK_S: Final = 60
+_CALLBACK_US: Final = 60_000_000
 
 
 class BrokerLine(msgspec.Struct, frozen=True, kw_only=True):
     """A controller's line about brokers; see `event_types`. `brokers`: all live ones; None or empty if the line does
-    not list them.
+    not list them. Times are microseconds since 1970.
     """
 
-    at: datetime.datetime
+    at_us: int
     type: str
     controller: int | None = None
     broker: int | None = None
@@ -47,20 +46,20 @@ class Absence(msgspec.Struct, kw_only=True):
     """One absence; see `absences.COLUMNS`."""
 
     broker: int
-    detected_at: datetime.datetime | None
-    back_at: datetime.datetime | None = None
-    shutdown_at: datetime.datetime | None = None
+    detected_us: int | None
+    back_us: int | None = None
+    shutdown_us: int | None = None
     how: str
     controller: int | None = None
     error_us: int | None = None
-    elected_at: datetime.datetime | None = None  # of the controller that detected it
+    elected_us: int | None = None  # of the controller that detected it
     is_listed: bool = False  # whether it was only missing from a controller's list
 
 
 class _Broker(msgspec.Struct):
     present: bool | None = None
-    stopping_at: datetime.datetime | None = None
-    bounced_at: datetime.datetime | None = None
+    stopping_us: int | None = None
+    bounced_us: int | None = None
     absence: Absence | None = None
 
 
@@ -71,8 +70,8 @@ class Membership:
         self._brokers: dict[int, _Broker] = {}
         self._controller: int | None = None
         self._predecessor: int | None = None
-        self._elected_at: datetime.datetime | None = None
-        self._activated_at: datetime.datetime | None = None  # the same, also if the controller succeeds itself
+        self._elected_us: int | None = None
+        self._activated_us: int | None = None  # the same, also if the controller succeeds itself
 
     def process(self, line: BrokerLine) -> Iterator[Absence]:
         """Process one line. Absences are added when they begin, and completed when they end."""
@@ -80,10 +79,10 @@ class Membership:
             case EventType.CONTROLLER_ELECTED:
                 self._elected(line)
             case EventType.BROKER_STOPPING if line.broker is not None:
-                self._of(line.broker).stopping_at = line.at
+                self._of(line.broker).stopping_us = line.at_us
             case EventType.BROKER_STOPPED_COUNTING if line.broker is not None:
                 # The line may also concern an absent broker, and then has no effect: the absence has consumed it.
-                self._of(line.broker).stopping_at = None
+                self._of(line.broker).stopping_us = None
             case EventType.BROKER_FENCED if line.broker is not None:
                 yield from self._gone(line.broker, line, FENCED)
             case EventType.BROKER_UNFENCED if line.broker is not None:
@@ -92,16 +91,16 @@ class Membership:
                 yield from self._changed(line)
 
     def _elected(self, line: BrokerLine) -> None:
-        self._activated_at = line.at
+        self._activated_us = line.at_us
         if line.controller != self._controller:
             self._predecessor, self._controller = self._controller, line.controller
-            self._elected_at = line.at
+            self._elected_us = line.at_us
 
     def _changed(self, line: BrokerLine) -> Iterator[Absence]:
         for broker in line.bounced:
             yield from self._gone(broker, line, BOUNCED)
             yield from self._back(broker, line, is_new=True)
-            self._of(broker).bounced_at = line.at
+            self._of(broker).bounced_us = line.at_us
         for broker in line.removed:
             if not self._is_of_bounce(broker, line):
                 yield from self._gone(broker, line, FAILED)
@@ -120,20 +119,20 @@ class Membership:
             return
         if how == FAILED and self._is_predecessor(broker, line):
             how = CONTROLLER
-        if how != BOUNCED and known.stopping_at is not None:
+        if how != BOUNCED and known.stopping_us is not None:
             how = STOPPED
         known.present = False
         known.absence = Absence(
             broker=broker,
-            detected_at=line.at,
-            shutdown_at=known.stopping_at,
+            detected_us=line.at_us,
+            shutdown_us=known.stopping_us,
             how=how,
             controller=line.controller,
             error_us=line.error_us,
-            elected_at=self._activated_at,
+            elected_us=self._activated_us,
             is_listed=bool(line.brokers) and broker not in line.removed,
         )
-        known.stopping_at = None
+        known.stopping_us = None
         yield known.absence
 
     def _back(self, broker: int, line: BrokerLine, *, is_new: bool) -> Iterator[Absence]:
@@ -143,12 +142,12 @@ class Membership:
             # The controllership ended with an earlier session; a loss from now on is a separate one.
             self._predecessor = None
         if known.absence is not None:
-            known.absence.back_at = line.at
+            known.absence.back_us = line.at_us
         elif known.present is None and is_new:
             yield Absence(
                 broker=broker,
-                detected_at=None,
-                back_at=line.at,
+                detected_us=None,
+                back_us=line.at_us,
                 how=FAILED,
                 controller=line.controller,
                 error_us=line.error_us,
@@ -156,9 +155,9 @@ class Membership:
         known.present, known.absence = True, None
 
     def _is_predecessor(self, broker: int, line: BrokerLine) -> bool:
-        if self._elected_at is None or broker != self._predecessor:
+        if self._elected_us is None or broker != self._predecessor:
             return False
-        return line.at - self._elected_at <= datetime.timedelta(seconds=_PREDECESSOR_S)
+        return line.at_us - self._elected_us <= _PREDECESSOR_US
 
     def _is_of_bounce(self, broker: int, line: BrokerLine) -> bool:
         """True if a failure belongs to the bounce before it.
@@ -166,10 +165,10 @@ class Membership:
         Kafka's controller handles a bounce as a failure and a start, and logs a line for each.
         """
         known = self._of(broker)
-        bounced_at, known.bounced_at = known.bounced_at, None
-        if line.type != EventType.BROKER_FAILED or bounced_at is None:
+        bounced_us, known.bounced_us = known.bounced_us, None
+        if line.type != EventType.BROKER_FAILED or bounced_us is None:
             return False
-        return line.at - bounced_at <= datetime.timedelta(seconds=_CALLBACK_S)
+        return line.at_us - bounced_us <= _CALLBACK_US
 
     def _of(self, broker: int) -> _Broker:
         return self._brokers.setdefault(broker, _Broker())

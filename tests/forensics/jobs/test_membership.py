@@ -7,24 +7,23 @@ import pytest
 from kactl.forensics.event_types import EventType
 from kactl.forensics.jobs.membership import BrokerLine, absences
 
-from .tables import moment
-
+S = 1_000_000
 CHANGED, FAILED, STARTED = EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED
 STOPPING, NO_LONGER = EventType.BROKER_STOPPING, EventType.BROKER_STOPPED_COUNTING
 FENCED, UNFENCED, ELECTED = EventType.BROKER_FENCED, EventType.BROKER_UNFENCED, EventType.CONTROLLER_ELECTED
 
 
 def said(seconds: float, type: EventType, **what: Any) -> BrokerLine:
-    return BrokerLine(at=moment(seconds), type=type, **{"controller": 1, **what})
+    return BrokerLine(at_us=round(seconds * S), type=type, **{"controller": 1, **what})
 
 
 def told(*lines: BrokerLine) -> list[tuple[int, Any, Any, str]]:
     """Returns for each absence: broker, seconds of loss and of return, and kind."""
 
-    def seconds(at: Any) -> Any:
-        return None if at is None else (at - moment(0)).total_seconds()
+    def seconds(at_us: int | None) -> float | None:
+        return None if at_us is None else at_us / S
 
-    return [(each.broker, seconds(each.detected_at), seconds(each.back_at), each.how) for each in absences(lines)]
+    return [(each.broker, seconds(each.detected_us), seconds(each.back_us), each.how) for each in absences(lines)]
 
 
 def live(seconds: float, *brokers: int, **what: Any) -> BrokerLine:
@@ -69,7 +68,7 @@ def test_requested_shutdown_is_a_stop() -> None:
     lines += [said(9, STARTED, added=(2,)), said(20, FAILED, removed=(2,))]
 
     assert told(*lines) == [(2, 5, 9, "stopped"), (2, 20, None, "failed")]
-    assert [each.shutdown_at for each in absences(lines)] == [moment(3), None]
+    assert [each.shutdown_us for each in absences(lines)] == [3 * S, None]
 
 
 def test_cancelled_shutdown_is_a_failure() -> None:
@@ -87,7 +86,7 @@ def test_bounce_is_a_single_absence() -> None:
     lines += [said(6.001, FAILED, removed=(2,)), said(6.002, STARTED, added=(2,))]
 
     assert told(*lines, said(9, FAILED, removed=(2,))) == [(2, 6, 6, "bounced"), (2, 9, None, "failed")]
-    assert [each.shutdown_at for each in absences(lines)] == [moment(4)]
+    assert [each.shutdown_us for each in absences(lines)] == [4 * S]
 
 
 def test_bounce_does_not_hide_a_later_failure() -> None:

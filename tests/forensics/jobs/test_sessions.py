@@ -4,8 +4,6 @@ from kactl.forensics.jobs.around import SessionLine, Sessions
 from kactl.forensics.jobs.membership import FAILED, FENCED, Absence
 from kactl.forensics.jobs.silence import CONFIGURED, DEFAULT, NEGOTIATED, OTHERS, Session
 
-from .tables import moment
-
 S = 1_000_000
 DUMP = "broker.heartbeat.interval.ms={} broker.id={} broker.session.timeout.ms={} zookeeper.session.timeout.ms={}"
 
@@ -23,7 +21,7 @@ def negotiated(broker: int, ms: int, *, at: int = 0) -> SessionLine:
 def of(
     *told: SessionLine, how: str = FAILED, broker: int = 1, versions: dict[int | None, set[str]] | None = None
 ) -> Session:
-    lost = Absence(broker=broker, detected_at=moment(0), how=how, controller=3)
+    lost = Absence(broker=broker, detected_us=0, how=how, controller=3)
     return Sessions(told, {}, versions or {}).of(lost)
 
 
