@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from kactl.forensics.jobs import losses as loss_job
 from kactl.forensics.jobs import unclean as unclean_job
+from kactl.forensics.jobs.expressions import is_true
 from kactl.forensics.jobs.losses import sums as loss_sums
 from kactl.forensics.wording import Moments, duration, known_id, listed
 
@@ -19,7 +19,7 @@ from .facts import Facts
 from .findings import Down, Loss, Unclean
 from .incidents import bucket_of
 from .model import Lost
-from .rows import micros, moment
+from .rows import values
 from .section import PARTITION, Section, field_table, fields
 
 LOSSES_SHOWN: Final = 20
@@ -65,14 +65,8 @@ def worst(partitions: DataFrame) -> tuple[Loss, ...]:
     """Returns the partitions with the greatest losses, those of committed records first."""
     most = [f.desc(f.coalesce(name, f.lit(0))) for name in ("committed_records", "tail_records")]
     ranked = partitions.orderBy(*most, "topic", "partition", "life", "leader_epoch")
-    return tuple(_loss(row.asDict()) for row in ranked.limit(LOSSES_SHOWN).collect())
-
-
-def _loss(row: dict[str, Any]) -> Loss:
-    plain = {name: row[name] for name in Loss.__struct_fields__ if name in row}
-    lists = {name: tuple(row[name]) for name in ("replicas", "evidence")}
-    records = {"committed": row["committed_records"], "tail": row["tail_records"]}
-    return Loss(**plain | lists | records | {"at": moment(row["at_us"])})
+    records = {"committed_records": "committed", "tail_records": "tail"}
+    return values(ranked.limit(LOSSES_SHOWN).withColumnsRenamed(records), Loss)
 
 
 def loss_section(facts: Facts, moments: Moments) -> Iterator[Section]:
@@ -132,21 +126,10 @@ def _uncertain(finding: Loss | Unclean) -> str:
 def first_unclean(unclean: DataFrame) -> tuple[Unclean, ...]:
     """Returns some unclean elections, the certain ones first, in order of time."""
     first = unclean.orderBy(f.desc("certain"), "at", "topic", "partition", "life").limit(UNCLEAN_SHOWN)
-    down = f.transform("isr_down", lambda broker: broker.withField("down_at", f.unix_micros(broker["down_at"])))
-    names = [name for name in Unclean.__struct_fields__ if name not in ("at", "isr_down")]
-    rows = first.select(*names, micros("at"), down.alias("isr_down")).collect()
-    return tuple(_unclean(row.asDict(recursive=True)) for row in rows)
-
-
-def _unclean(row: dict[str, Any]) -> Unclean:
-    down = [
-        broker | {"away": bool(broker["away"]), "down_at": moment(broker["down_at"])}
-        for broker in row["isr_down"] or ()
-    ]
-    lists = {name: row[name] or () for name in ("prev_isr", "evidence")}
-    return msgspec.convert(
-        row | lists | {"at": moment(row["at"]), "certain": bool(row["certain"]), "isr_down": down}, Unclean
-    )
+    down = f.transform("isr_down", lambda broker: broker.withField("away", is_true(broker["away"])))
+    lists = {"prev_isr": f.col("prev_isr"), "evidence": f.col("evidence"), "isr_down": down}
+    known = {name: f.coalesce(value, f.array().cast(unclean.schema[name].dataType)) for name, value in lists.items()}
+    return values(first.withColumns(known | {"certain": is_true(f.col("certain"))}), Unclean)
 
 
 def unclean_section(facts: Facts, moments: Moments) -> Iterator[Section]:

@@ -14,7 +14,6 @@ from kactl.forensics.jobs.outages.totals import MEASURES, OBSERVED, PARTS, how_k
 
 from .incidents import bucket_of
 from .model import Band, Bar, Partition, Percentiles, Share, Sums
-from .rows import micros, moment
 
 PARTITIONS_SHOWN: Final = 20
 SHARES_SHOWN: Final = 10
@@ -113,21 +112,15 @@ def _key(row: dict[str, Any]) -> _Key:
     return tuple(row[key] for key in _KEYS)
 
 
-_BAR_TIMES: Final = ("begin", "begin_low", "begin_high", "end", "end_low", "end_high")
-
-
 def _bars(outages: DataFrame, keys: list[_Key]) -> dict[_Key, list[Bar]]:
     """Returns the longest outages of each key."""
     wanted = f.broadcast(outages.sparkSession.createDataFrame(keys, _KEY_TYPES))
     longest = Window.partitionBy(*_KEYS).orderBy(f.desc("duration_ms"), "begin_us")
     ranked = outages.join(wanted, list(_KEYS)).withColumn("rank", f.row_number().over(longest))
-    times = [f.col("begin_us").alias("begin"), *(micros(name) for name in _BAR_TIMES[1:])]
-    others = [name for name in Bar.__struct_fields__ if name not in _BAR_TIMES]
-    rows = ranked.where(f.col("rank") <= BARS_SHOWN).select(*_KEYS, f.struct(*times, *others).alias("bar")).collect()
+    shown = ranked.where(f.col("rank") <= BARS_SHOWN).withColumn("begin", f.timestamp_micros("begin_us"))
     bars: dict[_Key, list[Bar]] = {}
-    for row in rows:
-        bar = row["bar"].asDict()
-        bars.setdefault(_key(row.asDict()), []).append(Bar(**bar | {name: moment(bar[name]) for name in _BAR_TIMES}))
+    for row in shown.select(*_KEYS, f.struct(*Bar.__struct_fields__).alias("bar")).toArrow().to_pylist():
+        bars.setdefault(_key(row), []).append(msgspec.convert(row["bar"], Bar))
     return bars
 
 

@@ -4,9 +4,7 @@ import datetime
 from typing import Final, TypeVar
 
 import msgspec
-from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _Value = TypeVar("_Value", bound=msgspec.Struct)
@@ -24,11 +22,6 @@ def known_moment(micros: int) -> datetime.datetime:
 def micros_of(time: datetime.datetime) -> int:
     """Returns a time as microseconds since 1970."""
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def micros(name: str) -> Value:
-    """Returns a column of times as microseconds, under the same name."""
-    return f.unix_micros(name).alias(name)
 
 
 def values(rows: DataFrame, kind: type[_Value]) -> tuple[_Value, ...]:

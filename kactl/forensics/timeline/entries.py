@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import DELETIONS, EventType
-from kactl.forensics.report.rows import known_moment, micros, moment
+from kactl.forensics.report.rows import known_moment, moment
 from kactl.forensics.wording import Time, duration
 
 from .describe import describe, writer
@@ -162,9 +162,8 @@ def _paths(files: DataFrame, ids: set[int]) -> dict[int, str]:
 def _job_entries(tables: Mapping[str, DataFrame], topic: str, partition: int) -> Iterator[Entry]:
     def rows(name: str, *times: str) -> list[dict[str, Any]]:
         table = tables[name].where((f.col("topic") == topic) & (f.col("partition") == partition))
-        others = [column for column in table.columns if column not in times and column != "isr_down"]
-        first = table.select(*others, *map(micros, times)).orderBy(*times).limit(_ROWS_MAX)
-        return [row.asDict(recursive=True) | {time: moment(row[time]) for time in times} for row in first.collect()]
+        rows: list[dict[str, Any]] = table.drop("isr_down").orderBy(*times).limit(_ROWS_MAX).toArrow().to_pylist()
+        return rows
 
     for row in rows("outages", "begin", "begin_low", "begin_high", "end", "end_low", "end_high"):
         yield from _outage(row)
@@ -236,8 +235,8 @@ def _absences(tables: Mapping[str, DataFrame], topic: str, partition: int) -> It
     brokers = led.select(f.explode(f.concat(f.array("leader"), replicas)).alias("broker")).distinct()
     absences = tables["absences"].join(f.broadcast(brokers), "broker", "left_semi")
     times = ("detected_at", "back_at", "last_sign_at")
-    for row in absences.select("broker", "how", *map(micros, times)).limit(_ROWS_MAX).collect():
-        detected, back, last_sign = (moment(row[time]) for time in times)
+    for row in absences.select("broker", "how", *times).limit(_ROWS_MAX).toArrow().to_pylist():
+        detected, back, last_sign = (row[time] for time in times)
         how = f" ({row['how']})" if row["how"] else ""
         for time, text in ((detected or last_sign, f"is detected as absent{how}"), (back, "is back")):
             if time is not None:

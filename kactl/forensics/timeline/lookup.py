@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.errors import NotFound
 from kactl.forensics.jobs.losses.sums import by_partition, sums
 from kactl.forensics.jobs.outages.totals import totals
-from kactl.forensics.report.rows import moment
+from kactl.forensics.report.rows import values
 from kactl.forensics.wording import Time
 
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
@@ -103,8 +103,8 @@ def incarnations(tables: Mapping[str, DataFrame], topic: str) -> list[Incarnatio
     led = led.groupBy(*keys).agg(
         f.max_by(f.struct("leader", "leader_epoch"), "begin").alias("last"),
         f.sum(f.coalesce((f.col("leader") != f.col("prev_leader")).cast("long"), f.lit(0))).alias("elections"),
-        f.unix_micros(f.min("begin")).alias("first_at"),
-        f.unix_micros(f.max("begin")).alias("last_at"),
+        f.min("begin").alias("first_at"),
+        f.max("begin").alias("last_at"),
     )
     outages = totals(tables["outages"].where(of_topic & ~f.coalesce("planned", f.lit(False))), *keys)
     losses = sums(by_partition(tables["losses"].where(of_topic)), *keys).select(
@@ -113,9 +113,4 @@ def incarnations(tables: Mapping[str, DataFrame], topic: str) -> list[Incarnatio
     led = led.select("*", "last.*").drop("last")
     joined = led.join(outages.select(*keys, "outages", "unavailable_ms"), keys, "left").join(losses, keys, "left")
     rows = joined.fillna(0, ["outages", "unavailable_ms", "committed_lost", "cut_off"]).orderBy(*keys)
-    return [_incarnation(topic, row) for row in rows.limit(PARTITIONS_MAX).collect()]
-
-
-def _incarnation(topic: str, row: Row) -> Incarnation:
-    times = {name: moment(row[name]) for name in ("first_at", "last_at")}
-    return Incarnation(**row.asDict() | times | {"topic": topic})
+    return list(values(rows.limit(PARTITIONS_MAX).withColumn("topic", f.lit(topic)), Incarnation))
