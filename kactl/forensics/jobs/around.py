@@ -153,31 +153,24 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
     is_silent = f.col("type") == EventType.SILENT
     lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & all_known("at", "speaker"))
     number = f.size(f.filter("boundaries", lambda time: time <= f.col("us")))
-    slept = f.struct(f.col("us").alias("until"), (f.col("us") - f.col("took_ms") * 1000).alias("from"))
+    slept = f.struct(
+        f.col("us").alias("slept_until_us"), (f.col("us") - f.col("took_ms") * 1000).alias("slept_from_us")
+    )
     rows = (
         lines.select("speaker", us.alias("us"), "at_error_us", "took_ms", "role", is_silent.alias("is_silent"))
         .join(f.broadcast(times), "speaker")
         .groupBy("speaker", number.alias("number"))
         .agg(
-            f.min(f.when(~f.col("is_silent"), f.col("us"))).alias("first"),
-            f.max(f.when(~f.col("is_silent"), f.col("us"))).alias("last"),
-            f.max("at_error_us").alias("error"),
+            f.min(f.when(~f.col("is_silent"), f.col("us"))).alias("first_us"),
+            f.max(f.when(~f.col("is_silent"), f.col("us"))).alias("last_us"),
+            f.max("at_error_us").alias("error_us"),
             f.min(f.when(f.col("is_silent"), slept)).alias("slept"),
-            f.min(f.when(~f.col("is_silent") & (f.col("role") == Role.BROKER), f.col("us"))).alias("first_role"),
+            f.min(f.when(~f.col("is_silent") & (f.col("role") == Role.BROKER), f.col("us"))).alias("first_role_us"),
         )
+        .select("*", "slept.*")
         .collect()
     )
-    parts = {
-        (row["speaker"], row["number"]): Part(
-            row["first"],
-            row["last"],
-            row["error"],
-            row["slept"] and row["slept"]["from"],
-            row["slept"] and row["slept"]["until"],
-            row["first_role"],
-        )
-        for row in rows
-    }
+    parts = {(row["speaker"], row["number"]): Part(*(row[name] for name in Part._fields)) for row in rows}
     return Around(losses, parts, _fetches(timed, losses))
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from kactl.state.rows import Bools, RowNumbers
 from . import sentences
 from .classes import Floats
 from .engine import HERE, InSequence, OneMore, Simultaneous, TopicLosses
-from .failure_model import LONE, LOSSY, MOVED, OFFLINE, RECOVERABLE, UNDER_MIN, Sums
+from .failure_model import COUNTS, LONE, LOSSY, MOVED, OFFLINE, UNDER_MIN, Sums
 from .outcomes import TOP, Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep
 from .prepared_snapshot import PreparedSnapshot
 from .topology import BrokerPositions
@@ -274,14 +274,10 @@ class _Analysis:
     def _outcome(self, ranking: Ranking, number: int, scenario: Scenario, lost: TopicLosses) -> Outcome:
         counts, before = ranking.counts[number].astype(np.int64), self._before.counts[0].astype(np.int64)
         more, busiest = counts - before, self._busiest(ranking, number)
+        by_name: dict[str, Any] = dict(zip(COUNTS, counts.tolist(), strict=True))
         return Outcome(
             scenario=scenario,
-            offline=int(counts[OFFLINE]),
-            recoverable=int(counts[RECOVERABLE]),
-            lossy=int(counts[LOSSY]),
-            under_min=int(counts[UNDER_MIN]),
-            lone=int(counts[LONE]),
-            moved=int(counts[MOVED]),
+            **by_name,
             offline_more=int(more[OFFLINE]),
             under_min_more=int(more[UNDER_MIN]),
             lone_more=int(more[LONE]),
