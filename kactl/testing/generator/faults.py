@@ -158,10 +158,14 @@ class _Draw:
 
     def bounce(self, at_ms: float) -> list[Action]:
         """A broker restarts within one detection interval, once or several times; perhaps another one just after it,
-        so that the controller processes the one restart during the other."""
+        so that the controller processes the one restart during the other. Often the controller is paused meanwhile,
+        and learns of both ends of a restart at once."""
         rng, ends_session = self._rng, self._rng.random() < 0.7
         interval_ms = rng.choice((400, 1_500, 4_000))
         actions = []
+        if rng.random() < 0.6:
+            pause = {"node": "active controller", "for_ms": rng.choice((100.0, 1_000.0, 0.8 * self._session_ms))}
+            actions.append(Action("pause", at_ms=at_ms, args=pause))
         for node in [self._broker() for _ in range(rng.choice((1, 2)))]:
             for number in range(rng.randint(1, 5)):
                 args = {"node": node, "restart_after_ms": rng.uniform(0, rng.choice((5, 300)))}
@@ -259,7 +263,7 @@ class _Draw:
         if rng.random() < 0.3:
             point = f"{rng.choice(EVENTS)}: {point}"
         if rng.random() < 0.5:
-            other = self.pattern(rng.choice(_AT_POINT))(at_ms)[0]
+            other = self.pattern(rng.choice(_AT_POINT))(at_ms)[-1]
             return [Action(other.do, at_ms=at_ms, at_point=point, hit=hit, args=other.args)]
         verb = rng.choice(("kill", "pause", "expire", "fail"))
         args: dict[str, Any] = {} if verb == "fail" else {"node": "node at point"}
@@ -294,6 +298,10 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[di
         while at_ms < duration_ms:
             actions += pattern(at_ms)
             at_ms += rng.expovariate(1 / _INTERVALS_MS[rate])
+    if swarm and rng.random() < 0.5:
+        # No later fault hides what this one leaves behind.
+        last_ms = duration_ms - min(5_000.0, rng.expovariate(1 / 1_000.0))
+        actions += draw.pattern(rng.choice(list(swarm)))(last_ms)
     return swarm, [action for action in actions if action.at_ms < duration_ms]
 
 
