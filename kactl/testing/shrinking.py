@@ -20,6 +20,8 @@ from .simplifying import Edit
 
 T = TypeVar("T")
 
+# Parts of the first phase that are left out, from its begin on.
+_EARLY_SHARES: Final = (0.8, 0.5, 0.25)
 # Schedule seeds that are tried for one candidate, its own included.
 SEEDS_TRIED: Final = 5
 
@@ -219,8 +221,13 @@ class _Shrinker:
 
     def _drop_actions(self) -> None:
         self._keep(partial(simplifying.without_actions_after, time_ms=self._ended.virtual_ms))
-        for verb in dict.fromkeys(action.do for action in self.script.actions):
-            self._keep(partial(simplifying.without_verb, verb=verb))
+        # A shorter run is a cheaper one; a violation of the second phase needs the last actions at most.
+        for share in _EARLY_SHARES:
+            while self._keep(partial(simplifying.without_early_actions, share=share)):
+                pass
+        verbs = list(dict.fromkeys(action.do for action in self.script.actions))
+        if len(verbs) > 1:
+            ddmin(verbs, lambda kept: self._keep(partial(simplifying.with_verbs, verbs=kept)))
         if self.script.actions:
             ddmin(self.script.actions, self._fails_with_actions)
 

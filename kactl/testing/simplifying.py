@@ -5,7 +5,7 @@ is kept is decided by a run; see `shrinking`.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ Edit = Callable[[Script], Script | None]
 _SIMPLEST_BROKERS: Final = BrokersSpec()
 # Times in scripts are rounded to these multiples, in ms; the coarsest first.
 _ROUND_MS: Final = (1_000.0, 100.0, 10.0, 1.0)
+# The first part of a script, in which topics are created.
+SETUP_MS: Final = 5_000.0
 # How often a pause is halved in one pass: to less than a hundredth.
 _HALVINGS: Final = 7
 # What is left of a first phase after its last action, if the violation is found later.
@@ -50,8 +52,22 @@ def without_actions_after(script: Script, time_ms: float) -> Script:
     return replace(script, actions=kept, duration_ms=min(script.duration_ms, time_ms), swarm={})
 
 
-def without_verb(script: Script, verb: str) -> Script:
-    return replace(script, actions=[action for action in script.actions if action.do != verb])
+def without_early_actions(script: Script, share: float) -> Script | None:
+    """Returns the script without the actions in the first part of its first phase, and the later ones so much earlier.
+
+    The actions of the first moments stay: they create what the later ones are about.
+    """
+    gap_ms = share * (script.duration_ms - SETUP_MS)
+    if gap_ms < SETUP_MS:
+        return None
+    later = [action for action in script.actions if action.at_ms >= SETUP_MS + gap_ms]
+    moved = [msgspec.structs.replace(action, at_ms=action.at_ms - gap_ms) for action in later]
+    first = [action for action in script.actions if action.at_ms < SETUP_MS]
+    return replace(script, actions=first + moved, duration_ms=script.duration_ms - gap_ms)
+
+
+def with_verbs(script: Script, verbs: Collection[str]) -> Script:
+    return replace(script, actions=[action for action in script.actions if action.do in verbs])
 
 
 # -- world ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Search for each mutant with random seeds, and the record of what found it.
 
-    python -m tests.sim.mutant_search [--first SEED] [--share S] [--store KIND] [NUMBER ...]
+    python -m tests.sim.mutant_search [--first SEED] [--share S] [--shrink CPU_S] [--store KIND] [NUMBER ...]
 
 The search gets no hint: it runs generated seeds with one safeguard taken out, until an invariant of `must_break` is
 reported or the budget of the mutant's class is used up. What it finds is reduced, run again with the unchanged code,
@@ -98,7 +98,7 @@ def why_not(mutant: Mutant) -> str:
     return "only a loss of power shows it; see test_power_loss.py" if mutant.number == "MUT-25" else ""
 
 
-def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float) -> Found:
+def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, shrink_cpu_s: float = SHRINK_CPU_S) -> Found:
     """Search for one mutant, and keep the reduced script of what was found."""
     with tempfile.TemporaryDirectory() as folder:
         options = Options(first=first, store=store, folder=folder, shrink_cpu_s=0.0)
@@ -112,7 +112,7 @@ def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float) -> Fo
                 if found is not None or cpu_s >= budget_cpu_s:
                     break
         if found is not None:
-            return _found(mutant, store, found, runs, Path(folder))
+            return _found(mutant, store, found, runs, Path(folder), shrink_cpu_s)
     return Found(mutant=mutant.number, store=store, seed=first, cpu_s=round(cpu_s, 1), runs=runs, commit=commit())
 
 
@@ -124,10 +124,10 @@ def _results(options: Options, mutant: Mutant | None) -> Generator[SeedRun]:
             yield msgspec.convert(one, SeedRun)
 
 
-def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path) -> Found:
+def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path, shrink_cpu_s: float) -> Found:
     original = script.load(Path(result.file))
     target = SMOKE / f"{mutant.number}.json"
-    reduced = _reduced(mutant, Path(result.file), folder / target.name)
+    reduced = _reduced(mutant, Path(result.file), folder / target.name, shrink_cpu_s)
     if len(reduced.actions) <= ACTIONS_MAX:
         target.write_text(script.dumps(reduced), encoding="utf-8")
     once = Options(first=result.seed, last=result.seed, store=store, folder=str(folder / "control"), shrink_cpu_s=0.0)
@@ -146,8 +146,8 @@ def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path)
     )
 
 
-def _reduced(mutant: Mutant, file: Path, target: Path) -> script.Script:
-    arguments = ["sim", "shrink", str(file), f"--output={target}", f"--cpu={SHRINK_CPU_S:g}"]
+def _reduced(mutant: Mutant, file: Path, target: Path, cpu_s: float) -> script.Script:
+    arguments = ["sim", "shrink", str(file), f"--output={target}", f"--cpu={cpu_s:g}"]
     program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(MUTANTS), mutant.number, "kactl.cli", *arguments]
     subprocess.run([sys.executable, *program], check=False, capture_output=True)
     return script.load(target if target.exists() else file)
@@ -159,6 +159,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("numbers", nargs="*", metavar="NUMBER")
     parser.add_argument("--first", type=int, default=1_000_000, help="first seed")
     parser.add_argument("--share", type=float, default=1.0, help="share of each budget that is used at most")
+    parser.add_argument("--shrink", type=float, default=SHRINK_CPU_S, help="processor time of each reduction")
     parser.add_argument("--store", choices=STORES, help="only over this kind of store")
     given = parser.parse_args(arguments)
     known = mutants.load(MUTANTS)
@@ -169,7 +170,10 @@ def main(arguments: Sequence[str]) -> int:
     for mutant in wanted:
         for store in stores(mutant):
             if given.store in (None, store):
-                found = search(mutant, store, first=given.first, budget_cpu_s=given.share * mutant.budget_cpu_s)
+                budget_cpu_s = given.share * mutant.budget_cpu_s
+                found = search(
+                    mutant, store, first=given.first, budget_cpu_s=budget_cpu_s, shrink_cpu_s=given.shrink
+                )  # fmt: skip
                 save((load() | {(mutant.number, store): found}).values())
                 missed += not found.signature
                 sys.stdout.write(f"{found}\n")

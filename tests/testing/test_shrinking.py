@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from kactl.testing import simplifying
 from kactl.testing.script import (
     PASS,
     Action,
@@ -20,6 +21,7 @@ from kactl.testing.script import (
     dumps,
 )
 from kactl.testing.shrinking import Limits, NotReproduced, ddmin, shrink
+from kactl.testing.simplifying import replace
 
 
 class Ended(NamedTuple):
@@ -335,3 +337,25 @@ def test_random_failures_are_reduced_equally_each_time(seed: int) -> None:
     assert first.runs == second.runs
     assert len(first.script.actions) == max(len(needed), 1)
     assert first.runs < 2_000
+
+
+def test_early_actions_are_left_out_and_later_ones_moved() -> None:
+    original = a_script(57, duration_ms=65_000.0)
+
+    half = simplifying.without_early_actions(original, 0.5)
+
+    assert half is not None
+    assert numbers(half) == [*range(5), *range(35, 57)]
+    assert half.duration_ms == 35_000.0
+    moved = original.actions[35].at_ms - half.actions[5].at_ms
+    assert moved == pytest.approx(30_000.0)
+    assert simplifying.without_early_actions(replace(original, duration_ms=12_000.0), 0.5) is None
+
+
+def test_verbs_that_the_failure_does_not_need_take_few_runs() -> None:
+    original = a_script(57)
+    needed = {action.args["number"] for action in original.actions if action.do == "cut"}
+
+    shrunk = shrink(original, failing_if(lambda script: needed <= set(numbers(script))), limits=Limits(runs=12))
+
+    assert {action.do for action in shrunk.script.actions} == {"cut"}
