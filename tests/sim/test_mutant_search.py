@@ -1,0 +1,42 @@
+"""The record of the searches for mutants: each entry proves what the page of the track record says."""
+
+from pathlib import Path
+
+import pytest
+
+from kactl.testing import mutants
+
+from .mutant_search import ACTIONS_MAX, FOUND, MUTANTS, SMOKE, Found, load, save, stores, why_not
+
+RESULTS = load()
+KNOWN = mutants.load(MUTANTS)
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    found = Found(mutant="MUT-01", store="memory", signature="INV-03 x", seed=7, cpu_s=1.5, runs=3, actions=(9, 2))
+    missed = Found(mutant="MUT-01", store="sqlite", seed=7, cpu_s=600.0, runs=300)
+
+    save([missed, found], tmp_path / "found.toml")
+
+    assert load(tmp_path / "found.toml") == {("MUT-01", "memory"): found, ("MUT-01", "sqlite"): missed}
+    assert load(tmp_path / "nothing.toml") == {}
+
+
+def test_every_result_belongs_to_a_search_that_is_made() -> None:
+    assert FOUND.exists()
+    for number, store in RESULTS:
+        assert store in stores(KNOWN[number])
+        assert not KNOWN[number].not_applicable
+        assert not why_not(KNOWN[number])
+
+
+@pytest.mark.parametrize("found", [one for one in RESULTS.values() if one.signature], ids=lambda one: one.mutant)
+def test_what_was_found_is_due_to_the_mutant(found: Found) -> None:
+    mutant = KNOWN[found.mutant]
+
+    assert found.signature.split(" ")[0] in mutant.must_break
+    assert found.cpu_s <= mutant.budget_cpu_s
+    # The unchanged code does not fail in the same way.
+    assert found.control.split(" ")[0] != found.signature.split(" ")[0]
+    if found.actions[1] <= ACTIONS_MAX:
+        assert (SMOKE / f"{found.mutant}.json").exists()
