@@ -4,11 +4,8 @@ import asyncio
 import contextlib
 import http.client
 import os
-import resource
 import socket
 import statistics
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -23,6 +20,8 @@ from kactl.admin import limits
 from kactl.admin.limits import Capacity, capacity
 from kactl.errors import BadConfig
 from tests.admin.conftest import Served, served
+from tests.support.fork_server import Program
+from tests.support.processes import Process
 
 HALF_HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 JSON_HEAD = "POST /v1/elections HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -255,26 +254,9 @@ def test_too_few_descriptors_are_a_configuration_error() -> None:
 
 # -- a process with 128 descriptors under attack -----------------------------------------------------------------------
 
-SERVER = """
-import logging, os, resource, sys
-import anyio
-from kactl.runtime.logs import LineFormatter
-from tests.admin.conftest import served
-
-handler = logging.StreamHandler(sys.stderr)
-handler.setFormatter(LineFormatter("%(levelname)s %(name)s: %(message)s"))
-logging.basicConfig(level="WARNING", handlers=[handler])
-
-async def main():
-    async with served() as server:
-        if len(sys.argv) > 2:  # as if something else in the process had taken the other descriptors
-            used = len(os.listdir("/proc/self/fd"))
-            resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(sys.argv[2]), 128))
-        print(server.url, flush=True)
-        await anyio.to_thread.run_sync(sys.stdin.read)
-
-anyio.run(main, backend_options={"use_uvloop": sys.argv[1] == "uvloop"})
-"""
+# What takes most of the time of a start.
+IMPORTS = ("kactl.runtime.logs", "tests.admin.conftest", "uvloop")
+START_S = 30
 PROBES = 40
 # The project's bound is 100 ms on an idle machine; test machines share two cores among many processes.
 PROBE_S_MAX = 5.0
@@ -285,27 +267,10 @@ def _process(loop: str, log: Path, *arguments: str) -> Iterator[str]:
     """Run a server in a separate process with `ulimit -n 128`; yields its URL."""
     if loop == "uvloop":
         pytest.importorskip("uvloop")
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, loop, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=Path(__file__).parents[2],
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)),
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            url = process.stdout.readline().strip()
-            assert url, log.read_text()
-            yield url
-            assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 128
-        finally:
-            process.stdin.close()
-            process.wait(30)
-            process.stdout.close()
+    program = Program("tests.admin.small_server", [loop, *arguments], IMPORTS, descriptors_max=128)
+    with Process(program, output=log) as process:
+        yield process.wait_for_line(r"^http://\S+", START_S)[0]
+        assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 128
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
