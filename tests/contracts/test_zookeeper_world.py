@@ -31,6 +31,8 @@ ENSEMBLES: Final = {
     "one far server": Ensemble(1, (1.0, 400.0)),
     "three servers": Ensemble(3, (0.5, 4.0)),
 }
+# The fast tests leave out the one without latency.
+KINDS: Final = [pytest.param("one server", marks=pytest.mark.slow), "one far server", "three servers"]
 
 
 class WorldStores:
@@ -73,7 +75,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": lambda: SimLoop(1)}
 
 
-@pytest.fixture(params=ENSEMBLES)
+@pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest) -> Stores:
     return WorldStores(ENSEMBLES[request.param])
 

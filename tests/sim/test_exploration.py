@@ -21,6 +21,8 @@ STATES_MAX = 300_000
 STATES = 60_000
 # Simulated runs that are compared with the model.
 RUNS = 15
+# Mutants whose counterexamples are deep: seconds of search.
+DEEP = {"MUT-18"}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,9 @@ def test_dead_end_is_found() -> None:
     assert any(dead_end.labels for dead_end in found)
 
 
-@pytest.mark.parametrize("number", MUTANTS)
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=[pytest.mark.slow] if number in DEEP else []) for number in MUTANTS]
+)
 def test_mutant_has_a_counterexample(number: str) -> None:
     mutant = MUTANTS[number]
     model = Model(DEFAULT, mutant)

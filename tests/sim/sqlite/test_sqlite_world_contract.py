@@ -15,6 +15,8 @@ from kactl.testing.worlds.sqlite import SqliteWorld
 from kactl.testing.worlds.sqlite.client import RecordedSession
 
 LATENCIES_MS = {"no latency": (0.0, 0.0), "latency": (0.0, 5.0), "slow disk": (20.0, 400.0)}
+# The fast tests have both extremes.
+DISKS = ["no latency", pytest.param("latency", marks=pytest.mark.slow), "slow disk"]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ class WorldStores:
         self._world.expire_lease(session.id)
 
 
-@pytest.fixture(params=LATENCIES_MS)
+@pytest.fixture(params=DISKS)
 async def stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stores]:
     monkeypatch.setattr(kactl.testing.loop, "JOB_MS", LATENCIES_MS[request.param])
     loop = asyncio.get_running_loop()
