@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -169,22 +169,20 @@ def packages_distributions() -> Mapping[str, list[str]]:
 
 def imported(file: Path) -> set[str]:
     """Returns the packages that a module imports at run time, anywhere in it; not those for type checking only."""
-    module = ast.parse(file.read_text(encoding="utf-8"))
-    skipped = {
-        id(node)
-        for each in ast.walk(module)
-        if isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test)
-        for node in ast.walk(each)
-    }
-    names: set[str] = set()
-    for node in ast.walk(module):
-        if id(node) in skipped:
+    return set(_imported(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    for statement in tree.statements(node):
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
             continue
-        if isinstance(node, ast.Import):
-            names |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            names.add(node.module)
-    return names
+        if isinstance(statement, ast.Import):
+            yield from (each.name for each in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            if not statement.level and statement.module:
+                yield statement.module
+        else:
+            yield from _imported(statement)
 
 
 def distributions(name: str) -> set[str]:

@@ -42,7 +42,7 @@ def _folder(module: str) -> str:
 
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
     """Yields the dotted name of each import at run time, functions included."""
-    for child in ast.iter_child_nodes(node):
+    for child in tree.statements(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
         if isinstance(child, ast.Import):

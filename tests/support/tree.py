@@ -1,7 +1,9 @@
 """The project tree: its root, its files, and its pyproject."""
 
+import ast
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -48,3 +50,12 @@ def modules() -> dict[str, Path]:
 def packages() -> set[str]:
     """Returns the names of all folders with an `__init__.py`."""
     return {name for name, file in modules().items() if file.name == "__init__.py"}
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yields the statements directly within a module or statement. Expressions, most of a tree, contain none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, (ast.excepthandler, ast.match_case)):
+            yield from statements(child)
