@@ -17,6 +17,9 @@ CHECK_READY := $(CHECK_VENV)/.ready
 FAST := not long and not slow and not interop and not java
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
+# Processes that run tests, for two processors: at any time one of them may wait for a session, a server or a child.
+# Each takes ten seconds of processor time to collect the tests.
+WORKERS ?= 3
 # Tests start hundreds of interpreters. Without bytecode on disk each of them compiles all that it imports, which takes
 # longer than most of what they are started for.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,10 +39,10 @@ run: $(RUN_READY) ## a cluster in one process, electing; its state is kept in .k
 	@$(RUN_VENV)/bin/kactl up --demo
 
 test: lint types contracts ## every check and every test but the long ones, real brokers included (STORM_SEED, STORM_COUNT)
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(CHECK_READY) ## the fast tests on one Python, without Java: make check PYTHON=python3.13
-	@$(CHECK_VENV)/bin/python -m pytest -n 2 -m '$(FAST)' $(ARGS)
+	@$(CHECK_VENV)/bin/python -m pytest -n $(WORKERS) -m '$(FAST)' $(ARGS)
 
 check-all: ## the fast tests on every Python of the machine that is supported
 	@set -e; pythons=$$(PYTHON=$(PYTHON) .ci/pythons); for python in $$pythons; do \

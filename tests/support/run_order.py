@@ -24,12 +24,16 @@ SLOWEST: Final = (
     "tests/stores/test_sqlite_kill.py",
     "tests/test_packaging.py",
     "tests/cli/",
+    "tests/sim/",
+    "tests/testing/test_pytest_plugin.py",
     "tests/bench/test_smoke.py",
     "tests/test_oracle.py",
     "tests/transports/kafka/listener/test_attack.py",
     "tests/admin/test_connections.py",
     "tests/actors/test_storm_seeds.py",
     "tests/actors/test_storms_whole.py",
+    "tests/actors/test_controller_storms.py",
+    "tests/actors/machines/test_chunked.py",
 )
 
 
