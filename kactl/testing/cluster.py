@@ -190,8 +190,9 @@ class SimulatedCluster:
 
     Attributes:
         operators: node of all admin clients; it never fails.
-        drained: brokers that an operator drained, and has not restored.
+        own_settings: those of the controllers.
         removed_by_hand: topics that were removed from the store by hand.
+        reassigned: topics with a partition of which a reassignment was requested.
     """
 
     def __init__(
@@ -213,13 +214,15 @@ class SimulatedCluster:
         self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
         self.network = Network(loop, self.links)
         self.world, self.stored = STORES[spec.store](loop, history, self.links, settings)
+        if isinstance(self.world, SqliteWorld):
+            self.world.kill = self._kill_node
         self.points = points
         self.operators = loop.node("operators")
         self.operator_store = self.world.client(self.operators)
         self.is_healed = False
         self.call_numbers = itertools.count(1)
-        self.drained: set[int] = set()
         self.removed_by_hand: set[str] = set()
+        self.reassigned: set[str] = set()
         self.fleet = Fleet(
             spec.brokers.count,
             loop,
@@ -232,6 +235,7 @@ class SimulatedCluster:
         )  # fmt: skip
         messages = itertools.count(1)
         own = {name: value for name, value in spec.settings.items() if name not in WORLD_SETTINGS}
+        self.own_settings: dict[str, Any] = {"level": self.level} | own
         self.controllers = {
             controller_id: ControllerMember(
                 controller_id,
@@ -241,7 +245,7 @@ class SimulatedCluster:
                     self.network, history, numbers=messages, timeout_ms=settings["request_timeout_ms"]
                 ),
                 store=self.world.client,
-                settings={"level": self.level} | own,
+                settings=self.own_settings,
                 observer=observer,
                 points=points,
             )
@@ -270,6 +274,7 @@ class SimulatedCluster:
         finally:
             for member in self.members():
                 member.kill()
+            self.fleet.end_twins()
             self.loop.kill(self.operators)
             self.world.close()
 
@@ -288,6 +293,7 @@ class SimulatedCluster:
             channel.release()
             channel.loss = channel.duplication = 0.0
         self.network.lose(0.0)
+        self.fleet.end_twins()
         for member in self.members():
             self.world.heal(member.name)
             if member in down:
@@ -308,6 +314,14 @@ class SimulatedCluster:
     def kill(self, member: Member) -> None:
         """Kill a member. Its sessions end at the store after their timeout."""
         member.kill()
+
+    def _kill_node(self, node: Node) -> None:
+        """Kill the member of a node."""
+        member = self.member(node.name)
+        if member is None:
+            self.loop.kill(node)
+        else:
+            member.kill()
 
     @property
     def active(self) -> ControllerMember | None:

@@ -110,10 +110,7 @@ def explore(
 
 def script_of(seed: int, store: str = "") -> Script:
     """Returns the script of a seed, over another kind of store if one is named."""
-    script = script_of_seed(seed)
-    if store:
-        script.world.store = store  # type: ignore[assignment]
-    return script
+    return script_of_seed(seed, store or None)  # type: ignore[arg-type]
 
 
 def _explore(seed: int, script: Script, options: Options, run: Run, began_cpu_s: float) -> SeedRun:

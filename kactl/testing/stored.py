@@ -35,6 +35,9 @@ class Stored(Protocol):
     def requests(self) -> tuple[str, ...]:
         """Returns the kinds of admin requests that wait: `reassignment`, `preferred election`."""
 
+    def notifications(self) -> int:
+        """Returns the number of notifications that the controller has not removed."""
+
     def config(self, topic: str) -> Mapping[str, str]: ...
 
 
@@ -97,6 +100,9 @@ class EntryStored:
     def requests(self) -> tuple[str, ...]:
         waiting = {"reassignment": "requests/reassignment", "preferred election": "requests/preferred"}
         return tuple(name for name, key in waiting.items() if key in self._read())
+
+    def notifications(self) -> int:
+        return len(self._below("notifications"))
 
     def config(self, topic: str) -> Mapping[str, str]:
         entry = self._read().get(f"configs/{topic}")
@@ -165,6 +171,9 @@ class MemoryStored:
         if self._state.preferred_election_request is not None:
             waiting.append("preferred election")
         return tuple(waiting)
+
+    def notifications(self) -> int:
+        return len(self._state.notifications)
 
     def config(self, topic: str) -> Mapping[str, str]:
         return dict(self._state.configs.get(topic, {}))

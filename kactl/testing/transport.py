@@ -21,6 +21,25 @@ class ControlMessage(NamedTuple):
     request: Request
 
 
+# Hosts of brokers that were started with the id of another one begin with it.
+TWIN: Final = "twin"
+
+
+def host_of(address: str) -> str:
+    """Returns the host in the registration of a broker from the name of its nodes."""
+    return address.replace(" ", "-")
+
+
+def address_of(broker: Broker, *, name: str = BROKER) -> str:
+    """Returns the name of a broker's nodes from its registration.
+
+    Args:
+        name: of the nodes of brokers with an id of their own.
+    """
+    hosts = [endpoint.host for endpoint in broker.endpoints]
+    return hosts[0].replace("-", " ") if hosts and hosts[0].startswith(TWIN) else f"{name} {broker.id}"
+
+
 class SimulatedTransport:
     """Transport of one controller over the simulated network; see `kactl.transports.base.Transport`.
 
@@ -68,7 +87,9 @@ class BrokerConnection:
         )  # fmt: skip
         try:
             response = await self._transport.network.call(
-                f"{self._transport.broker_name} {broker}", message, timeout_ms=self._transport.timeout_ms
+                address_of(self._broker, name=self._transport.broker_name),
+                message,
+                timeout_ms=self._transport.timeout_ms,
             )
         except (Unreachable, BrokerUnreachable) as failed:
             history.record("req.lost", message=message.number)

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from kactl.testing.cluster import SimulatedCluster
 
-from . import brokers, faults, operators, topics
+from . import brokers, faults, operators, stores, topics
 
 Verb = Callable[[SimulatedCluster, Mapping[str, Any]], None]
 
 VERBS: Final[Mapping[str, Verb]] = {
-    **{name: verb for module in (faults, topics, operators, brokers) for name, verb in module.VERBS.items()}
+    **{name: verb for module in (faults, stores, topics, operators, brokers) for name, verb in module.VERBS.items()}
 }
 """All verbs by name."""

@@ -43,9 +43,12 @@ def leave(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def fail_directory(cluster: SimulatedCluster, args: Args) -> None:
-    """`broker`, `replica`: a number; its directory fails, and the broker notifies the controller."""
+    """`broker`, `replica`: a number; its directory fails, or has failed, and the broker notifies the controller."""
     broker, process = _running(cluster, args)
-    broker.fail_directory(_hosted(process, args["replica"]))
+    names = sorted(broker.disk.failed.union(process.receiver.replicas))
+    if not names:
+        raise Skipped(f"broker {broker.id} hosts nothing")
+    broker.fail_directory(names[args["replica"] % len(names)])
     in_store(cluster, "notify a failed directory", cluster.operator_store.notify_log_dir(broker.id))
 
 
@@ -62,7 +65,10 @@ def producer_ids(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def nonsense(cluster: SimulatedCluster, args: Args) -> None:
-    """`broker`, `replica`: a number; propose an `isr` that no leader would, with epochs off by `epoch_lag`."""
+    """`broker`, `replica`: a number; propose an `isr` that no leader would, with epochs off by `epoch_lag`.
+
+    `recovering`: as a leader that still recovers; `twice`: in two proposals of one request.
+    """
     broker, process = _running(cluster, args)
     if not cluster.level.alter_partition:
         raise Skipped("leaders write their ISRs at this protocol level")
@@ -76,8 +82,10 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
         replica.leader_epoch - lag,
         tuple(args["isr"]),
         replica.partition_epoch - args.get("version_lag", 0),
+        recovering=args.get("recovering", False),
     )
-    request = AlterPartitionRequested(broker.id, process.receiver.epoch, (proposal,), 2 if by_id else 1)
+    proposals = (proposal,) * (2 if args.get("twice") else 1)
+    request = AlterPartitionRequested(broker.id, process.receiver.epoch, proposals, 2 if by_id else 1)
     ask(cluster, args["to"], request, operation="alter partition", about=str(name))
 
 

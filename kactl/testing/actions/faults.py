@@ -1,6 +1,6 @@
 """Faults of processes, of the network and of sessions. Every fault that lasts ends by itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kactl.testing import selectors
@@ -8,7 +8,7 @@ from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.member import Member
 from kactl.testing.selectors import Skipped
 
-from .tasks import begin, later
+from .tasks import begin, during, end_after
 
 Args = Mapping[str, Any]
 
@@ -18,21 +18,6 @@ def _up(cluster: SimulatedCluster, args: Args) -> Member:
     if not member.is_up:
         raise Skipped(f"{member.name} is down")
     return member
-
-
-def _during(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
-    """Record a fault, and end it after some time unless the end of the first phase did."""
-    cluster.history.record("fault.begin", fault=fault, target=target)
-    _end_after(cluster, fault, target, for_ms, end)
-
-
-def _end_after(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
-    def ended() -> None:
-        if not cluster.is_healed:
-            end()
-        cluster.history.record("fault.end", fault=fault, target=target)
-
-    later(cluster, for_ms, ended)
 
 
 def kill(cluster: SimulatedCluster, args: Args) -> None:
@@ -47,7 +32,7 @@ def kill(cluster: SimulatedCluster, args: Args) -> None:
         cluster.world.expire_brokers(member.name)
     if "lossy" in args:
         selectors.broker(cluster, member.name).lose_unforced(args["lossy"])
-    _during(cluster, "kill", member.name, args.get("restart_after_ms", 10_000), member.start)
+    during(cluster, "kill", member.name, args.get("restart_after_ms", 10_000), member.start)
 
 
 def kill_all(cluster: SimulatedCluster, args: Args) -> None:
@@ -56,7 +41,21 @@ def kill_all(cluster: SimulatedCluster, args: Args) -> None:
     for number, member in enumerate(cluster.members()):
         if member.is_up:
             cluster.kill(member)
-        _during(cluster, "kill all", member.name, times[number % len(times)], member.start)
+        during(cluster, "kill all", member.name, times[number % len(times)], member.start)
+
+
+def start_twice(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `for_ms`: start another process with the id of a broker, and kill it at the end."""
+    broker = selectors.broker(cluster, args["broker"])
+    if broker.id in cluster.fleet.twins:
+        raise Skipped(f"{broker.name} was started twice")
+    twin = cluster.fleet.start_twin(broker.id)
+
+    def end() -> None:
+        twin.kill()
+        cluster.fleet.twins.pop(broker.id, None)
+
+    during(cluster, "start twice", broker.name, args["for_ms"], end)
 
 
 def stop(cluster: SimulatedCluster, args: Args) -> None:
@@ -72,7 +71,7 @@ def stop(cluster: SimulatedCluster, args: Args) -> None:
             await selectors.broker(cluster, member.name).shut_down()
         else:
             await member.stop()
-        _end_after(cluster, "stop", member.name, args.get("restart_after_ms", 10_000), member.start)
+        end_after(cluster, "stop", member.name, args.get("restart_after_ms", 10_000), member.start)
 
     begin(cluster, stopped(), name=f"stop {member.name}")
 
@@ -83,7 +82,7 @@ def pause(cluster: SimulatedCluster, args: Args) -> None:
     if not member.is_running:
         raise Skipped(f"{member.name} is paused")
     member.pause()
-    _during(cluster, "pause", member.name, args["for_ms"], member.resume)
+    during(cluster, "pause", member.name, args["for_ms"], member.resume)
 
 
 def slow(cluster: SimulatedCluster, args: Args) -> None:
@@ -92,7 +91,7 @@ def slow(cluster: SimulatedCluster, args: Args) -> None:
     node = member.node
     assert node is not None
     cluster.loop.slow(node, args["delay_ms"])
-    _during(cluster, "slow", member.name, args["for_ms"], lambda: cluster.loop.slow(node, 0))
+    during(cluster, "slow", member.name, args["for_ms"], lambda: cluster.loop.slow(node, 0))
 
 
 def clock(cluster: SimulatedCluster, args: Args) -> None:
@@ -102,7 +101,7 @@ def clock(cluster: SimulatedCluster, args: Args) -> None:
     assert node is not None
     node.clock.wall_offset_ms += args.get("offset_ms", 0.0)
     node.clock.set_rate(args.get("rate", 1.0), cluster.loop.now_s)
-    _during(
+    during(
         cluster, "clock", member.name, args["for_ms"], lambda: node.clock.set_rate(1.0, cluster.loop.now_s)
     )  # fmt: skip
 
@@ -140,7 +139,7 @@ def cut(cluster: SimulatedCluster, args: Args) -> None:
         for source, target in links:
             cluster.links.heal(source, target, kind="network", both=False, deliver=args.get("deliver", False))
 
-    _during(cluster, "cut", args["node"], args["for_ms"], heal)
+    during(cluster, "cut", args["node"], args["for_ms"], heal)
 
 
 def hold(cluster: SimulatedCluster, args: Args) -> None:
@@ -153,13 +152,13 @@ def hold(cluster: SimulatedCluster, args: Args) -> None:
         for channel in channels:
             channel.release()
 
-    _during(cluster, "hold", args["node"], args["for_ms"], release)
+    during(cluster, "hold", args["node"], args["for_ms"], release)
 
 
 def lose(cluster: SimulatedCluster, args: Args) -> None:
     """`rate`, `for_ms`: lose messages of all links."""
     cluster.network.lose(args["rate"])
-    _during(cluster, "lose", "all links", args["for_ms"], lambda: cluster.network.lose(0.0))
+    during(cluster, "lose", "all links", args["for_ms"], lambda: cluster.network.lose(0.0))
 
 
 # -- the store ---------------------------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ def cut_store(cluster: SimulatedCluster, args: Args) -> None:
     member = selectors.member(cluster, args["node"])
     direction = args.get("direction", "both")
     cluster.world.cut(member.name, to_server=direction != "in", to_client=direction != "out")
-    _during(
+    during(
         cluster,
         "cut store",
         member.name,
@@ -193,17 +192,17 @@ def cut_store(cluster: SimulatedCluster, args: Args) -> None:
 def stop_store(cluster: SimulatedCluster, args: Args) -> None:
     """`for_ms`: stop the store's server."""
     cluster.world.stop()
-    _during(cluster, "stop store", "store", args["for_ms"], cluster.world.start)
+    during(cluster, "stop store", "store", args["for_ms"], cluster.world.start)
 
 
 def fail_store(cluster: SimulatedCluster, args: Args) -> None:
     """`rates` of the faults of `StoreFaults` by name, `for_ms`: operations and events of the store fail at random."""
     cluster.world.set_faults(args["rates"])
-    _during(cluster, "fail store", "store", args["for_ms"], lambda: cluster.world.set_faults({}))
+    during(cluster, "fail store", "store", args["for_ms"], lambda: cluster.world.set_faults({}))
 
 
 VERBS: Final = {
-    "kill": kill, "kill all": kill_all, "stop": stop, "pause": pause, "slow": slow, "clock": clock,
-    "cut": cut, "hold": hold, "lose": lose, "expire": expire, "cut store": cut_store, "stop store": stop_store,
-    "fail store": fail_store,
+    "kill": kill, "kill all": kill_all, "start twice": start_twice, "stop": stop, "pause": pause, "slow": slow,
+    "clock": clock, "cut": cut, "hold": hold, "lose": lose, "expire": expire, "cut store": cut_store,
+    "stop store": stop_store, "fail store": fail_store,
 }  # fmt: skip

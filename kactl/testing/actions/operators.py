@@ -19,6 +19,7 @@ from kactl.testing.selectors import Skipped
 from .tasks import ask, in_store
 
 Args = Mapping[str, Any]
+Targets = dict[TopicPartition, tuple[int, ...] | None]
 
 
 def _partitions(cluster: SimulatedCluster, names: Sequence[str]) -> list[TopicPartition]:
@@ -43,12 +44,32 @@ def elect_stored(cluster: SimulatedCluster, args: Args) -> None:
     in_store(cluster, "request elections", cluster.operator_store.request_preferred_election(names))
 
 
+def _asked(cluster: SimulatedCluster, targets: Targets) -> int:
+    """Record a request for reassignments. Returns its number."""
+    number = next(cluster.call_numbers)
+    told = {str(name): None if replicas is None else list(replicas) for name, replicas in targets.items()}
+    cluster.reassigned |= {name.topic for name in targets}
+    cluster.history.record("reassign.asked", request=number, targets=told)
+    return number
+
+
+def _reassign(cluster: SimulatedCluster, to: str, targets: Targets, *, operation: str) -> None:
+    selectors.controller(cluster, to)
+    number = _asked(cluster, targets)
+
+    def answered(results: Any) -> None:
+        if isinstance(results, list):
+            errors = {str(name): result.error.name for name, result in zip(targets, results, strict=True)}
+            cluster.history.record("reassign.answered", request=number, errors=errors)
+
+    ask(cluster, to, ReassignmentRequested(targets), operation=operation, about=_text(targets), then=answered)
+
+
 def reassign(cluster: SimulatedCluster, args: Args) -> None:
     """`targets`: replicas by partition; `to`."""
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {
-        selectors.partition(cluster, name): tuple(replicas) for name, replicas in sorted(args["targets"].items())
-    }
-    ask(cluster, args["to"], ReassignmentRequested(targets), operation="reassign", about=_text(targets))
+    wanted = sorted(args["targets"].items())
+    targets: Targets = {selectors.partition(cluster, name): tuple(replicas) for name, replicas in wanted}
+    _reassign(cluster, args["to"], targets, operation="reassign")
 
 
 def reassign_stored(cluster: SimulatedCluster, args: Args) -> None:
@@ -56,6 +77,7 @@ def reassign_stored(cluster: SimulatedCluster, args: Args) -> None:
     wanted = sorted(args["targets"].items())  # a script that was written to a file has its keys in this order
     targets = {selectors.partition(cluster, name): tuple(replicas) for name, replicas in wanted}
     targets[TopicPartition("nothing", 0)] = (1, 2)
+    _asked(cluster, {**targets})
     in_store(cluster, "request reassignments", cluster.operator_store.request_reassignment(targets))
 
 
@@ -67,7 +89,7 @@ def cancel(cluster: SimulatedCluster, args: Args) -> None:
     if not running:
         raise Skipped("nothing is being reassigned")
     name = running[args["partition"] % len(running)]
-    ask(cluster, args["to"], ReassignmentRequested({name: None}), operation="cancel", about=str(name))
+    _reassign(cluster, args["to"], {name: None}, operation="cancel")
 
 
 def evacuate(cluster: SimulatedCluster, args: Args) -> None:
@@ -77,14 +99,14 @@ def evacuate(cluster: SimulatedCluster, args: Args) -> None:
     """
     broker, every = selectors.broker(cluster, args["broker"]).id, sorted(cluster.fleet.brokers)
     turn = args.get("turn", 0) % len(every)
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    targets: Targets = {}
     for name, held in sorted(cluster.stored.assignments().items()):
         others = [other for other in every[turn:] + every[:turn] if other not in held.target]
         if broker in held.target and others:
             targets[name] = tuple(others[0] if replica == broker else replica for replica in held.target)
     if not targets:
         raise Skipped(f"broker {broker} has no replica that another broker could take over")
-    ask(cluster, args["to"], ReassignmentRequested(targets), operation="reassign", about=_text(targets))
+    _reassign(cluster, args["to"], targets, operation="reassign")
 
 
 def drain(cluster: SimulatedCluster, args: Args) -> None:

@@ -25,6 +25,23 @@ def later(cluster: SimulatedCluster, delay_ms: float, action: Callable[[], None]
     cluster.loop.call_later(delay_ms / 1000, action)
 
 
+def during(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
+    """Record a fault, and end it after some time unless the end of the first phase did."""
+    cluster.history.record("fault.begin", fault=fault, target=target)
+    end_after(cluster, fault, target, for_ms, end)
+
+
+def end_after(cluster: SimulatedCluster, fault: str, target: str, for_ms: float, end: Callable[[], None]) -> None:
+    """End a fault after some time unless the end of the first phase did, and record its end."""
+
+    def ended() -> None:
+        if not cluster.is_healed:
+            end()
+        cluster.history.record("fault.end", fault=fault, target=target)
+
+    later(cluster, for_ms, ended)
+
+
 def ask(
     cluster: SimulatedCluster,
     target: str,

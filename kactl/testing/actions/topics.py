@@ -1,5 +1,6 @@
 """Topics that are created, grown, configured and deleted, by request and by hand."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.selectors import Skipped
 
-from .tasks import ask, in_store
+from .tasks import ask, in_store, later
 
 Args = Mapping[str, Any]
 UNCLEAN: Final = "unclean.leader.election.enable"
@@ -62,6 +63,26 @@ def vanish(cluster: SimulatedCluster, args: Args) -> None:
     cluster.history.record("admin.store", operation="remove topic by hand", outcome="done", topic=topic)
 
 
+def recreate(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `removal`: delete, mark, vanish or none; `after_ms`: create it after this time, as `create` does."""
+    target = {"topic": args["topic"], "to": "active controller"}
+    match args.get("removal", "none"):
+        case "delete":
+            delete(cluster, target)
+        case "mark":
+            mark(cluster, target)
+        case "vanish":
+            vanish(cluster, target)
+    new = {name: value for name, value in args.items() if name not in ("removal", "after_ms")}
+
+    def again() -> None:
+        with contextlib.suppress(Skipped):
+            if not cluster.is_healed:
+                create(cluster, new)
+
+    later(cluster, args.get("after_ms", 0.0), again)
+
+
 def grow(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of the new partition, `to`."""
     topic = selectors.topic(cluster, args["topic"])
@@ -92,6 +113,6 @@ def config(cluster: SimulatedCluster, args: Args) -> None:
 
 
 VERBS: Final = {
-    "create": create, "delete": delete, "mark": mark, "vanish": vanish, "grow": grow, "grow stored": grow_stored,
-    "config": config,
+    "create": create, "delete": delete, "mark": mark, "vanish": vanish, "recreate": recreate, "grow": grow,
+    "grow stored": grow_stored, "config": config,
 }  # fmt: skip

@@ -20,6 +20,7 @@ class ModelBroker(Member):
 
     Args:
         store: opens a client of the store for a new process.
+        name: of its nodes, and its address; by default that of the broker with this id.
 
     Attributes:
         process: the present process, or the last one.
@@ -34,8 +35,9 @@ class ModelBroker(Member):
         store: Callable[[Node], Store],
         settings: BrokerSettings,
         around: Surroundings,
+        name: str | None = None,
     ) -> None:
-        super().__init__(loop, around.history, f"broker {broker}", self._run)
+        super().__init__(loop, around.history, f"broker {broker}" if name is None else name, self._run)
         self.id = broker
         self.disk = Disk()
         self.process: BrokerProcess | None = None
@@ -49,11 +51,12 @@ class ModelBroker(Member):
         process = self.process = BrokerProcess(
             self.id,
             self.disk,
+            address=self.name,
             rack=self._rack,
             store=self._store(node),
             settings=self._settings,
             around=self._around,
-            rng=self._loop.streams[f"broker:{self.id}"],
+            rng=self._loop.streams[self.name.replace(" ", ":")],
         )
         self._around.network.listen(node, process.handle, inline=process.serve, inlined=Fetch)
         with contextlib.suppress(asyncio.CancelledError):

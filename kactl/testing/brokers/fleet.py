@@ -17,6 +17,10 @@ class Fleet:
 
     Args:
         racks: number of racks, over which the brokers are spread in turn.
+
+    Attributes:
+        twins: brokers that were started although another one with their id runs, by id.
+        doubled: ids of which there were two at a time.
     """
 
     def __init__(
@@ -29,17 +33,27 @@ class Fleet:
         settings: BrokerSettings,
         around: Surroundings,
     ) -> None:
-        self.brokers = {
-            broker: ModelBroker(
-                broker,
-                loop,
-                rack=None if racks < 2 else f"rack {(broker - 1) % racks}",
-                store=store,
-                settings=settings,
-                around=around,
-            )
-            for broker in range(1, count + 1)
-        }
+        def broker(number: int, name: str | None = None) -> ModelBroker:
+            rack = None if racks < 2 else f"rack {(number - 1) % racks}"
+            return ModelBroker(number, loop, rack=rack, store=store, settings=settings, around=around, name=name)
+
+        self._broker = broker
+        self.brokers = {number: broker(number) for number in range(1, count + 1)}
+        self.twins: dict[int, ModelBroker] = {}
+        self.doubled: set[int] = set()
+
+    def start_twin(self, number: int) -> ModelBroker:
+        """Start another broker with the id of one, at an address of its own, with an empty disk."""
+        twin = self.twins[number] = self._broker(number, f"twin {number}")
+        self.doubled.add(number)
+        twin.start()
+        return twin
+
+    def end_twins(self) -> None:
+        """Kill all twins."""
+        for twin in self.twins.values():
+            twin.kill()
+        self.twins.clear()
 
     def start(self) -> None:
         for broker in self.brokers.values():

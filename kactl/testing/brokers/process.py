@@ -12,7 +12,7 @@ from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.stores.base import Session, Store
 from kactl.testing.history import History
 from kactl.testing.network import Network, Unreachable
-from kactl.testing.transport import ControlMessage
+from kactl.testing.transport import ControlMessage, host_of
 
 from .isr_changes import IsrChanges
 from .receiver import Receiver
@@ -55,13 +55,18 @@ class Surroundings(NamedTuple):
 
 
 class BrokerProcess:
-    """One process of a broker. `run` is the main task of its node."""
+    """One process of a broker. `run` is the main task of its node.
+
+    Args:
+        address: name of its nodes; in the registration its spaces are dashes.
+    """
 
     def __init__(
         self,
         broker: int,
         disk: Disk,
         *,
+        address: str,
         rack: str | None,
         store: Store,
         settings: BrokerSettings,
@@ -69,6 +74,7 @@ class BrokerProcess:
         rng: random.Random,
     ) -> None:
         self.id = broker
+        self._address = address
         self._rack = rack
         self._store = store
         self._settings = settings
@@ -110,7 +116,7 @@ class BrokerProcess:
 
     async def _register(self) -> None:
         """Register in a new session, however long that takes."""
-        broker = Broker(self.id, 0, (Endpoint("INTERNAL", f"broker-{self.id}", 9092),), self._rack)
+        broker = Broker(self.id, 0, (Endpoint("INTERNAL", host_of(self._address), 9092),), self._rack)
         while True:
             try:
                 session = await self._store.new_session(self._settings.session_timeout_ms)
@@ -216,6 +222,7 @@ class BrokerProcess:
             if error is None:
                 self.replication.fetched(leader, fetch, answer)
 
+        address = self.receiver.addresses.get(leader, f"broker {leader}")
         late = self._fetching[leader] = self._around.network.post(
-            f"broker {leader}", fetch, answered, timeout_ms=self._settings.request_timeout_ms
+            address, fetch, answered, timeout_ms=self._settings.request_timeout_ms
         )

@@ -27,7 +27,7 @@ from kactl.messages.control import (
 )
 from kactl.model import LEADER_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.testing.history import History
-from kactl.testing.transport import ControlMessage
+from kactl.testing.transport import ControlMessage, address_of
 
 from .entries import StateEntry, StopEntry, led_rows, state_entries, stop_entries, stopped_rows
 from .replica import Disk, Replica, StoredLog
@@ -56,6 +56,7 @@ class Receiver:
         greeted: whether the present controller has sent an UpdateMetadata.
         known: metadata of all partitions.
         live: brokers of the last UpdateMetadata.
+        addresses: names of their nodes.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Receiver:
         self.replicas: dict[TopicPartition, Replica] = {}
         self.known: dict[TopicPartition, StateEntry] = {}
         self.live: frozenset[int] = frozenset()
+        self.addresses: dict[int, str] = {}
 
     def registering(self, older: Mapping[TopicPartition, bytes]) -> None:
         """Prepare for a registration: requests for it may arrive before its epoch is known.
@@ -178,7 +180,8 @@ class Receiver:
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def _learn(self, request: UpdateMetadata, entries: list[StateEntry]) -> None:
-        self.live = frozenset(broker.id for broker in request.live_brokers)
+        self.addresses = {broker.id: address_of(broker) for broker in request.live_brokers}
+        self.live = frozenset(self.addresses)
         for entry in entries:
             if entry.leader == LEADER_DURING_DELETE:
                 self.known.pop(entry.name, None)

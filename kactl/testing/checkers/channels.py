@@ -11,11 +11,13 @@ from kactl.testing.violations import Checker, Violation
 class _Queue:
     waiting: collections.deque[int] = dataclasses.field(default_factory=collections.deque)
     in_flight: tuple[int, Event] | None = None
+    # The last LeaderAndIsr of each partition, by its leader epoch.
+    led: dict[str, tuple[int, Event]] = dataclasses.field(default_factory=dict)
 
 
 class Channels(Checker):
     """Each request is attempted in its turn, and again until it is answered. Requests that wait may be merged if each
-    replica still receives the same sequence of starts and stops."""
+    replica still receives the same sequence of starts and stops. Leader epochs never fall."""
 
     kinds = ("req.enqueue", "req.replace", "req.attempt", "req.drop")
     invariants = ("INV-47",)
@@ -30,7 +32,7 @@ class Channels(Checker):
         if event.kind == "req.enqueue":
             queue.waiting.append(fields["request"])
             self._requests[fields["request"]] = (fields["what"], fields["partitions"])
-            return None
+            return self._fallen(queue, event)
         if event.kind == "req.drop":
             for request in queue.waiting:
                 del self._requests[request]
@@ -39,6 +41,21 @@ class Channels(Checker):
         text = self._replaced(queue, event) if event.kind == "req.replace" else self._attempted(queue, event)
         contradicts = queue.in_flight[1] if queue.in_flight is not None else None
         return Violation("INV-47", text, event=event, contradicts=contradicts) if text else None
+
+    def _fallen(self, queue: _Queue, event: Event) -> Violation | None:
+        """Returns a violation if a partition has a lower leader epoch than before. A new topic of that name begins
+        again, and a stop for the deletion of a topic has no epoch."""
+        what = event.fields["what"]
+        for name, epoch in zip(event.fields["partitions"], event.fields.get("leader_epochs", ()), strict=False):
+            last, before = queue.led.get(name, (epoch, event))
+            if 0 <= epoch < last and (epoch or what == "StopReplica"):
+                text = f"{name}: {what} under leader epoch {epoch} follows LeaderAndIsr under {last}"
+                return Violation("INV-47", text, event=event, contradicts=before)
+            if what == "LeaderAndIsr":
+                queue.led[name] = (epoch, event)
+            elif epoch < 0:
+                queue.led.pop(name, None)
+        return None
 
     def _replaced(self, queue: _Queue, event: Event) -> str:
         before = event.fields["before"]

@@ -122,10 +122,12 @@ class Entries(Checker):
             return None
         begin = 0 if event.fields["fence"] is None else event.fields["sent"]
         allowed: frozenset[int] = frozenset()
+        first = known[-1][0]
         for seq, topic_id, replicas in reversed(known):
-            if topic_id != known[-1][1]:
-                break
+            if topic_id != known[-1][1] and first < begin:
+                break  # another topic of that name; a write that was sent before its end may still be for it
             allowed |= replicas
+            first = seq
             if seq < begin:
                 break
         joined = set(value["isr"]) - set(before.value["isr"] if before is not None else ())

@@ -17,6 +17,7 @@ timelines and tests.
 | `req.send`, `req.accept`, `req.reject`, `req.reply`, `req.lost` | simulated network and brokers | see the classes |
 | `role.apply`, `role.stop`, `isr.propose`, `broker.complaint` | simulated brokers | see the classes |
 | `admin.call`, `admin.reply` | workload | a client calls a method of a controller, and receives the result |
+| `reassign.asked`, `reassign.answered` | workload | see the classes |
 | `node.start`, `node.crash`, `fault.begin`, `fault.end`, `task.failed` | runner | see the classes |
 
 Nodes of controller instances are named `controller 100`, of brokers `broker 1`; other names are free. A node's name
@@ -264,6 +265,7 @@ class RequestEnqueued(_Fields, frozen=True, kw_only=True):
         request: number of the request, unique in the run.
         what: LeaderAndIsr, UpdateMetadata or StopReplica.
         partitions: names such as t1-0; empty for UpdateMetadata.
+        leader_epochs: of the partitions, in the same order.
     """
 
     channel: int
@@ -273,6 +275,7 @@ class RequestEnqueued(_Fields, frozen=True, kw_only=True):
     what: str
     controller_epoch: int
     partitions: list[str]
+    leader_epochs: list[int] = []
 
 
 class RequestsReplaced(_Fields, frozen=True, kw_only=True):
@@ -495,6 +498,29 @@ class AdminReply(_Fields, frozen=True, kw_only=True):
     outcome: str
 
 
+class ReassignmentAsked(_Fields, frozen=True, kw_only=True):
+    """`reassign.asked`: an administrator requests reassignments, or leaves the request in the store.
+
+    Attributes:
+        request: number of the request, unique in the run.
+        targets: replicas by partition, such as t1-0; None cancels.
+    """
+
+    request: int
+    targets: dict[str, list[int] | None]
+
+
+class ReassignmentAnswered(_Fields, frozen=True, kw_only=True):
+    """`reassign.answered`: the controller has answered a request. One that is left in the store has no answer.
+
+    Attributes:
+        errors: name of the error code by partition, NONE if the controller has accepted the target.
+    """
+
+    request: int
+    errors: dict[str, str]
+
+
 class NodeStarted(_Fields, frozen=True, kw_only=True):
     """`node.start`: recorded on the node itself."""
 
@@ -572,6 +598,8 @@ FIELDS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "broker.complaint": BrokerComplaint,
     "admin.call": AdminCall,
     "admin.reply": AdminReply,
+    "reassign.asked": ReassignmentAsked,
+    "reassign.answered": ReassignmentAnswered,
     "node.start": NodeStarted,
     "node.crash": NodeCrashed,
     "fault.begin": FaultBegan,

@@ -67,6 +67,8 @@ class Memory:
         brokers: epoch by id.
         deleting: topics whose deletion has started.
         queued: topics that wait for their deletion, the started ones included.
+        blocked: topics whose deletion is blocked.
+        shutting_down: brokers that count as shutting down.
         offline, imbalanced, live: the published counts.
     """
 
@@ -77,6 +79,8 @@ class Memory:
     brokers: Mapping[int, int]
     deleting: frozenset[str]
     queued: frozenset[str]
+    blocked: frozenset[str] = frozenset()
+    shutting_down: frozenset[int] = frozenset()
     offline: int
     imbalanced: int
     live: int
@@ -143,14 +147,17 @@ class Memories(Checker):
 
     def _partition_moved(self, event: Event) -> Violation | None:
         fields = event.fields
-        if fields["refused"]:
-            return None
         move = (fields["from_state"], fields["to_state"])
-        if move == ("absent", "absent"):
-            return None  # read in a takeover, before states are assigned
         name = (fields["topic"], fields["partition"])
         known = self._replay(event).partitions
         last = known.get(name)
+        if fields["refused"]:
+            if last is None or last[0] == move[0]:
+                return None
+            text = f"{name[0]}-{name[1]} stays {move[0]}, and was {last[0]}"
+            return Violation("INV-10", text, event=event, contradicts=last[1])
+        if move == ("absent", "absent"):
+            return None  # read in a takeover, before states are assigned
         known[name] = (move[1], event)
         text = f"{name[0]}-{name[1]} goes from {move[0]} to {move[1]}"
         if move not in PARTITION_MOVES and move[0] != move[1]:
@@ -243,6 +250,9 @@ class Memories(Checker):
             text = _differs(replay, partition) if memory.settled else ""
             if text:
                 return Violation("INV-14", f"{memory.node}: {text}", event=event)
+        text = _stale_marks(memory)
+        if text:
+            return Violation("INV-12", f"{memory.node}: {text}", event=event)
         text = _miscounts(memory) if memory.settled else ""
         return Violation("INV-13", f"{memory.node}: {text}", event=event) if text else None
 
@@ -275,6 +285,19 @@ def _differs(replay: _Replay, memory: PartitionMemory) -> str:
         moved = replay.replicas.get((memory.topic, memory.partition, broker))
         if moved is not None and moved[0] != state:
             return f"replica {broker} of {name} is {state}, and its last event is {moved[1]}"
+    return ""
+
+
+def _stale_marks(memory: Memory) -> str:
+    """Marks are of brokers that are registered, and of topics that are queued for their deletion."""
+    marks = (
+        ("shutting down", memory.shutting_down - memory.brokers.keys(), "not registered"),
+        ("blocked", memory.blocked - memory.queued, "not queued for its deletion"),
+        ("being deleted", memory.deleting - memory.queued, "not queued for its deletion"),
+    )
+    for mark, without, reason in marks:
+        if without:
+            return f"{min(without)} counts as {mark}, and is {reason}"
     return ""
 
 

@@ -315,6 +315,7 @@ class _ChannelRecorder:
             what=type(request).__name__,
             controller_epoch=request.controller_epoch,
             partitions=_partitions(request),
+            leader_epochs=_leader_epochs(request),
         )
 
     def _replaced(self, before: list[Request], after: list[Request]) -> None:
@@ -365,6 +366,15 @@ def _partitions(request: Request) -> list[str]:
     return [f"{topics[topic]}-{partition}" for topic, partition in pairs]
 
 
+def _leader_epochs(request: Request) -> list[int]:
+    """Returns the leader epoch of each partition of `_partitions`."""
+    if isinstance(request, UpdateMetadata):
+        return []
+    columns = request if isinstance(request, StopReplica) else request.states
+    epochs: list[int] = columns.leader_epoch.tolist()
+    return epochs
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +391,8 @@ def memory_of(controller: Controller, node: str) -> Memory:
         brokers={broker.id: broker.epoch for broker in cluster.brokers.values()},
         deleting=frozenset(cluster.deletion_started),
         queued=frozenset(cluster.topics_to_delete),
+        blocked=frozenset(cluster.deletion_ineligible),
+        shutting_down=cluster.shutting_down,
         offline=cluster.offline_count,
         imbalanced=cluster.imbalance_count,
         live=len(cluster.brokers),

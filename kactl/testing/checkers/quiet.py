@@ -9,14 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kactl.actors.system import Controller
-from kactl.model import NO_LEADER, Assignment, Leadership, TopicPartition
+from kactl.config.controller_settings import ControllerSettings
+from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.testing.brokers import ModelBroker
 from kactl.testing.cluster import ControllerMember, SimulatedCluster
 from kactl.testing.violations import Violation
 
+from .leftovers import Leftovers
+
+# The timeout of a request from which limits follow, if that of a run is shorter: other pauses are not.
+_REQUEST_MS: Final = 1_000.0
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
-    "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
+    "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-07", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
     "INV-50",
 )  # fmt: skip
 
@@ -47,11 +52,17 @@ class Quiet:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        request, lag = cluster.settings["request_timeout_ms"], cluster.settings["lag_ms"]
+        request, lag = max(_REQUEST_MS, cluster.settings["request_timeout_ms"]), cluster.settings["lag_ms"]
         session = cluster.world.session_end_ms
         self.controller_ms = session + 2 * request
         self.leader_ms = self.controller_ms + 2 * request
         self.settle_ms = 3 * session + 10 * request + 3 * lag
+        own = ControllerSettings.of(None, cluster.own_settings)
+        self.balance_ms = own.balance_interval_ms + self.settle_ms
+        # A longer limit only has to have its timer: a run does not wait for it.
+        self.shutdown_ms = own.shutdown_limit_ms + self.settle_ms
+        self._waits_for_shutdowns = own.shutdown_limit_ms <= self.settle_ms
+        self._balance_percentage = own.balance_percentage if own.auto_balance else 100
 
     def unmet(self) -> list[Unmet]:
         """Returns all conditions that do not hold now."""
@@ -59,17 +70,24 @@ class Quiet:
             return [Unmet("LIV-01", self._who_is_active(), self.controller_ms)]
         assert active.controller is not None
         view = _View(self._cluster, active.controller)
+        left = Leftovers(self._cluster, active.controller)
         parts: tuple[tuple[str, float, Callable[[], Iterator[str]]], ...] = (
             ("LIV-02", self.leader_ms, view.without_leader),
             ("LIV-10", self.settle_ms, view.unregistered),
             ("LIV-05", self.settle_ms, view.unfinished),
             ("LIV-03", self.settle_ms, view.disagreements),
             ("LIV-04", self.settle_ms, view.out_of_sync),
+            ("LIV-04", self.settle_ms, view.dead_members),
+            ("LIV-04", self.shutdown_ms, lambda: left.shutdowns(wait=self._waits_for_shutdowns)),
+            ("LIV-07", self.balance_ms, lambda: view.led_elsewhere(self._balance_percentage)),
             ("LIV-08", self.settle_ms, view.retries),
+            ("LIV-08", self.settle_ms, left.retries),
             ("INV-09", self.settle_ms, view.memory_differences),
+            ("INV-09", self.settle_ms, view.state_differences),
             ("INV-16", self.settle_ms, view.strangers),
             ("INV-42", self.settle_ms, view.remains),
             ("INV-50", self.settle_ms, view.unanswered),
+            ("INV-42", self.settle_ms, left.deleted_topics),
         )
         return [Unmet(number, text, limit_ms) for number, limit_ms, texts in parts for text in texts()]
 
@@ -237,6 +255,26 @@ class _View:
             if missing:
                 yield f"partition {name}: {missing} are live and not in the ISR {list(held.isr)}; leader {held.leader}"
 
+    def dead_members(self) -> Iterator[str]:
+        """No member of an ISR is down, unless it is the last one."""
+        for name, _, held in self._partitions():
+            if held is None or len(held.isr) == 1:
+                continue
+            dead = [broker for broker in held.isr if broker not in self._running]
+            if dead:
+                yield f"partition {name}: {dead} are down and in the ISR {list(held.isr)}"
+
+    def led_elsewhere(self, percentage: int) -> Iterator[str]:
+        """Preferred replicas in the ISR lead: of those of one broker all but a percentage."""
+        preferring: dict[int, list[bool]] = {}
+        for name, assignment, held in self._partitions():
+            preferred = assignment.replicas[0]
+            is_led = held is None or held.leader == preferred or preferred not in held.isr
+            preferring.setdefault(preferred, []).append(not is_led and self._may_lead(preferred, name))
+        for broker, late in preferring.items():
+            if sum(late) * 100 > len(late) * percentage:
+                yield f"broker {broker} does not lead {sum(late)} of the {len(late)} partitions that prefer it"
+
     def retries(self) -> Iterator[str]:
         """Nothing is retried for something that does not exist, and no request waits for a live broker."""
         for member in self._cluster.controllers.values():
@@ -269,6 +307,28 @@ class _View:
                 held.leader, held.leader_epoch, held.partition_epoch, frozenset(held.isr)
             ):  # fmt: skip
                 yield f"{name}: {view} in memory, {held} stored"
+
+    def state_differences(self) -> Iterator[str]:
+        """The states of the machines follow from what is stored, and from the live brokers."""
+        cluster = self._controller.cluster
+        moving = {name for name, held in self._assignments.items() if held.is_being_reassigned}
+        known = {name for name in cluster.reassigning if not self._deleted(name)}
+        if known != {name for name in moving if not self._deleted(name)}:
+            yield f"reassigned are {sorted(known)} in memory, and {sorted(moving)} in the store"
+        for name, assignment, held in self._partitions():
+            view = cluster.view(name)
+            if view is None or held is None:
+                continue
+            # As in Kafka, a leader that shuts down may count as offline while others fail.
+            is_led = held.leader != NO_LEADER and self._may_lead(held.leader, name)
+            if is_led and view.state is not PartitionState.ONLINE:
+                yield f"{name} has the live leader {held.leader}, and is {view.state.name}"
+            if view.replica_states.keys() != set(assignment.replicas):
+                yield f"{name} has states of replicas {dict(view.replica_states)}, and replicas {assignment.replicas}"
+            for broker, state in view.replica_states.items():
+                is_copied = broker not in assignment.adding  # a new one is NEW until it is in sync
+                if is_copied and self._may_lead(broker, name) and state is not ReplicaState.ONLINE:
+                    yield f"the live replica {broker} of {name} is {state.name}"
 
     def strangers(self) -> Iterator[str]:
         """The ISR and the leader of a partition are replicas of it."""

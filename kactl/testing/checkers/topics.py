@@ -6,6 +6,7 @@ from typing import Any, Final
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
+from .requested import Requested
 from .stored import NO_LEADER, Stored, is_zero, leadership_writes, topic_writes
 
 Assignment = tuple[list[int], list[int], list[int]]
@@ -14,7 +15,7 @@ Assignment = tuple[list[int], list[int], list[int]]
 class Topics(Checker):
     """Compares each write of a topic with the one before it, and what is left of a topic when its deletion ends."""
 
-    kinds = ("store.commit", "fsm.topic", "ctl.elected", "ctl.resigned")
+    kinds = ("store.commit", "fsm.topic", "ctl.elected", "ctl.resigned", "reassign.asked", "reassign.answered")
     invariants = ("INV-40", "INV-42", "INV-43", "INV-45")
 
     def __init__(self) -> None:
@@ -27,6 +28,16 @@ class Topics(Checker):
         self._complete: set[tuple[str, str]] = set()
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
+        self._requested = Requested()
+
+    def at_end(self) -> Violation | None:
+        for key in sorted(self._stored.entries):
+            if key.startswith("topics/"):
+                topic = key.removeprefix("topics/")
+                for partition, now in self._stored.entries[key].value["partitions"].items():
+                    if text := self._requested.is_end(topic, partition, now):
+                        return Violation("INV-45", text)
+        return None
 
     def check(self, event: Event) -> Violation | None:
         return _CHECKS[event.kind](self, event)
@@ -71,6 +82,7 @@ class Topics(Checker):
             return None
         if before is None:
             self._born[topic] = event
+            self._requested.born(topic, value["partitions"])
             return self._is_fresh(event, topic, value["id"])
         if before.value["id"] != value["id"]:
             if not is_zero(before.value["id"]):
@@ -80,10 +92,12 @@ class Topics(Checker):
             if violation is not None:
                 return violation
         if event.fields["fence"] is None:
+            self._requested.written_by_hand(topic, value["partitions"])
             return None  # administrators may write what they like
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
             text = "" if was is None else self._is_step(topic, partition, was, now)
+            text = text or self._requested.is_step(topic, partition, was, now)
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
         return None
@@ -187,4 +201,6 @@ _CHECKS: Final[dict[str, Callable[[Topics, Event], Violation | None]]] = {
     "fsm.topic": Topics._topic_changed,
     "ctl.elected": Topics._begins_anew,
     "ctl.resigned": Topics._begins_anew,
+    "reassign.asked": lambda self, event: self._requested.asked(event),
+    "reassign.answered": lambda self, event: self._requested.answered(event),
 }

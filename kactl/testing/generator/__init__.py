@@ -10,7 +10,7 @@ from kactl.testing.streams import Streams
 
 from .faults import faults, loss
 from .workload import workload
-from .worlds import drawn_latency, drawn_schedule, drawn_world
+from .worlds import LARGE, Store, drawn_latency, drawn_schedule, drawn_store, drawn_world
 
 __all__ = ["script_of_seed"]
 
@@ -18,13 +18,18 @@ __all__ = ["script_of_seed"]
 _MINUTES = ((2, 50), (4, 30), (8, 15), (20, 5))
 
 
-def script_of_seed(seed: int) -> Script:
-    """Returns the script of a seed."""
+def script_of_seed(seed: int, store: Store | None = None) -> Script:
+    """Returns the script of a seed.
+
+    Args:
+        store: kind of the store, in place of the one that the seed draws.
+    """
     streams = Streams(seed)
     rng = streams["script"]
-    world = drawn_world(streams["world"])
+    is_large = streams["size"].random() < LARGE
+    world = drawn_world(streams["world"], store or drawn_store(streams["store"]), large=is_large)
     minutes = rng.choices([length for length, _ in _MINUTES], [weight for _, weight in _MINUTES])[0]
-    duration_ms = minutes * 60_000.0
+    duration_ms = (_MINUTES[0][0] if is_large else minutes) * 60_000.0
     swarm, fault_actions = faults(streams["faults"], world, duration_ms)
     actions = [*fault_actions, *workload(streams["workload"], world, duration_ms)]
     core_down = []

@@ -5,11 +5,14 @@ probability 0.5; in a tenth of the runs a single kind at a high rate; in a twent
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kactl.testing.points import EVENTS, POINTS
 from kactl.testing.script import Action, WorldSpec
+
+from .stores import KINDS as STORE_KINDS
+from .stores import StorePatterns
 
 # Mean time between two occurrences.
 _INTERVALS_MS: Final[Mapping[str, float]] = {"rare": 120_000.0, "medium": 40_000.0, "high": 10_000.0}
@@ -39,10 +42,10 @@ class _Draw:
         chosen = self._rng.choice(choices)
         return f"{chosen}{self._rng.randrange(6)}" if chosen.endswith("#") else chosen
 
-    def _member(self) -> str:
+    def member(self) -> str:
         return self._broker() if self._rng.random() < 0.6 else self._controller()
 
-    def _around_session_ms(self) -> float:
+    def around_session_ms(self) -> float:
         """Returns a time from far under to far over the session timeout."""
         return self._session_ms * self._rng.choice((0.02, 0.2, 0.8, 1.1, 1.5, 3.0)) * self._rng.uniform(0.8, 1.2)
 
@@ -54,11 +57,11 @@ class _Draw:
     # -- single faults -------------------------------------------------------------------------------------------------
 
     def kill(self, at_ms: float) -> list[Action]:
-        args = {"node": self._member(), "restart_after_ms": self._around_session_ms()}
+        args = {"node": self.member(), "restart_after_ms": self.around_session_ms()}
         return [Action("kill", at_ms=at_ms, args=args)]
 
     def lossy_kill(self, at_ms: float) -> list[Action]:
-        args = {"node": self._broker(), "restart_after_ms": self._around_session_ms(), "lossy": self._rng.random()}
+        args = {"node": self._broker(), "restart_after_ms": self.around_session_ms(), "lossy": self._rng.random()}
         return [Action("kill", at_ms=at_ms, args=args)]
 
     def kill_all(self, at_ms: float) -> list[Action]:
@@ -66,20 +69,20 @@ class _Draw:
         return [Action("kill all", at_ms=at_ms, args={"restart_after_ms": times})]
 
     def stop(self, at_ms: float) -> list[Action]:
-        args = {"node": self._member(), "restart_after_ms": self._around_session_ms()}
+        args = {"node": self.member(), "restart_after_ms": self.around_session_ms()}
         return [Action("stop", at_ms=at_ms, args=args)]
 
     def pause(self, at_ms: float) -> list[Action]:
-        return [Action("pause", at_ms=at_ms, args={"node": self._member(), "for_ms": self._around_session_ms()})]
+        return [Action("pause", at_ms=at_ms, args={"node": self.member(), "for_ms": self.around_session_ms()})]
 
     def slow(self, at_ms: float) -> list[Action]:
         delay_ms = self._rng.choice((1.0, 10.0, 100.0))
-        args = {"node": self._member(), "delay_ms": delay_ms, "for_ms": self._rng.uniform(1_000, 20_000)}
+        args = {"node": self.member(), "delay_ms": delay_ms, "for_ms": self._rng.uniform(1_000, 20_000)}
         return [Action("slow", at_ms=at_ms, args=args)]
 
     def clock(self, at_ms: float) -> list[Action]:
         args = {
-            "node": self._member(),
+            "node": self.member(),
             "offset_ms": self._rng.choice((-3_600_000.0, -1_000.0, 1_000.0, 3_600_000.0)),
             "rate": self._rng.choice((0.9, 1.0, 1.1)),
             "for_ms": self._rng.uniform(1_000, 60_000),
@@ -88,18 +91,18 @@ class _Draw:
 
     def cut(self, at_ms: float) -> list[Action]:
         args = {
-            "node": self._member(),
-            "for_ms": self._around_session_ms(),
+            "node": self.member(),
+            "for_ms": self.around_session_ms(),
             "direction": self._rng.choice(("both", "in", "out")),
             "deliver": self._rng.random() < 0.5,
         }
         if self._rng.random() < 0.5:
-            args["to"] = self._member()
+            args["to"] = self.member()
         return [Action("cut", at_ms=at_ms, args=args)]
 
     def hold(self, at_ms: float) -> list[Action]:
         args = {
-            "node": self._member(),
+            "node": self.member(),
             "for_ms": self._session_ms * self._rng.uniform(0.5, 5),
             "direction": self._rng.choice(("both", "in", "out")),
         }
@@ -109,16 +112,28 @@ class _Draw:
         args = {"rate": self._rng.choice((0.05, 0.3)), "for_ms": self._rng.uniform(1_000, 20_000)}
         return [Action("lose", at_ms=at_ms, args=args)]
 
+    def start_twice(self, at_ms: float) -> list[Action]:
+        """A broker's id is started twice, and then perhaps the first one loses its registration."""
+        node, for_ms = self._broker(), self._session_ms * self._rng.uniform(0.5, 6)
+        twice = Action("start twice", at_ms=at_ms, args={"broker": node, "for_ms": for_ms})
+        pause = {"node": node, "for_ms": self._session_ms * self._rng.uniform(1.1, 3)}
+        then: list[list[Action]] = [
+            [],
+            [Action("expire", at_ms=at_ms + 1_000, args={"node": node})],
+            [Action("pause", at_ms=at_ms + 1_000, args=pause)],
+        ]
+        return [twice, *self._rng.choice(then)]
+
     def expire(self, at_ms: float) -> list[Action]:
-        return [Action("expire", at_ms=at_ms, args={"node": self._member()})]
+        return [Action("expire", at_ms=at_ms, args={"node": self.member()})]
 
     def stop_store(self, at_ms: float) -> list[Action]:
-        return [Action("stop store", at_ms=at_ms, args={"for_ms": self._around_session_ms()})]
+        return [Action("stop store", at_ms=at_ms, args={"for_ms": self.around_session_ms()})]
 
     def cut_store(self, at_ms: float) -> list[Action]:
         args = {
-            "node": self._member(),
-            "for_ms": self._around_session_ms(),
+            "node": self.member(),
+            "for_ms": self.around_session_ms(),
             "direction": self._rng.choice(("both", "in", "out")),
             "deliver": self._rng.random() < 0.5,
         }
@@ -175,7 +190,7 @@ class _Draw:
 
     def swizzle(self, at_ms: float) -> list[Action]:
         """The links of some members stop one after another, and are restored in another order."""
-        members = [self._member() for _ in range(self._rng.randint(2, 4))]
+        members = [self.member() for _ in range(self._rng.randint(2, 4))]
         return [
             Action(
                 "cut",
@@ -248,7 +263,7 @@ class _Draw:
         partition = f"any partition #{self._rng.randrange(100)}"
         target = self._rng.sample(range(1, self._brokers + 1), 2)
         delay_ms = self._rng.choice((1.0, 5.0, 20.0, 100.0, 1_000.0)) * self._rng.random()
-        restart = {"restart_after_ms": self._around_session_ms()}
+        restart = {"restart_after_ms": self.around_session_ms()}
         return [
             Action("reassign", at_ms=at_ms, args={"targets": {partition: target}, "to": "active controller"}),
             Action("kill", at_ms=at_ms + delay_ms, args={"node": "active controller"} | restart),
@@ -268,9 +283,9 @@ class _Draw:
         verb = rng.choice(("kill", "pause", "expire", "fail"))
         args: dict[str, Any] = {} if verb == "fail" else {"node": "node at point"}
         if verb == "kill":
-            args["restart_after_ms"] = self._around_session_ms()
+            args["restart_after_ms"] = self.around_session_ms()
         elif verb == "pause":
-            args["for_ms"] = self._around_session_ms()
+            args["for_ms"] = self.around_session_ms()
         elif verb == "expire":
             args["notify_after_ms"] = rng.choice((0.0, 10.0, self._session_ms))
         return [Action(verb, at_ms=at_ms, at_point=point, hit=hit, args=args)]
@@ -278,7 +293,7 @@ class _Draw:
 
 # Kinds with their weights among the runs that have a single kind.
 KINDS: Final = (
-    "kill", "lossy kill", "kill all", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire",
+    "kill", "lossy kill", "kill all", "start twice", "stop", "pause", "slow", "clock", "cut", "hold", "lose", "expire",
     "stop store", "cut store", "fail store", "zombie", "sleepwalk", "store island", "bounce", "swizzle",
     "election storm", "rolling restart", "pair kill", "twin kill", "replace", "handler fault",
 )  # fmt: skip
@@ -290,10 +305,17 @@ _FAILURES: Final = frozenset(("kill", "bounce", "replace", "rolling restart"))
 def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[dict[str, str], list[Action]]:
     """Returns the rates of the chosen kinds, and all faults."""
     draw = _Draw(rng, world)
-    swarm = _swarm(rng)
+    own = STORE_KINDS[world.store]
+    of_store = StorePatterns(
+        rng,
+        member=draw.member,
+        around_session_ms=draw.around_session_ms,
+        members=world.brokers.count + world.controllers,
+    )
+    swarm = _swarm(rng, (*KINDS, *own))
     actions: list[Action] = []
     for kind, rate in swarm.items():
-        pattern = draw.pattern(kind)
+        pattern = draw.pattern(kind) if kind in KINDS else of_store.pattern(kind)
         at_ms = 5_000 + rng.expovariate(1 / _INTERVALS_MS[rate])
         while at_ms < duration_ms:
             actions += pattern(at_ms)
@@ -310,13 +332,13 @@ def loss(rng: random.Random, world: WorldSpec, node: str, duration_ms: float) ->
     return _Draw(rng, world).lost(node, duration_ms)
 
 
-def _swarm(rng: random.Random) -> dict[str, str]:
+def _swarm(rng: random.Random, kinds: Sequence[str]) -> dict[str, str]:
     sort = rng.random()
     if sort < 0.05:
         return {}
     if sort < 0.15:
-        return {rng.choice(KINDS): "high"}
-    swarm = {kind: rng.choice(("rare", "rare", "medium", "high")) for kind in KINDS if rng.random() < 0.5}
+        return {rng.choice(kinds): "high"}
+    swarm = {kind: rng.choice(("rare", "rare", "medium", "high")) for kind in kinds if rng.random() < 0.5}
     # Without failures of brokers partitions hardly change, and most other faults meet a cluster at rest.
     if not _FAILURES.intersection(swarm):
         swarm[rng.choice(sorted(_FAILURES))] = rng.choice(("medium", "high"))

@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from kactl.testing.script import Action, WorldSpec
 
+from .worlds import LARGE_BROKERS
+
 TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
 # Weight of each kind of request.
 WEIGHTS: Final[Mapping[str, int]] = {
-    "create": 10, "delete": 5, "mark": 2, "grow": 4, "grow stored": 1, "vanish": 1, "config": 1,
+    "create": 10, "delete": 5, "mark": 2, "grow": 4, "grow stored": 1, "vanish": 1, "recreate": 3, "config": 1,
     "drain": 2, "undrain": 2, "leave": 2, "fail directory": 2, "undeletable": 1, "reassign": 9, "cancel": 3,
     "reassign stored": 3, "evacuate": 2, "elect": 10, "elect stored": 2, "nonsense": 3, "producer ids": 1, "resign": 1,
 }  # fmt: skip
@@ -30,6 +32,9 @@ _WAITING: Final = (
     "AlterPartitionRequested: store.commit before", "ReassignmentRequested: store.write_assignment before",
     "ReassignmentRequested: advance reassignment before", "ElectionRequested: store.commit before",
 )  # fmt: skip
+# Topics of large clusters, each with as many partitions: 400 together.
+_LARGE_TOPICS: Final = 4
+_LARGE_PARTITIONS: Final = 100
 # Requests per second.
 _RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -40,6 +45,10 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[A
     actions = [
         Action("create", at_ms=rng.uniform(0, 3_000), args=draw.new_topic(topic, to=None)) for topic in TOPICS[:3]
     ]
+    if world.brokers.count == LARGE_BROKERS:
+        actions += [
+            Action("create", at_ms=3_000, args=draw.large_topic(f"large{number}")) for number in range(_LARGE_TOPICS)
+        ]
     rate = rng.choice(_RATES)
     at_ms = rng.expovariate(rate) * 1000
     kinds = {kind: weight for kind, weight in WEIGHTS.items() if rng.random() < 0.8}
@@ -69,6 +78,7 @@ class _Draw:
             "grow": lambda: {"topic": self._topic(), "replicas": self._replicas(), "to": self._to()},
             "grow stored": lambda: {"topic": self._topic(), "replicas": self._replicas()},
             "vanish": lambda: {"topic": self._topic()},
+            "recreate": self._life,
             "config": lambda: {"topic": self._topic(), "unclean": rng.random() < 0.5},
             "drain": lambda: {"broker": self._broker(), "to": self._to()},
             "undrain": lambda: {"broker": self._broker(), "to": self._to()},
@@ -110,6 +120,20 @@ class _Draw:
         elif rng.random() < 0.3:
             args["has_id"] = False
         return args
+
+    def large_topic(self, topic: str) -> dict[str, Any]:
+        brokers = range(1, self._brokers + 1)
+        return {"topic": topic, "replicas": [self._rng.sample(brokers, 3) for _ in range(_LARGE_PARTITIONS)]}
+
+    def _life(self) -> dict[str, Any]:
+        """A topic of a known name is removed in some way, and created again soon."""
+        rng = self._rng
+        removal = rng.choice(("delete", "mark", "vanish", "none"))
+        return {
+            **self.new_topic(self._name(), to=None),
+            "removal": removal,
+            "after_ms": rng.choice((0.0, 5.0, 50.0, 500.0, 5_000.0)) * rng.random(),
+        }
 
     def _to(self) -> str:
         return "active controller" if self._rng.random() < 0.6 else f"any controller #{self._rng.randrange(6)}"
@@ -153,6 +177,8 @@ class _Draw:
             "replica": rng.randrange(40),
             "isr": rng.choice(([], [9], [-1, 1], [1, 1, 2], [1, 2], [1, 2, 3])),
             "epoch_lag": rng.choice((0, 0, 1, -1)),
-            "version_lag": rng.choice((0, 0, 1, -1)),
+            "version_lag": rng.choice((0, 0, 1, -1, -7)),
+            "recovering": rng.random() < 0.1,
+            "twice": rng.random() < 0.1,
             "to": self._to(),
         }

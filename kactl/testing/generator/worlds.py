@@ -1,39 +1,56 @@
 """Drawn worlds: topology, protocol level, settings, latencies and the schedule of steps."""
 
 import random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from kactl.config.controller_settings import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS
 from kactl.testing.schedule import Schedule
 from kactl.testing.script import BrokersSpec, LatencySpec, ScheduleSpec, WorldSpec
 
 # Leaders write ISRs; leaders propose ISRs; topics have ids; leaders are told to recover.
 LEVELS: Final = ("2.6", "2.7", "2.8", "3.9", "3.9")
+# Weights of the kinds of stores, in percent. In-memory runs are the cheapest.
+Store = Literal["memory", "sqlite", "zookeeper"]
+STORES: Final[dict[Store, int]] = {"memory": 55, "zookeeper": 30, "sqlite": 15}
+# Share of the runs with LARGE_BROKERS brokers.
+LARGE: Final = 0.05
+LARGE_BROKERS: Final = 12
 # Latencies in ms of the store and of the network, as ranges.
 _STORE: Final = ((0.5, 4.0), (0.5, 40.0), (0.0, 0.0), (5.0, 5.0))
 _NETWORK: Final = ((0.5, 2.0), (0.5, 30.0), (0.0, 0.0), (1.0, 1.0))
 
 
-def drawn_world(rng: random.Random) -> WorldSpec:
-    """Draw 3 to 7 brokers and 2 or 3 controllers; each limit is the smallest legal one, the default, or in between."""
+def drawn_store(rng: random.Random) -> Store:
+    """Draw the kind of store."""
+    return rng.choices(list(STORES), list(STORES.values()))[0]
+
+
+def drawn_world(rng: random.Random, store: Store, *, large: bool) -> WorldSpec:
+    """Draw a topology and the settings: each limit is the smallest useful one, the default, or in between.
+
+    Args:
+        large: draw so many brokers and partitions that requests are split and queues fill.
+    """
     settings: dict[str, Any] = {
         "session_timeout_ms": rng.choice((3_000, 6_000, 10_000)),
-        "request_timeout_ms": rng.choice((1_000.0, 5_000.0)),
-        "lag_ms": rng.choice((3_000.0, 10_000.0)),
+        # Near the longest latencies, and the default.
+        "request_timeout_ms": rng.choice((100.0, 1_000.0, 5_000.0)),
+        "lag_ms": rng.choice((2_000.0, 3_000.0, 10_000.0)),
         "append_rate": rng.choice((0.0, 2.0, 20.0)),
-        "chunk_partitions": rng.choice((1, 2, 3, 4096)),
+        "chunk_partitions": rng.choice((1, 2, 3, CHUNK_PARTITIONS)),
         "unclean_leader_election": rng.random() < 0.3,
-        "shutdown_limit_ms": rng.choice((20_000, 600_000)),
-        "balance_interval_ms": rng.choice((15_000, 300_000)),
+        "shutdown_limit_ms": rng.choice((100, 20_000, 20_000, SHUTDOWN_LIMIT_MS)),
+        "balance_interval_ms": rng.choice((100, 15_000, 300_000)),
         "balance_percentage": rng.choice((0, 10)),
-        "standby_interval_ms": rng.choice((0, 200, 1_000)),
+        "standby_interval_ms": rng.choice((0, 20, 200, 1_000)),
         "parity": rng.random() < 0.05,
     }
+    count = LARGE_BROKERS if large else rng.choice((3, 4, 4, 5, 7))
     return WorldSpec(
-        store="memory",
-        brokers=BrokersSpec(
-            count=rng.choice((3, 4, 4, 5, 7)), level=rng.choice(LEVELS), racks=rng.choice((1, 1, 2, 3))
-        ),
-        controllers=rng.choice((2, 2, 3)),
+        store=store,
+        brokers=BrokersSpec(count=count, level=rng.choice(LEVELS), racks=rng.choice((1, 1, 2, 3))),
+        # A single instance shows what only the next one would repair.
+        controllers=rng.choice((1, 2, 2, 2, 2, 2, 3, 3)),
         settings=settings,
     )
 

@@ -7,7 +7,7 @@ from kactl.testing.checkers import Channels
 from .stories import A, Story
 
 
-def enqueue(one: Story, request: int, what: str = "LeaderAndIsr", *names: str) -> None:
+def enqueue(one: Story, request: int, what: str = "LeaderAndIsr", *names: str, epoch: int = 0) -> None:
     one.record(
         "req.enqueue",
         A,
@@ -18,6 +18,7 @@ def enqueue(one: Story, request: int, what: str = "LeaderAndIsr", *names: str) -
         what=what,
         controller_epoch=1,
         partitions=list(names),
+        leader_epochs=[epoch] * len(names),
     )
 
 
@@ -107,3 +108,23 @@ def test_replacing_other_requests_than_those_that_wait_breaks_inv_47() -> None:
     replace(one, [1, 2, 3, 4], (6, "LeaderAndIsr", ["t1-0", "t1-1"]), (3, "StopReplica", ["t1-0"]))
 
     assert one.found == ["INV-47"]
+
+
+@pytest.mark.parametrize("what", ["LeaderAndIsr", "StopReplica"])
+def test_a_leader_epoch_that_falls_breaks_inv_47(what: str) -> None:
+    one = story(0)
+    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3)
+    enqueue(one, 2, what, "t1-0", epoch=2)
+
+    assert one.found == ["INV-47"]
+
+
+def test_a_new_topic_begins_with_any_leader_epoch() -> None:
+    one = story(0)
+    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3)
+    enqueue(one, 2, "StopReplica", "t1-0", epoch=-2)
+    enqueue(one, 3, "LeaderAndIsr", "t1-0", epoch=1)
+    enqueue(one, 4, "LeaderAndIsr", "t1-0", epoch=0)
+    enqueue(one, 5, "StopReplica", "t1-0", epoch=0)
+
+    assert one.found == []

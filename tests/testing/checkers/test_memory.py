@@ -88,7 +88,7 @@ def compared(one: Story) -> list[str]:
 def test_a_life_of_a_partition_is_legal() -> None:
     one = story(memory())
     move(one, "online", "online")
-    move(one, "offline", "new", refused="not a legal transition from its state")
+    move(one, "online", "new", refused="not a legal transition from its state")
     assert compared(one) == []
     move(one, "online", "offline")
     one.commit({"deletions/t1": {}})
@@ -218,3 +218,30 @@ def test_counts_are_not_compared_while_an_event_is_handled() -> None:
 @pytest.mark.parametrize("fields", [{"state": "offline"}, {"replica_states": {1: "offline", 2: "online"}}])
 def test_a_state_without_its_event_breaks_inv_14(fields: dict[str, Any]) -> None:
     assert compared(story(memory(PARTITION._replace(**fields), offline=int("state" in fields)))) == ["INV-14"]
+
+
+def test_a_refused_move_from_another_state_breaks_inv_10() -> None:
+    one = story()
+    move(one, "new", "online", refused="no replica may lead")
+
+    assert one.found == ["INV-10"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"shutting_down": frozenset({3})},
+        {"blocked": frozenset({"t1"})},
+        {"deleting": frozenset({"t1"})},
+    ],
+    ids=["broker", "blocked topic", "started topic"],
+)
+def test_a_mark_of_something_unknown_breaks_inv_12(fields: dict[str, Any]) -> None:
+    assert compared(story(memory(**fields))) == ["INV-12"]
+
+
+def test_marks_of_what_is_known_are_legal() -> None:
+    topics = frozenset({"t1"})
+    one = memory(shutting_down=frozenset({2}), blocked=topics, deleting=topics, queued=topics)
+
+    assert compared(story(one)) == []

@@ -21,6 +21,24 @@ def say(one: Story, what: str) -> None:
     one.record("fsm.topic", A, controller_epoch=1, topic="t1", what=what)
 
 
+def ask(one: Story, targets: dict[str, Any], *, answer: str = "") -> None:
+    """Request reassignments.
+
+    Args:
+        answer: error code of all partitions; empty for no answer.
+    """
+    number = len(one.history.events)
+    one.record("reassign.asked", request=number, targets=targets)
+    if answer:
+        one.record("reassign.answered", request=number, errors=dict.fromkeys(targets, answer))
+
+
+def at_end(one: Story) -> str:
+    """Returns the number of the violation that only the end shows; empty if there is none."""
+    found = one.checker.at_end()
+    return "" if found is None else found.invariant
+
+
 def delete(one: Story, *left: str) -> None:
     """Delete the topic from the store, except for some keys."""
     keys = {"topics/t1", "leadership/t1/0", "configs/t1", "deletions/t1"} - set(left)
@@ -29,7 +47,10 @@ def delete(one: Story, *left: str) -> None:
 
 def test_a_life_of_a_topic_is_legal() -> None:
     one = story()
-    one.topic({0: [1, 2], 1: [2, 1]})
+    one.topic({0: [1, 2], 1: [2, 1]}, fence=1)
+    ask(one, {"t1-0": [3, 4], "t1-1": None})
+    ask(one, {"t1-0": [3]})
+    ask(one, {"t1-0": [4]})
     one.topic({0: ([3, 4, 1, 2], [3, 4], [1, 2]), 1: [2, 1]}, fence=1)
     one.topic({0: ([3, 1, 2], [3], [1, 2]), 1: [2, 1]}, fence=1)
     one.lead(1, 1, [1, 2, 3])
@@ -126,6 +147,63 @@ def test_the_next_controller_starts_the_deletion_again(is_killed: bool) -> None:
     assert one.found == []
 
 
+def test_a_target_that_nobody_requested_breaks_inv_45() -> None:
+    one = story()
+    ask(one, {"t1-0": [1, 3]})
+    one.topic({0: ([4, 1, 2], [4], [1, 2])}, fence=1)
+
+    assert one.found == ["INV-45"]
+
+
+def test_a_target_that_was_replaced_and_returns_breaks_inv_45() -> None:
+    one = story()
+    ask(one, {"t1-0": [3]}, answer="NONE")
+    ask(one, {"t1-0": [4]}, answer="NONE")
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, fence=1)
+    assert one.found == []
+    one.lead(1, 1, [1, 2, 3])
+    one.topic({0: [3]}, fence=1)
+
+    assert (one.found, at_end(one)) == ([], "INV-45")
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        [([3], "NONE")],
+        [([4], "NONE"), ([3], "NONE")],
+        [([3], ""), ([4], "NONE")],
+        [([4], "NONE"), ([3], "UNKNOWN_SERVER_ERROR")],
+        [([3], "NONE"), (None, "NONE")],
+    ],
+    ids=["accepted", "replaced", "unanswered", "refused", "cancelled too late"],
+)
+def test_a_reassignment_ends_with_what_was_requested(targets: list[Any]) -> None:
+    one = story()
+    for target, answer in targets:
+        ask(one, {"t1-0": target}, answer=answer)
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, fence=1)
+    one.lead(1, 1, [1, 2, 3])
+    one.topic({0: [3]}, fence=1)
+
+    assert (one.found, at_end(one)) == ([], "")
+
+
+def test_a_partition_that_keeps_its_replicas_after_its_request_was_accepted_breaks_inv_45() -> None:
+    one = story()
+    ask(one, {"t1-0": [3]}, answer="NONE")
+
+    assert at_end(one) == "INV-45"
+
+
+def test_replicas_that_a_tool_wrote_are_not_judged() -> None:
+    one = story()
+    ask(one, {"t1-0": [3]}, answer="NONE")
+    one.topic({0: [5]})
+
+    assert at_end(one) == ""
+
+
 BEGUN: Any = ([3, 4, 1, 2], [3, 4], [1, 2])
 
 
@@ -161,6 +239,8 @@ def test_administrators_may_write_any_assignment() -> None:
 def test_a_reassignment_may_follow_one_that_only_had_to_be_stored(in_sync: bool) -> None:
     """The replicas of the first origin are stopped; the write that removes them failed."""
     one = story()
+    ask(one, {"t1-0": [3, 4]})
+    ask(one, {"t1-0": [5, 3]})
     one.topic({0: BEGUN}, fence=1)
     one.lead(3, 1, [1, 2, 3, 4] if in_sync else [1, 2, 3])
     one.lead(3, 2, [3])

@@ -67,6 +67,7 @@ class SqliteWorld:
     Attributes:
         path: the file.
         clock: of the host, for all its processes.
+        kill: kills a node within a transaction; that of the loop unless it is replaced.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class SqliteWorld:
         self._session_timeout_ms = session_timeout_ms
         self._job_ms = job_ms
         self._connect = connect
+        self.kill: Callable[[Node], object] = loop.kill
         self._on_violation = loop.halt if on_violation is None else on_violation
         self._faults = Faults(lambda node: loop.streams[f"store:{node}"])
         self._connections: list[FaultyConnection] = []
@@ -201,8 +203,9 @@ class SqliteWorld:
         self.lock()
 
     def start(self) -> None:
-        """End `stop`."""
+        """End `stop`, and all faults of the disk."""
         self.unlock()
+        self.set_disk("good")
 
     def expire_session(self, node: str, *, notify_after_ms: float = 0.0) -> None:
         """End the leases of a node's own sessions; the first process that looks for expired leases ends the sessions.
@@ -253,6 +256,10 @@ class SqliteWorld:
         for connection in self._connections:
             if connection.node is not None and not connection.closed:
                 self._loop.kill(connection.node)
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Begin another boot after all processes were killed; an operator's tool may have the file open still."""
         self.unlock()
         self.bury_killed()
         self.clock.restart()
@@ -330,7 +337,7 @@ class SqliteWorld:
         return connect_on
 
     def _kill(self, node: Node) -> None:
-        self._loop.kill(node)
+        self.kill(node)
         self.bury_killed()
 
 

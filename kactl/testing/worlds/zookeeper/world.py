@@ -244,7 +244,8 @@ class ZooKeeperWorld:
             self.ensemble.crash(server)
 
     def start(self) -> None:
-        """Start all servers that do not run. Sessions have their whole timeout from the election on."""
+        """Start all servers that do not run, and end their cuts. Sessions have their whole timeout from then on."""
+        self.heal_servers()
         for server in self.servers:
             self.ensemble.start(server)
 

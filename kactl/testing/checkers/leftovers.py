@@ -1,0 +1,104 @@
+"""What must be gone when a cluster has come to rest: timers, waiting events, marks, notifications, deleted topics."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from kactl.actors.system import Controller
+from kactl.messages.events import BalanceDue, Event, Priority, ShutdownOverdue, StandbyDue
+from kactl.testing.cluster import SimulatedCluster
+
+# An event that waits longer in an inbox at rest is not handled.
+_WAIT_MS: Final = 1_000.0
+# Tasks of which a node runs one of each name at most.
+_ONE_OF_A_NAME: Final = ("timer: BalanceDue", "timer: StandbyDue", "channel to broker ")
+
+
+class Leftovers:
+    """One moment of the cluster.
+
+    Args:
+        controller: the active one.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, controller: Controller) -> None:
+        self._cluster = cluster
+        self._controller = controller
+
+    def retries(self) -> Iterator[str]:
+        """No instance has work to do, or a timer for something that does not exist."""
+        memory = self._controller.cluster
+        if memory.has_retries:
+            yield "the controller has partitions to write again"
+        if memory.deletion_unsure:
+            yield f"the outcome of the deletion of {sorted(memory.deletion_unsure)} is unknown"
+        for member in self._cluster.controllers.values():
+            if not member.is_running or member.controller is None:
+                continue
+            loop, is_active = member.controller.loop, member.controller is self._controller
+            if any(loop.inbox.oldest_ms_in(lane) >= _WAIT_MS for lane in Priority):
+                yield f"{len(loop.inbox)} events wait in the inbox of {member.name}"
+            for event in loop.controllership._timers._running:
+                if not self._is_due(event, is_active=is_active):
+                    yield f"{member.name} has a timer for {event.label}"
+            if not is_active and (channels := member.controller.channels.all()):
+                yield f"{member.name} is a standby with channels to brokers {[each.broker.id for each in channels]}"
+        for (node, task), count in sorted(self._tasks().items()):
+            if count > 1:
+                yield f"{node} runs {task!r} {count} times"
+
+    def _is_due(self, event: Event, *, is_active: bool) -> bool:
+        if isinstance(event, ShutdownOverdue):
+            broker = self._controller.cluster.brokers.get(event.broker)
+            return is_active and broker is not None and broker.epoch == event.broker_epoch
+        return isinstance(event, BalanceDue if is_active else StandbyDue)
+
+    def _tasks(self) -> Counter[tuple[str, str]]:
+        """Returns how often each task runs that must be the only one of its name."""
+        nodes = [member.node for member in self._cluster.controllers.values() if member.is_running]
+        return Counter(
+            (node.name, task.get_name())
+            for node in nodes
+            if node is not None
+            for task in node.tasks
+            if not task.done() and task.get_name().startswith(_ONE_OF_A_NAME)
+        )
+
+    def shutdowns(self, *, wait: bool) -> Iterator[str]:
+        """A broker that requested its shutdown, and did not stop, is live again after a limit.
+
+        Args:
+            wait: wait until it is, and not only for the timer that has this effect.
+        """
+        memory, timers = self._controller.cluster, self._controller.loop.controllership._timers
+        for broker in sorted(memory.shutting_down - memory.drained):
+            registered = memory.brokers.get(broker)
+            if registered is None:
+                yield f"broker {broker} shuts down, and is not registered"
+            elif wait or not timers.is_set(ShutdownOverdue(broker, registered.epoch)):
+                yield f"broker {broker} is registered, and counts as shutting down"
+
+    def deleted_topics(self) -> Iterator[str]:
+        """Nothing waits in the store, and running brokers have nothing of a topic that is deleted.
+
+        As in Kafka, brokers keep the logs of replicas that were reassigned away while they were down. They keep those
+        of topics that were removed by hand, and those whose deletion another process with their id has answered. The
+        next controller does not know deleted topics: what its predecessor had not sent about them is never sent.
+        """
+        stored = self._cluster.stored
+        if count := stored.notifications():
+            yield f"{count} notifications wait in the store"
+        topics = stored.topics()
+        unknown = self._cluster.removed_by_hand | self._cluster.reassigned
+        for broker in self._cluster.fleet.running():
+            if broker.id in self._cluster.fleet.doubled:
+                continue
+            for name, log in sorted(broker.disk.logs.items()):
+                if name.topic not in topics and name.topic not in unknown:
+                    yield f"broker {broker.id} has a log of {name}, id {log.topic_id.hex()}, which is deleted"
+            if stored.controller_epoch != 1 or broker.process is None:
+                continue
+            receiver = broker.process.receiver
+            gone = {name.topic for name in (*receiver.known, *receiver.replicas)} - topics.keys() - unknown
+            if gone:
+                yield f"broker {broker.id} knows the topics {sorted(gone)}, which are deleted"
