@@ -333,7 +333,7 @@ def _first_topics(names: Names, rows: Sequence[_Row], numbers: dict[int, int]) -
 
 # A transaction is built from a few templates: of the time to encode it as structs, this takes a third.
 _TXN: Final = b'{"compare":[%s],"success":[%s],"failure":[{"request_range":{"key":"%s","keys_only":true}}]}'
-_VERSION: Final = b'{"key":"%s","target":"VERSION","result":"EQUAL","version":%d}'
-_CREATED: Final = b'{"key":"%s","target":"CREATE","result":"EQUAL","create_revision":%d}'
+_VERSION: Final = b'{"key":"%s","version":%d}'  # EQUAL and VERSION are the defaults
+_CREATED: Final = b'{"key":"%s","target":"CREATE","create_revision":%d}'
 _PUT: Final = b'{"request_put":{"key":"%s","value":"%s"}}'
 _base64 = b64encode
