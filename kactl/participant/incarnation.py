@@ -36,6 +36,7 @@ from .followers import REPORTS_PER_LAG, Followers
 from .following import Following
 from .growable import broker_list
 from .handlers.hosting import HandlerHosting
+from .handlers.listener_leases import ListenerLeases
 from .handlers.reporter import Reporter
 from .handlers.results import Results
 from .hosted_replicas import HostedReplicas, Role
@@ -52,6 +53,7 @@ from .listener import Listener, call_listener, overrides
 from .metadata import MetadataCache
 from .network import ControlLink, ParticipantNetwork
 from .pause_gate import PauseGate
+from .pending_request import PendingRequest
 from .row_index import ABSENT
 
 log = logger(__name__)
@@ -62,15 +64,6 @@ INBOX_LIMIT: Final = 100
 # Messages of other participants are handled at once unless the broker hangs. Those beyond are lost, and are repeated
 # at intervals.
 MESSAGES_LIMIT: Final = 1_000
-
-
-class _Pending:
-    """A queued request. If `response` is None when `done` is set, no response will follow."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.response: Response | None = None
-        self.done = anyio.Event()
 
 
 class Incarnation:
@@ -109,10 +102,12 @@ class Incarnation:
         self._pause = pause
         self._listener = listener
         self._hosting = hosting
+        self._listened: Lease | None = None  # the lease under which the listener leads; None if it was stopped
         self._reporter = Reporter(broker, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
-        self._inbox: collections.deque[_Pending] = collections.deque()
+        self._listener_leases = ListenerLeases(listener, self.hosted, report=self._reporter.add)
+        self._inbox: collections.deque[PendingRequest] = collections.deque()
         self._wake = anyio.Event()
-        self._current: _Pending | None = None
+        self._current: PendingRequest | None = None
         self._ended = False
         self._lag_ms = lag_ms
         self._messages: collections.deque[PeerMessage] = collections.deque()
@@ -176,8 +171,8 @@ class Incarnation:
         async with anyio.create_task_group() as tasks:
             if self._hosting is not None:
                 self._hosting.begin_life(margin_ms=pacemaker.margin_ms, report=self._reporter.add)
-                tasks.start_soon(self._reporter.run)
-            tasks.start_soon(self._work)
+            tasks.start_soon(self._reporter.run)
+            tasks.start_soon(self._work, pacemaker)
             tasks.start_soon(self._handle_messages)
             tasks.start_soon(self._repeat_reports)
             tasks.start_soon(self.isr.run)
@@ -199,12 +194,7 @@ class Incarnation:
         """Call the listener's `stopped`, or the handler's `stop`, for every replica that is served."""
         if self._hosting is not None:
             await self._hosting.end_life()
-        served = np.concatenate((self.hosted.in_role(Role.LEADER), self.hosted.in_role(Role.FOLLOWER)))
-        if len(served) and overrides(self._listener, "stopped"):
-            chosen = np.ones(len(served), np.bool_)
-            errors = np.zeros(len(served), np.int16)
-            names = self.hosted.index.names(served)
-            await call_listener(lambda name, _: self._listener.stopped(name, deleted=False), names, chosen, errors)
+        await self._listener_leases.registration_ended()
 
     # -- leases
 
@@ -212,12 +202,14 @@ class Incarnation:
         """See `LeaseHolder`."""
         if not self._ended:
             self._lease = lease
+            self._wake.set()
             if self._hosting is not None:
                 self._hosting.lease_began(lease)
 
     def lease_ended(self) -> None:
         """See `LeaseHolder`."""
         self._lease = ENDED
+        self._wake.set()
         self.leaderships.end_all()
         if self._hosting is not None:
             self._hosting.lease_ended()
@@ -245,7 +237,7 @@ class Incarnation:
             raise BrokerUnreachable(self.broker, "it has ended")
         if len(self._inbox) >= INBOX_LIMIT:
             raise BrokerUnreachable(self.broker, f"its queue is full with {INBOX_LIMIT} requests")
-        pending = _Pending(request)
+        pending = PendingRequest(request)
         self._inbox.append(pending)
         self._wake.set()
         await pending.done.wait()
@@ -253,7 +245,10 @@ class Incarnation:
             raise BrokerUnreachable(self.broker, "it ended or failed before it sent a response")
         return pending.response
 
-    async def _work(self) -> None:
+    async def _work(self, pacemaker: Pacemaker) -> None:
+        if self._listener_leases.is_needed:
+            # Otherwise the first orders to lead would be answered before the listener was called.
+            await pacemaker.attempted.wait()
         while True:
             self._current = pending = await self._take()
             try:
@@ -263,13 +258,23 @@ class Incarnation:
             self._current = None
             pending.done.set()
 
-    async def _take(self) -> _Pending:
+    async def _take(self) -> PendingRequest:
         while True:
             await self._pause.wait_open()
-            if self._inbox:
+            if self._listened is not None and self._listened is not self._lease:
+                self._listened = None
+                await self._listener_leases.lease_ended()
+            elif self._listened is None and self._has_lease():
+                self._listened = self._lease
+                await self._listener_leases.lease_began()
+            elif self._inbox:
                 return self._inbox.popleft()
-            self._wake = anyio.Event()
-            await self._wake.wait()
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+
+    def _has_lease(self) -> bool:
+        return self._clock.lease_ns() < self._lease.ends_ns
 
     async def _carry_out(self, request: Request) -> Response:
         request_error = checks.request_error(request, broker_epoch=self.epoch, controller_epoch=self.controller_epoch)
@@ -304,7 +309,10 @@ class Incarnation:
             leader, leader_epoch = int(states.leader[row]), int(states.leader_epoch[row])
             return listener.became_follower(name, leader=leader, leader_epoch=leader_epoch)
 
-        if overrides(listener, "became_leader"):
+        self._listener_leases.forget(names, plan.follow)
+        if self._listened is None or not self._has_lease():
+            self._listener_leases.wait(names.take(plan.lead))
+        elif overrides(listener, "became_leader"):
             await call_listener(lead, names, plan.lead, plan.error)
         self.hosted.apply(states, plan.lead, Role.LEADER)
         if overrides(listener, "became_follower"):

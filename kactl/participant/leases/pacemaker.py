@@ -54,6 +54,7 @@ class Pacemaker:
     Attributes:
         lease: the current lease; one that has ended while there is none.
         terms: what a renewal is worth.
+        attempted: set when the first renewal has succeeded or failed.
 
     Raises:
         BadRequest: the session is too short for the margin.
@@ -72,6 +73,7 @@ class Pacemaker:
     ) -> None:
         self.lease = ENDED
         self.terms: LeaseTerms = lease_terms(session.timeout_ms, session.bound, config)
+        self.attempted = anyio.Event()
         self._broker = broker
         self._session = session
         self._clock = clock
@@ -121,6 +123,7 @@ class Pacemaker:
             self._failing = False
             await self._pause.wait_open()
             self.count(sent_ns)
+        self.attempted.set()
 
     async def _limited(self, sent_ns: int) -> None:
         limit_ms = self._session.timeout_ms / _RENEWAL_LIMIT_SHARE

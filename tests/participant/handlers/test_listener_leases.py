@@ -1,0 +1,147 @@
+"""A listener leads only under a lease."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kactl.messages.broker import PartitionsReported
+from kactl.model import TopicPartition
+from kactl.participant import Listener, Participant
+from tests.participant.conftest import SESSION_MS, Network, Recorder
+from tests.support.clocks import settle
+from tests.support.control_requests import BILLS_0, ORDERS_0, ORDERS_1, StateRow, stop_replica, update_metadata
+
+pytestmark = pytest.mark.anyio
+
+LED = StateRow(ORDERS_0, leader_epoch=7)
+LEADS, STOPS = "leads orders-0 at 7 with (1, 2, 3)", "stops orders-0"
+
+
+async def lapse(network: Network, participant: Participant) -> None:
+    """Stop the participant for longer than its lease, and shorter than its session."""
+    participant.pause()
+    await network.clock.advance(SESSION_MS - 100)
+
+
+async def test_listener_is_stopped_at_a_lapse_and_leads_again_afterwards(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        await network.lead_and_follow(1, LED, StateRow(BILLS_0, leader=2))
+        before = list(recorder.calls)
+        await lapse(network, participant)
+        participant.resume()
+        await settle()
+
+        assert recorder.calls == [*before, STOPS, LEADS]
+        assert participant.leadership(ORDERS_0) is not None
+
+
+async def test_lapse_ends_before_the_margin_does(network: Network) -> None:
+    """Only the store is silent; the participant runs."""
+    recorder = Recorder()
+    async with network.participant(listener=recorder) as participant:
+        await network.lead_and_follow(1, LED)
+        assert participant._session is not None
+        participant._session.renew = silent  # type: ignore[method-assign]
+        await network.clock.advance(SESSION_MS * 0.9)
+
+        assert recorder.calls == [LEADS, STOPS]
+        assert await network.registered() == [1]
+
+
+async def silent(sent_ns: int) -> None:
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("order", ["follow", "stop", "lead"])
+async def test_newer_order_during_a_lapse_replaces_the_leadership(network: Network, order: str) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        await network.lead_and_follow(1, LED)
+        assert participant._incarnation is not None
+        lease = participant._incarnation._lease
+        participant._incarnation.lease_ended()
+        await settle()
+        recorder.calls.clear()
+        if order == "stop":
+            await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
+        else:
+            leader = 1 if order == "lead" else 2
+            assert await network.lead_and_follow(1, LED.but(leader_epoch=8, leader=leader)) == [0]
+        during = list(recorder.calls)
+        recorder.calls.clear()
+        participant._incarnation.lease_began(lease)
+        await settle()
+
+        assert during == {"stop": [STOPS], "follow": ["follows 2 for orders-0 at 8"], "lead": []}[order]
+        assert recorder.calls == (["leads orders-0 at 8 with (1, 2, 3)"] if order == "lead" else [])
+
+
+async def test_follower_since_a_lapse_is_stopped_with_the_registration(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        await network.lead_and_follow(1, LED)
+        assert participant._incarnation is not None
+        participant._incarnation.lease_ended()
+        await network.lead_and_follow(1, LED.but(leader_epoch=8, leader=2))
+        recorder.calls.clear()
+
+        await participant.stop()
+
+        assert recorder.calls == [STOPS]
+
+
+async def test_session_that_ends_after_a_lapse_stops_each_replica_once(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        await network.lead_and_follow(1, LED, StateRow(BILLS_0, leader=2))
+        recorder.calls.clear()
+        participant.pause()
+        await network.clock.advance(2 * SESSION_MS)
+        participant.resume()
+        await network.clock.advance(1_000)
+
+        assert sorted(recorder.calls) == ["stops bills-0", STOPS]
+
+
+async def test_asynchronous_listener_is_called_in_order(network: Network) -> None:
+    calls: list[str] = []
+    delay_ms = 5
+
+    class Slow(Listener):
+        async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+            await network.clock.sleep_ms(delay_ms)
+            calls.append(f"leads {name}")
+
+        async def stopped(self, name: TopicPartition, *, deleted: bool) -> None:
+            await network.clock.sleep_ms(delay_ms)
+            calls.append(f"stops {name}")
+
+    async with network.participant(listener=Slow()) as participant, anyio.create_task_group() as tasks:
+        tasks.start_soon(network.lead_and_follow, 1, LED, StateRow(ORDERS_1))
+        await network.clock.advance(20)
+        await lapse(network, participant)
+        participant.resume()
+        await network.clock.advance(50)
+        delay_ms = 0
+
+    names = (ORDERS_0, ORDERS_1)
+    leads, stops = [f"leads {name}" for name in names], [f"stops {name}" for name in names]
+    assert calls == [*leads, *stops, *leads, *stops]  # the last ones at the end of the block
+
+
+async def test_failure_after_a_lapse_is_reported(network: Network) -> None:
+    received: list[Any] = []
+
+    async def receive(request: Any) -> None:
+        received.append(request)
+
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        network.hub.attach_controller(100, receive)
+        await network.send(1, update_metadata())
+        await network.lead_and_follow(1, LED, StateRow(ORDERS_1))
+        recorder.failing.add(ORDERS_0)
+        await lapse(network, participant)
+        participant.resume()
+        await settle()
+
+        reports = [one for asked in received if isinstance(asked, PartitionsReported) for one in asked.reports]
+        assert [(report.partition, report.leader_epoch) for report in reports] == [(ORDERS_0, 7)]
+        assert recorder.calls[-1] == "leads orders-1 at 0 with (1, 2, 3)"
