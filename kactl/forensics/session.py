@@ -28,8 +28,22 @@ _FEW: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+    # One task for each query, without shuffles and broadcasts; see `tables.undivided_if_small`.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.maxSinglePartitionBytes": "1t",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    # Checks of the optimizer, stack traces for error messages, and filters inferred for large tables.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    # Evaluators need no closures, which Spark inspects and serializes in order to check them.
+    "spark.sql.execution.usePartitionEvaluator": "true",
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+        # With the initial sizes of the heap and of the space of classes, garbage would be collected while both grow.
+        "-XX:InitialRAMPercentage=6.25 -XX:MetaspaceSize=256m"
+    ),
 }
 # Events are written to one folder per kind and day. Spark sorts rows by folder if more than this many would be open.
 _OPEN_FOLDERS: Final = 32

@@ -170,15 +170,30 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
     Raises:
         NotIngested: see `read_manifest`.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     place = Location(folder)
     manifest = read_manifest(place)
-    files, levels = (parquet_reader(spark).parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
+    # Inferring the schema would take a job.
+    files, levels = (
+        parquet_reader(spark).schema(from_arrow_schema(schema(columns))).parquet(f"{place.uri}/{name}")
+        for name, columns in ((FILES, FILE_COLUMNS), (LEVELS, LEVEL_COLUMNS))
+    )
     return Tables(manifest, read_events(spark, place), files, levels)
 
 
 def parquet_reader(spark: "SparkSession") -> "DataFrameReader":
     """Return a reader that takes paths literally; by default Spark treats brackets, braces, * and ? as patterns."""
     return spark.read.option("__globPaths__", "false")
+
+
+def undivided_if_small(table: "DataFrame") -> "DataFrame":
+    """Return the table as one partition, if the session is configured for few events.
+
+    Queries on such tables have no shuffles: each is a single task, and its plan is smaller. See `session.FEW_EVENTS`.
+    """
+    is_small = table.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
+    return table.coalesce(1) if is_small else table
 
 
 def read_events(spark: "SparkSession", folder: Location) -> "DataFrame":

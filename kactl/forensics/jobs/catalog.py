@@ -26,6 +26,7 @@ from kactl.forensics.tables import (
     count_files,
     open_tables,
     parquet_reader,
+    undivided_if_small,
 )
 
 from . import (
@@ -196,12 +197,13 @@ def open_results(spark: "SparkSession", folder: str) -> Results:
 
 def given(tables: Tables) -> "dict[str, DataFrame]":
     """Returns the tables that exist before any job ran."""
-    return {EVENTS: tables.events, FILES: tables.files, LEVELS: tables.levels}
+    views = {EVENTS: tables.events, FILES: tables.files, LEVELS: tables.levels}
+    return {name: undivided_if_small(view) for name, view in views.items()}
 
 
 def table(spark: "SparkSession", job: Job, folder: Location) -> "DataFrame":
     """Returns the table that a job wrote into a folder."""
-    return parquet_reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
+    return undivided_if_small(parquet_reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}"))
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ SMALL: Final = frozenset({"skew", "absences", "controllers", "files", "lives"})
 _AS_ON_A_CLUSTER: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.optimizer.disableHints": "false",
+    "spark.sql.shuffle.partitions": "2",
 }
 _BY_PARTITION: Final = frozenset({"topic", "partition"})
 _AGGREGATES: Final = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
