@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
+from kactl.forensics.spark_calls import name_call_site
 from kactl.forensics.storage import Location, lock_folder
 from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, count_files, open_tables
 
@@ -115,6 +116,7 @@ class _Running:
     def _run(self, job: Job) -> Ran:
         # Tags are per thread, and so apply to all work that this thread submits.
         self._spark.sparkContext.addJobTag(self._tag)
+        name_call_site(self._spark, job.name)
         with self._steps.step(self._spark, job.name):
             begin = time.monotonic_ns()
             counted = Observation(job.name)
