@@ -9,6 +9,7 @@ course.withColumns({
 })
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from pyspark.sql import Column as Value
@@ -143,3 +144,8 @@ def best_only(rows: DataFrame, rank: str, *key: str) -> DataFrame:
         .where(f"{rank} = best_rank")
         .drop("best_rank", rank)
     )
+
+
+def ranked(rows: DataFrame, *key: str, order: Sequence[str | Value], most: int) -> DataFrame:
+    """Return the first `most` rows of each key in an order, with `rank` from 1. Spark applies it before it shuffles."""
+    return rows.withColumn("rank", rows_of(*key).in_order(*order).number()).where(f.col("rank") <= most)

@@ -8,9 +8,10 @@ up.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.forensics.jobs.expressions import ranked
 from kactl.forensics.jobs.outages.totals import slo
 from kactl.forensics.wording import Moments, amount, count, duration, listed, percent, share
 
@@ -85,9 +86,9 @@ def spent(
     topics = slo(outages, by, "topic", objectives=OBJECTIVES, period_ms=period_ms, partitions=of.topics)
     # Mean loss of a partition: every objective ranks topics equally, so rows of one rank belong to one topic.
     mean = f.col("lost_minutes") / f.col("partitions")
-    worst = Window.partitionBy(by, "objective").orderBy(f.desc(mean), f.desc("lost_minutes"), "topic")
-    ranked = topics.withColumn("rank", f.row_number().over(worst)).where(f.col("rank") <= TOPICS_SHOWN)
-    rows = all_.withColumns({"topic": f.lit(None).cast("string"), "rank": f.lit(0)}).unionByName(ranked).collect()
+    order = (f.desc(mean), f.desc("lost_minutes"), "topic")
+    worst = ranked(topics, by, "objective", order=order, most=TOPICS_SHOWN)
+    rows = all_.withColumns({"topic": f.lit(None).cast("string"), "rank": f.lit(0)}).unionByName(worst).collect()
     by_rank: dict[_Key, dict[int, list[Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["rank"], row["objective"])):
         by_rank.setdefault(kind(row[by]), {}).setdefault(row["rank"], []).append(row)

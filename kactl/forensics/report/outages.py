@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
+from kactl.forensics.jobs.expressions import ranked
 from kactl.forensics.jobs.outages.totals import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
 
 from .incidents import bucket_of
@@ -71,10 +72,9 @@ def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
         {"by": f.col("part.by"), "name": f.coalesce("part.name", f.lit("unknown"))}
     )
     sums = totals(parts, "incident", "by", "name").withColumnRenamed("unavailable_ms", "total_ms")
-    worst = Window.partitionBy("incident", "by").orderBy(f.desc("total_ms"), "name")
-    ranked = sums.withColumn("rank", f.row_number().over(worst)).where(f.col("rank") <= SHARES_SHOWN)
+    worst = ranked(sums, "incident", "by", order=(f.desc("total_ms"), "name"), most=SHARES_SHOWN)
     shares_of: dict[tuple[int, str], tuple[Share, ...]] = {}
-    for row in sorted(ranked.collect(), key=lambda row: row["rank"]):
+    for row in sorted(worst.collect(), key=lambda row: row["rank"]):
         key = (row["incident"], row["by"])
         shares_of[key] = (*shares_of.get(key, ()), Share(**{name: row[name] for name in Share.__struct_fields__}))
     return shares_of
@@ -87,13 +87,11 @@ _KEY_TYPES: Final = "incident int, topic string, partition int, life int"
 def partitions(outages: DataFrame) -> dict[int, tuple[Partition, ...]]:
     """Returns, for each incident, the partitions that were unavailable for longest, with their outages in order of
     time.
-
-    Only the first rows of each incident leave a task: Spark applies the rank limit before it shuffles.
     """
     sums = totals(outages, *_KEYS).select(*_KEYS, "outages", f.col("unavailable_ms").alias("total_ms"))
-    worst = Window.partitionBy("incident").orderBy(f.desc("total_ms"), "topic", "partition", "life")
-    ranked = sums.withColumn("rank", f.row_number().over(worst)).where(f.col("rank") <= PARTITIONS_SHOWN)
-    rows = sorted((row.asDict() for row in ranked.collect()), key=lambda row: row["rank"])
+    order = (f.desc("total_ms"), "topic", "partition", "life")
+    worst = ranked(sums, "incident", order=order, most=PARTITIONS_SHOWN)
+    rows = sorted((row.asDict() for row in worst.collect()), key=lambda row: row["rank"])
     bars = _bars(outages, [_key(row) for row in rows]) if rows else {}
     by_incident: dict[int, tuple[Partition, ...]] = {}
     for row in rows:
@@ -115,9 +113,9 @@ def _key(row: dict[str, Any]) -> _Key:
 def _bars(outages: DataFrame, keys: list[_Key]) -> dict[_Key, list[Bar]]:
     """Returns the longest outages of each key."""
     wanted = f.broadcast(outages.sparkSession.createDataFrame(keys, _KEY_TYPES))
-    longest = Window.partitionBy(*_KEYS).orderBy(f.desc("duration_ms"), "begin_us")
-    ranked = outages.join(wanted, list(_KEYS)).withColumn("rank", f.row_number().over(longest))
-    shown = ranked.where(f.col("rank") <= BARS_SHOWN).withColumn("begin", f.timestamp_micros("begin_us"))
+    of_keys = outages.join(wanted, list(_KEYS))
+    longest = ranked(of_keys, *_KEYS, order=(f.desc("duration_ms"), "begin_us"), most=BARS_SHOWN)
+    shown = longest.withColumn("begin", f.timestamp_micros("begin_us"))
     bars: dict[_Key, list[Bar]] = {}
     for row in shown.select(*_KEYS, f.struct(*Bar.__struct_fields__).alias("bar")).toArrow().to_pylist():
         bars.setdefault(_key(row), []).append(msgspec.convert(row["bar"], Bar))
