@@ -11,15 +11,17 @@ they fail instead.
 import json
 import os
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pytest
 
+from .certificates import Signed
 from .jars import REQUIRE
 from .processes import POLL_S, HarnessError, Process, free_port
 
@@ -37,6 +39,19 @@ def require_etcd() -> None:
         pytest.skip(_MISSING)
 
 
+class ServerTls(NamedTuple):
+    """The authority's certificate, and what it has signed for a server and for a client."""
+
+    ca: Path
+    server: Signed
+    client: Signed
+
+    def client_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(*self.client)
+        return context
+
+
 class EtcdServer:
     """One member. `kill` or `stop` and then `start` keep its data, its ports and its leases."""
 
@@ -47,6 +62,7 @@ class EtcdServer:
         name: str = "one",
         peers: Mapping[str, int] | None = None,
         options: Sequence[str] = (),
+        tls: ServerTls | None = None,
     ) -> None:
         """Prepare the server. It runs from `start` on.
 
@@ -54,17 +70,19 @@ class EtcdServer:
             folder: for data and output; made if absent.
             peers: name and peer port of each member, this one included; None for a cluster of one member.
             options: additional options of etcd.
+            tls: serve clients by https, and only those with a certificate of this authority.
         """
         self.folder = folder
         self.name = name
         self.port = free_port()
         self._peers = peers or {name: free_port()}
         self._options = options
+        self._tls = tls
         self.process: Process | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def launch(self) -> None:
         """Start the server without waiting for it."""
@@ -78,6 +96,9 @@ class EtcdServer:
         command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         command += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
         command += ["--initial-cluster", members, *self._options]
+        if self._tls:
+            command += ["--cert-file", str(self._tls.server.cert), "--key-file", str(self._tls.server.key)]
+            command += ["--trusted-ca-file", str(self._tls.ca), "--client-cert-auth"]
         self.process = Process(command, output=self.folder / f"etcd-{self.name}.log")
 
     def start(self) -> None:
@@ -121,7 +142,7 @@ class EtcdServer:
     def serving(self) -> bool:
         """Returns whether it serves requests that need a leader."""
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=REQUEST_S) as answer:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=REQUEST_S, context=self._context()) as answer:
                 return bool(json.load(answer)["health"] == "true")
         except (OSError, ValueError):
             return False
@@ -129,9 +150,12 @@ class EtcdServer:
     def call(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the response to a call of the JSON gateway. Blocks; use it before clients run, or from a thread."""
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:
+        with urllib.request.urlopen(request, timeout=REQUEST_S, context=self._context()) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
+
+    def _context(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls.client_context()
 
     def _started(self) -> Process:
         if self.process is None:
