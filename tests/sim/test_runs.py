@@ -126,6 +126,23 @@ def test_leader_that_never_fetches_violates_liveness(monkeypatch: pytest.MonkeyP
     assert run_script(small()).signature.startswith("LIV-03")
 
 
+@pytest.mark.parametrize("stays_down", [True, False])
+def test_partition_that_never_had_a_leader_waits_for_a_broker_of_its_origin(stays_down: bool) -> None:
+    """In Kafka as well: nothing can be copied, and a reassignment elects no first leader."""
+    script = small(
+        Action("kill", at_ms=500, args={"node": "broker 3", "restart_after_ms": 1_000_000}),
+        Action("create", at_ms=20_000, args={"topic": "t2", "replicas": [[3]]}),
+        Action("reassign", at_ms=30_000, args={"targets": {"t2-0": [1]}, "to": "active controller"}),
+    )
+    script.liveness.core_down = ["broker 3"] if stays_down else []
+
+    outcome = run_script(script)
+
+    led = [event for event in outcome.history.events if "leadership/t2/0" in str(event.fields.get("ops"))]
+    assert outcome.passed, outcome.error
+    assert bool(led) != stays_down
+
+
 def test_runs_of_one_process_leave_no_memory() -> None:
     """A long search runs thousands of scripts in one process."""
     kill = Action("kill", at_ms=15_000, args={"node": "active controller", "restart_after_ms": 100})

@@ -156,7 +156,9 @@ class _View:
     def without_leader(self) -> Iterator[str]:
         """Each partition with a live ISR member has a live leader."""
         for name, assignment, held in self._partitions():
-            candidates = assignment.replicas if held is None else held.isr
+            # A partition that never had a leader has none to copy from: as in Kafka it waits for one of its brokers of
+            # before the reassignment, or for the next election of whatever reason.
+            candidates = assignment.origin if held is None else held.isr
             able = [broker for broker in candidates if self._may_lead(broker, name) and broker in assignment.replicas]
             if held is None and able:
                 yield f"partition {name} has no leadership; replicas {able} are live"
@@ -176,7 +178,7 @@ class _View:
         """Each reassignment and deletion whose brokers are live is complete; so are requests in the store."""
         for name, assignment, held in self._partitions():
             # Without a leader nothing is copied, and only a live member of the ISR can lead.
-            sources = assignment.replicas if held is None else held.isr
+            sources = assignment.origin if held is None else held.isr
             is_possible = any(self._may_lead(each, name) for each in sources)
             is_possible &= all(self._may_lead(each, name) for each in assignment.target)
             if assignment.is_being_reassigned and is_possible:
