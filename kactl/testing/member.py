@@ -79,6 +79,14 @@ class Member:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """Record an error that ended the process."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._history.record("node.failed", node=self.name, error=repr(error))
+            self._history.record("node.failed", node=self.name, error=_kinds(error))
             if self.node is not None:
                 self._loop.kill(self.node)
+
+
+def _kinds(error: BaseException) -> str:
+    """Returns the class of an error, and those inside a group. Its text may name a file, whose folder is another one in
+    each process."""
+    if isinstance(error, BaseExceptionGroup):
+        return f"{type(error).__name__} of {', '.join(map(_kinds, error.exceptions))}"
+    return type(error).__name__
