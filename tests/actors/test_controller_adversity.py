@@ -29,7 +29,7 @@ from kactl.messages.events import (
     Started,
     UpdateMetadataAnswered,
 )
-from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import ZERO_ID, Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingConnection, World, open_standby, world
@@ -634,13 +634,17 @@ async def test_foreign_leadership_of_a_new_partition_is_not_adopted() -> None:
         assert await w.stored("orders-0") == (2, 7, (2,))
 
 
-async def test_leadership_of_an_earlier_topic_is_overwritten() -> None:
-    """The topic is deleted and created again while the commit of its first leader is in flight."""
+@pytest.mark.parametrize(("later_id", "leader_epoch"), [(b"n" * 16, 0), (ZERO_ID, 1)], ids=["id", "no id"])
+async def test_leadership_of_an_earlier_topic_is_rejected_or_overwritten(later_id: bytes, leader_epoch: int) -> None:
+    """The topic is deleted and created again while the commit of its first leader is in flight.
+
+    Stores reject the commit by the topic's id. Without ids it succeeds, and the controller commits another leader.
+    """
     async with world(1, 2, 3, 4) as w:
 
         async def replaced(real: Any, write: Any, fence: Any) -> Any:
             w.store.state.delete_topic("t")
-            await w.store.create_topic(TopicRef("t", b"n" * 16), {0: Assignment((3, 4))}, {})
+            await w.store.create_topic(TopicRef("t", later_id), {0: Assignment((3, 4))}, {})
             return await real(write, fence)
 
         left = w.script("commit", replaced)
@@ -648,8 +652,8 @@ async def test_leadership_of_an_earlier_topic_is_overwritten() -> None:
 
         assert not left
         assert w.known("t-0").state is PartitionState.ONLINE
-        assert await w.stored("t-0") == (3, 1, (3, 4))
-        assert w.brokers.told(4)["t-0"] == (3, 1, (3, 4), True)
+        assert await w.stored("t-0") == (3, leader_epoch, (3, 4))
+        assert w.brokers.told(4)["t-0"] == (3, leader_epoch, (3, 4), True)
         await w.check()
 
 

@@ -94,10 +94,9 @@ async def _create(
     topics = [topic.name for topic in write.names.topics]
     data = states.encode(write, selection, fence.epoch)
     indexes = np.unique(write.names.topic[selection])
-    stats = await lives.current(client, [write.names.topics[index] for index in indexes.tolist()])
-    exists = np.array([stat is not None for stat in stats], np.bool_)
-    orphans = set(indexes[~exists].tolist())
-    orphans |= await _make_containers(client, topics, indexes[exists], fence, batch=batch)
+    others = np.array(await lives.others(client, [write.names.topics[index] for index in indexes.tolist()]), np.bool_)
+    orphans = set(indexes[others].tolist())
+    orphans |= await _make_containers(client, topics, indexes[~others], fence, batch=batch)
     rows, groups = [], []
     columns = zip(write.names.topic[selection].tolist(), write.names.partition[selection].tolist(), data, strict=True)
     for row, (topic, number, text) in enumerate(columns):

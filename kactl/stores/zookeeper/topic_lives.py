@@ -33,6 +33,12 @@ class TopicLives:
         """Discard the record of a deleted topic."""
         self._read.pop(topic, None)
 
+    async def others(self, client: Client, topics: Sequence[TopicRef]) -> list[bool]:
+        """Returns for each topic whether it does not exist with its id. Topics without ids are not looked up."""
+        wanted = [topic for topic in topics if topic.id != ZERO_ID]
+        stats = dict(zip(wanted, await self.current(client, wanted), strict=True)) if wanted else {}
+        return [topic in stats and stats[topic] is None for topic in topics]
+
     async def current(self, client: Client, topics: Sequence[TopicRef]) -> list[Any]:
         """Returns the stat of the node of each topic that exists with this id; None for the others.
 
