@@ -1,8 +1,10 @@
 """Collect the facts of a report from the jobs' tables. The result is bounded, however long the logs are."""
 
+import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +13,7 @@ from pyspark.sql import functions as f
 from kactl.forensics import progress
 from kactl.forensics.jobs.losses import sums as loss_sums
 from kactl.forensics.jobs.outages.totals import FORCED, PLANNED, UNEXPLAINED, totals
+from kactl.forensics.spark_calls import name_call_site
 from kactl.forensics.tables import Manifest
 
 from . import incidents, losses, objectives, other_findings, outages, scope
@@ -59,6 +62,33 @@ def collect(
         asked: the requested time and topics.
     """
     tables = scope.cut({name: all_tables[name] for name in NEEDS}, asked)
+    tag = f"kactl-{uuid.uuid4().hex}"
+    # Spark plans a query in the thread that submits it, which takes most of the time of a small report.
+    with ThreadPoolExecutor(1, "kactl-report", _begin_thread, (spark, tag)) as pool:
+        other = pool.submit(_other_findings, tables)
+        try:
+            facts = _failures(spark, manifest, tables, asked, on_progress)
+            with progress.step(spark, "report: the rest", on_progress):
+                return Facts(made_by=metadata.version("kactl"), asked=asked, **facts, **other.result())
+        except BaseException:
+            spark.sparkContext.cancelJobsWithTag(tag)
+            raise
+
+
+def _begin_thread(spark: SparkSession, tag: str) -> None:
+    """Prepare a thread that submits queries. Tags and names are per thread."""
+    spark.sparkContext.addJobTag(tag)
+    name_call_site(spark, "report")
+
+
+def _failures(
+    spark: SparkSession,
+    manifest: Manifest,
+    tables: dict[str, DataFrame],
+    asked: Scope,
+    on_progress: progress.ProgressCallback,
+) -> dict[str, Any]:
+    """Returns the facts about sources, outages and losses."""
     with progress.step(spark, "report: sources", on_progress):
         sources = sources_of(manifest, tables)
     ends = [micros_of(time) for time in (sources.end, asked.end) if time is not None]
@@ -86,41 +116,44 @@ def collect(
     finally:
         for table in (away, counts, lost, unclean):
             table.unpersist()
-    with progress.step(spark, "report: the rest", on_progress):
-        flapping_all, flapping = other_findings.flapping(tables["flapping"])
-        deletions_all, deletions = other_findings.deletions(tables["deletions"])
-        reassignments_all, reassignments = other_findings.reassignments(tables["reassignments"])
-        return Facts(
-            made_by=metadata.version("kactl"),
-            asked=asked,
-            sources=sources,
-            forced=sums.get(FORCED, NO_SUMS),
-            planned=sums.get(PLANNED, NO_SUMS),
-            unexplained=sums.get(UNEXPLAINED, NO_SUMS),
-            moved=moved.get(0, ()),
-            objectives=spent,
-            incidents_all=len(grouped.intervals),
-            incidents=shown,
-            others=others,
-            lost=lost_all,
-            losses=worst,
-            lost_topics=lost_topics,
-            unclean_all=sum(unclean_counts.values()),
-            unclean_sure=unclean_counts.get(True, 0),
-            unclean=first_unclean,
-            unclean_enabled=other_findings.unclean_enabled(tables["events"]),
-            flapping_all=flapping_all,
-            flapping=flapping,
-            churn=other_findings.churn(tables["churn"]),
-            controllers=other_findings.controllers(tables["controllers"]),
-            requests=other_findings.requests(tables["requests"]),
-            absences=other_findings.absences(tables["absences"]),
-            deletions_all=deletions_all,
-            deletions=deletions,
-            reassignments_all=reassignments_all,
-            reassignments=reassignments,
-            audit=other_findings.audit(tables["audit"], tables["files"]),
-        )
+    return {
+        "sources": sources,
+        "forced": sums.get(FORCED, NO_SUMS),
+        "planned": sums.get(PLANNED, NO_SUMS),
+        "unexplained": sums.get(UNEXPLAINED, NO_SUMS),
+        "moved": moved.get(0, ()),
+        "objectives": spent,
+        "incidents_all": len(grouped.intervals),
+        "incidents": shown,
+        "others": others,
+        "lost": lost_all,
+        "losses": worst,
+        "lost_topics": lost_topics,
+        "unclean_all": sum(unclean_counts.values()),
+        "unclean_sure": unclean_counts.get(True, 0),
+        "unclean": first_unclean,
+    }
+
+
+def _other_findings(tables: dict[str, DataFrame]) -> dict[str, Any]:
+    """Returns the facts that need only one table each."""
+    flapping_all, flapping = other_findings.flapping(tables["flapping"])
+    deletions_all, deletions = other_findings.deletions(tables["deletions"])
+    reassignments_all, reassignments = other_findings.reassignments(tables["reassignments"])
+    return {
+        "unclean_enabled": other_findings.unclean_enabled(tables["events"]),
+        "flapping_all": flapping_all,
+        "flapping": flapping,
+        "churn": other_findings.churn(tables["churn"]),
+        "controllers": other_findings.controllers(tables["controllers"]),
+        "requests": other_findings.requests(tables["requests"]),
+        "absences": other_findings.absences(tables["absences"]),
+        "deletions_all": deletions_all,
+        "deletions": deletions,
+        "reassignments_all": reassignments_all,
+        "reassignments": reassignments,
+        "audit": other_findings.audit(tables["audit"], tables["files"]),
+    }
 
 
 def _objectives(away: DataFrame, budgets: BudgetScope, sources: Sources, asked: Scope) -> Objectives | None:
