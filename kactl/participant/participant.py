@@ -40,6 +40,7 @@ from .leases.leader import Leader
 from .leases.metrics import LeaseMetrics
 from .leases.pacemaker import Pacemaker
 from .leases.terms import LeaseConfig
+from .leases.watchdog import make_watchdog
 from .listener import Listener
 from .metadata import CachedPartition
 from .network import ParticipantNetwork, one_network
@@ -134,6 +135,9 @@ class Participant:
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
+        self._lease = lease or LeaseConfig()
+        if handler is None and self._lease.watchdog != "off":
+            raise BadRequest("lease.watchdog", "it needs a handler, whose calls it watches")
         if handler is not None and listener is not None:
             raise BadRequest("handler", "a participant has a handler or a listener, not both")
         self._hosting = (
@@ -144,9 +148,9 @@ class Participant:
                 clock=self._clock,
                 handlers_parallel=handlers_parallel,
                 transition_timeout_ms=transition_timeout_ms,
+                watchdog=make_watchdog(self._lease.watchdog, self._clock.lease_ns),
             )
         )
-        self._lease = lease or LeaseConfig()
         self._on_lease_event = on_lease_event
         self._metrics = LeaseMetrics()
         self._pause = PauseGate()
@@ -185,6 +189,8 @@ class Participant:
         if self._stack is not None:
             raise IllegalState(f"participant {self.id} is already open: use one object for each block")
         stack = BlockStack(f"participant {self.id}")
+        if self._hosting is not None:
+            stack.callback(self._hosting.watchdog.stop)
         self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
         if self._hosting is not None:
             self._hosting.open(self._tasks.start_soon)
@@ -484,7 +490,10 @@ class Participant:
                 config=self._lease,
                 holder=incarnation,
                 report=self._report_lease,
+                extended=lambda bound_ns: self._extend_watchdog(pacemaker, bound_ns),
             )
+            if self._hosting is not None:
+                self._hosting.watchdog.start(margin_ns=pacemaker.terms.margin_ns)
             # Connect first, because the controller may send requests before the response to the registration arrives
             # here.
             await incarnation.connect(self._network)
@@ -496,6 +505,10 @@ class Participant:
             raise
         self._session, self._incarnation = session, incarnation
         return pacemaker
+
+    def _extend_watchdog(self, pacemaker: Pacemaker, bound_ns: int) -> None:
+        if self._hosting is not None:
+            self._hosting.watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
 
     def _report_lease(self, event: LeaseEvent) -> None:
         self._metrics.record(event)

@@ -16,6 +16,7 @@ from kactl.messages.broker import PartitionReport, ReplicaStatus
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease
+from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.logs import logger
 
 from .handler import Follower, PartitionHandler
@@ -45,6 +46,7 @@ class Environment(Protocol):
     slots: Slots
     transition_timeout_ms: float
     margin_ms: float
+    watchdog: Watchdog
 
     def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
         """Start a task that lives as long as the participant."""
@@ -196,12 +198,16 @@ class PartitionActor:
         self.state, self.leader, self._resigned = HandlerState.LEADING, leader, None
 
         async def lead() -> None:
-            async with anyio.create_task_group() as tasks:
-                if leader is not self.leader:
-                    return  # it was lost before this task began
-                leader._begin(environment.lease, tasks)
-                await handler.lead(leader)
-                await anyio.sleep_forever()
+            environment.watchdog.begin()
+            try:
+                async with anyio.create_task_group() as tasks:
+                    if leader is not self.leader:
+                        return  # it was lost before this task began
+                    leader._begin(environment.lease, tasks)
+                    await handler.lead(leader)
+                    await anyio.sleep_forever()
+            finally:
+                environment.watchdog.end()
 
         lapsed = await self._body(order, lead, "lead", lambda: self.leader is not leader)
         if lapsed and self._resigned is not None:

@@ -13,6 +13,7 @@ from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import ENDED, Lease
 from kactl.participant.leases.token import FencingToken
+from kactl.participant.leases.watchdog import Watchdog
 from kactl.state.rows import Bools
 from kactl.stores.base import Names
 
@@ -47,12 +48,14 @@ class HandlerHosting:
         clock: Clock,
         handlers_parallel: int = HANDLERS_PARALLEL,
         transition_timeout_ms: float = TRANSITION_TIMEOUT_MS,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.clock = clock
         self.lease: Lease = ENDED
         self.slots = Slots(handlers_parallel)
         self.transition_timeout_ms = transition_timeout_ms
         self.margin_ms = 0.0
+        self.watchdog = watchdog or Watchdog()
         self._make = make
         self._start: StartTask | None = None
         self._report: Callable[[PartitionReport], None] | None = None

@@ -50,6 +50,7 @@ class Pacemaker:
 
     Args:
         report: receives the events of the lease; must not raise.
+        extended: called with the bound of the lease, each time that it moves.
 
     Attributes:
         lease: the current lease; one that has ended while there is none.
@@ -70,6 +71,7 @@ class Pacemaker:
         config: LeaseConfig,
         holder: LeaseHolder,
         report: Callable[[LeaseEvent], None],
+        extended: Callable[[int], None] = lambda bound_ns: None,
     ) -> None:
         self.lease = ENDED
         self.terms: LeaseTerms = lease_terms(session.timeout_ms, session.bound, config)
@@ -81,6 +83,7 @@ class Pacemaker:
         self._config = config
         self._holder = holder
         self._report = report
+        self._extended = extended
         self._valid = False
         self._renewed = anyio.Event()  # replaced by each renewal that counts
         self._risk_reported_ns: int | None = None
@@ -156,8 +159,10 @@ class Pacemaker:
             self._end(late_ns=now_ns - self.lease.ends_ns)
         if deadline_ns <= now_ns:
             return
+        ends_ns = max(self.lease.ends_ns, deadline_ns)
+        self._extended(ends_ns + self.terms.margin_ns)
         if self._valid:
-            self.lease.ends_ns = max(self.lease.ends_ns, deadline_ns)
+            self.lease.ends_ns = ends_ns
         else:
             self._begin(Lease(deadline_ns))
         self._renewed.set()

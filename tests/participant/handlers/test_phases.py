@@ -325,3 +325,23 @@ async def test_leadership_continues_when_lead_returns(network: Network) -> None:
 
         assert leader is not None
         leader.check()
+
+
+async def test_watchdog_watches_while_the_code_of_a_leader_runs(network: Network, handled: Handled) -> None:
+    async def lead(leader: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await network.clock.sleep_ms(1_000)
+
+    handled.scripts[ORDERS_0, "lead"] = lead
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        assert participant._hosting is not None
+        watchdog = participant._hosting.watchdog
+        await network.lead_and_follow(1, LED)
+        await settle()
+        watched = [watchdog.leading]
+        tasks.start_soon(network.lead_and_follow, 1, LED.but(leader=2, leader_epoch=8))
+        for delay_ms in (900, 100):
+            await network.clock.advance(delay_ms)
+            watched.append(watchdog.leading)
+
+        assert watched == [1, 1, 0]

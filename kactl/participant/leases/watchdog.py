@@ -1,0 +1,168 @@
+"""Watchdog: ends the process if a leader's code runs on after its lease, before another leader can begin.
+
+It acts on what cancellation cannot end: a task that ignores it, a blocked event loop, a stopped process. The pacemaker
+writes a time a little before the bound of the lease, or 0 while nothing is led.
+
+    thread     a thread of this process, which ends it with the exit code EXIT_CODE. It cannot act while the process is
+               stopped, or an extension holds the interpreter.
+    process    a child process, which sends SIGKILL. Linux only.
+"""
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Literal
+
+from kactl.errors import BadRequest
+from kactl.runtime.logs import logger
+
+from . import watchdog_child
+
+log = logger(__name__)
+
+WatchdogKind = Literal["off", "thread", "process"]
+
+# EX_SOFTWARE of sysexits.h.
+EXIT_CODE: Final = 70
+# Part of the margin that remains between the end of the process and the bound of the lease, and the part of it after
+# which the watchdog looks at the time again.
+_MARGIN_SHARE: Final = 4
+_STOP_S: Final = 5.0
+
+
+class Watchdog:
+    """A watchdog that never acts: the base of the others.
+
+    Attributes:
+        leading: how many leaderships have code that runs.
+    """
+
+    def __init__(self) -> None:
+        self.leading = 0
+        self._until_ns = 0
+
+    def begin(self) -> None:
+        """A leadership begins to run code."""
+        self.leading += 1
+        self._update()
+
+    def end(self) -> None:
+        """The code of a leadership has ended."""
+        self.leading -= 1
+        self._update()
+
+    def extend(self, *, bound_ns: int, margin_ns: int) -> None:
+        """The lease has been extended."""
+        self._until_ns = bound_ns - margin_ns // _MARGIN_SHARE
+        self._update()
+
+    def _update(self) -> None:
+        self.write(self._until_ns if self.leading else 0)
+
+    def write(self, until_ns: int) -> None:
+        """End the process at this time of CLOCK_BOOTTIME; 0 is never."""
+
+    def start(self, *, margin_ns: int) -> None:
+        """Begin to watch."""
+
+    def stop(self) -> None:
+        """Stop watching."""
+
+
+class ThreadWatchdog(Watchdog):
+    """See the module. `exit_process` is replaced in tests."""
+
+    def __init__(self, now_ns: Callable[[], int], exit_process: Callable[[int], object] = os._exit) -> None:
+        super().__init__()
+        self._now_ns = now_ns
+        self._exit = exit_process
+        self._written_ns = 0
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def write(self, until_ns: int) -> None:
+        self._written_ns = until_ns
+
+    def start(self, *, margin_ns: int) -> None:
+        if self._thread is None:
+            self._stopped.clear()
+            step_s = margin_ns / _MARGIN_SHARE / 1e9
+            self._thread = threading.Thread(target=self._watch, args=(step_s,), name="kactl watchdog", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopped.set()
+            thread.join(_STOP_S)
+
+    def _watch(self, step_s: float) -> None:
+        while not self._stopped.is_set():
+            until_ns = self._written_ns
+            left_s = (until_ns - self._now_ns()) / 1e9 if until_ns else step_s
+            if left_s <= 0:
+                self._exit(EXIT_CODE)
+                return
+            self._stopped.wait(min(left_s, step_s))
+
+
+class ProcessWatchdog(Watchdog):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._shared: memoryview | None = None
+
+    def write(self, until_ns: int) -> None:
+        if self._shared is not None:
+            self._shared[0] = until_ns
+
+    def start(self, *, margin_ns: int) -> None:
+        if self._child is not None:
+            return
+        size = watchdog_child.MAPPING_BYTES
+        mapping, parent = os.memfd_create("kactl-watchdog"), os.pidfd_open(os.getpid())
+        try:
+            os.truncate(mapping, size)
+            self._shared = memoryview(mmap.mmap(mapping, size)).cast("q")
+            self._shared[1] = margin_ns // _MARGIN_SHARE
+            # A session of its own: Ctrl-C in a terminal is for the parent.
+            self._child = subprocess.Popen(
+                [sys.executable, "-I", "-S", watchdog_child.__file__, str(mapping), str(parent)],
+                pass_fds=(mapping, parent),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            os.close(mapping)
+            os.close(parent)
+        self._update()
+
+    def stop(self) -> None:
+        child, self._child, self._shared = self._child, None, None
+        if child is not None:
+            child.kill()
+            child.wait()
+
+
+def make_watchdog(kind: str, now_ns: Callable[[], int]) -> Watchdog:
+    """Returns a watchdog that has not started.
+
+    Raises:
+        BadRequest: there is no such kind, or not on this system.
+    """
+    match kind:
+        case "off":
+            return Watchdog()
+        case "thread":
+            return ThreadWatchdog(now_ns)
+        case "process" if hasattr(os, "pidfd_open") and hasattr(time, "CLOCK_BOOTTIME"):
+            return ProcessWatchdog()
+        case "process":
+            raise BadRequest("lease.watchdog", "'process' needs Linux: choose 'thread'")
+    raise BadRequest("lease.watchdog", f"{kind!r} is not known: choose 'off', 'thread' or 'process'")
