@@ -13,7 +13,7 @@ from kactl.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogD
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.rows import RowNumbers, common
+from kactl.state.rows import RowNumbers, common, some
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 
@@ -79,7 +79,12 @@ class BrokerAnswers(Handlers):
         notifications = await self.store.log_dir_notifications()
         try:
             brokers = frozenset(notification.broker for notification in notifications)
-            await self.move_many_replicas(self.cluster.table.with_replica_on(brokers), ReplicaState.ONLINE, brokers)
+            row_numbers = self.cluster.table.with_replica_on(brokers)
+            # New replicas, of reassignments: they become ONLINE without a request, and only ONLINE ones receive one.
+            rows = self.cluster.table.rows(row_numbers)
+            is_new = np.isin(rows.replicas, sorted(brokers)) & (rows.replica_state == ReplicaState.NEW)
+            await self.move_many_replicas(row_numbers[some(is_new)], ReplicaState.ONLINE, brokers)
+            await self.move_many_replicas(row_numbers, ReplicaState.ONLINE, brokers)
         finally:
             await self.store.delete_notifications(notifications, self.cluster.fence)
 

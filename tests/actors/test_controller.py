@@ -298,6 +298,19 @@ async def test_failed_directory_moves_leaders_until_the_broker_restarts() -> Non
         assert w.controller.cluster.is_replica_online(1, w.known("orders-0").name)
 
 
+async def test_failed_directory_of_a_replica_that_is_being_added_is_found() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1]])
+        await w.controller.reassign({"orders-0": [2]})
+        w.brokers.failed_dirs[2] = {"orders-0"}
+
+        await w.store.notify_log_dir(2)
+        await settle()
+
+        assert not w.controller.cluster.is_replica_online(2, w.known("orders-0").name)
+        await w.check()
+
+
 async def test_repeated_directory_error_is_handled_once() -> None:
     async with world(1, 2) as w:
         await w.create("orders", [[1, 2]])
