@@ -13,7 +13,7 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.model import TopicPartition
 from kactl.stores.base import Store
 
-from .brokers import BrokerSettings, Fleet
+from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
 from .brokers.process import Surroundings
 from .checkers.observe import Observer
 from .clock import LoopClock
@@ -114,6 +114,13 @@ STORES: Final[dict[str, Callable[[SimLoop, History, Links, Mapping[str, Any]], t
     "memory": open_memory,
     "sqlite": open_sqlite,
     "zookeeper": open_zookeeper,
+}
+
+
+# Kinds of brokers.
+KINDS: Final[dict[str, type[ModelBroker] | type[ParticipantBroker]]] = {
+    "model": ModelBroker,
+    "participant": ParticipantBroker,
 }
 
 
@@ -223,16 +230,21 @@ class SimulatedCluster:
         self.call_numbers = itertools.count(1)
         self.removed_by_hand: set[str] = set()
         self.reassigned: set[str] = set()
-        self.fleet = Fleet(
-            spec.brokers.count,
-            loop,
-            racks=spec.brokers.racks,
-            store=self.world.client,
-            settings=BrokerSettings(self.level, **settings),
-            around=Surroundings(
-                self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand
-            ),
-        )  # fmt: skip
+        kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
+        around = Surroundings(self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand)
+
+        def broker(number: int, name: str) -> ModelBroker | ParticipantBroker:
+            return kind(
+                number,
+                loop,
+                name=name,
+                rack=None if racks < 2 else f"rack {(number - 1) % racks}",
+                store=self.world.client,
+                settings=BrokerSettings(self.level, **settings),
+                around=around,
+            )
+
+        self.fleet = Fleet(spec.brokers.count, broker)
         messages = itertools.count(1)
         own = {name: value for name, value in spec.settings.items() if name not in WORLD_SETTINGS}
         self.own_settings: dict[str, Any] = {"level": self.level} | own

@@ -36,7 +36,8 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         first, last: seeds, both included; None for no last one.
         step: distance of two seeds; the number of processes.
-        store: kind of the store, in place of the one that the seed draws; empty for that one.
+        store: kind of the store, in place of the one that the seed draws; empty for that one. A kind of brokers may
+            follow, as in `memory/participant`.
         budget_s: real time after which no further seed begins; 0 for none.
         stop: whether to end after the first violation.
         shrink_cpu_s: processor time for the reduction of each failing script; 0 for none.
@@ -109,8 +110,9 @@ def explore(
 
 
 def script_of(seed: int, store: str = "") -> Script:
-    """Returns the script of a seed, over another kind of store if one is named."""
-    return script_of_seed(seed, store or None)  # type: ignore[arg-type]
+    """Returns the script of a seed, over another kind of store, and of brokers, if one is named; see `Options`."""
+    store, _, brokers = store.partition("/")
+    return script_of_seed(seed, store or None, brokers=brokers)  # type: ignore[arg-type]
 
 
 def _explore(seed: int, script: Script, options: Options, run: Run, began_cpu_s: float) -> SeedRun:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kactl.model import TopicPartition
 
-from .brokers import ModelBroker
+from .brokers import SimulatedBroker
 from .cluster import ControllerMember, SimulatedCluster
 from .member import Member
 
@@ -31,7 +31,7 @@ def member(cluster: SimulatedCluster, text: str) -> Member:
     return controller(cluster, text) if "controller" in text else broker(cluster, text)
 
 
-def broker(cluster: SimulatedCluster, text: str) -> ModelBroker:
+def broker(cluster: SimulatedCluster, text: str) -> SimulatedBroker:
     """Returns the selected broker. Raises Skipped."""
     brokers = cluster.fleet.brokers
     kind, _, rest = text.rpartition(" ")

@@ -6,8 +6,7 @@ from typing import Any, Final
 from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef
 from kactl.testing import selectors
-from kactl.testing.brokers import ModelBroker
-from kactl.testing.brokers.process import BrokerProcess
+from kactl.testing.brokers import ParticipantBroker, SimulatedBroker
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.selectors import Skipped
 
@@ -16,27 +15,27 @@ from .tasks import ask, begin, in_store
 Args = Mapping[str, Any]
 
 
-def _running(cluster: SimulatedCluster, args: Args) -> tuple[ModelBroker, BrokerProcess]:
+def _running(cluster: SimulatedCluster, args: Args) -> SimulatedBroker:
     broker = selectors.broker(cluster, args["broker"])
-    if not broker.is_running or broker.process is None:
+    if not broker.is_running or not broker.has_process:
         raise Skipped(f"{broker.name} does not run")
-    return broker, broker.process
+    return broker
 
 
-def _hosted(process: BrokerProcess, number: int) -> TopicPartition:
-    names = sorted(process.receiver.replicas)
+def _hosted(broker: SimulatedBroker, number: int) -> TopicPartition:
+    names = sorted(broker.replicas())
     if not names:
-        raise Skipped(f"broker {process.id} hosts nothing")
+        raise Skipped(f"broker {broker.id} hosts nothing")
     return names[number % len(names)]
 
 
 def leave(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `to`, `epoch_lag`: request a controlled shutdown, perhaps of an earlier registration, and stay."""
-    broker, process = _running(cluster, args)
+    broker = _running(cluster, args)
     ask(
         cluster,
         args["to"],
-        ControlledShutdownRequested(broker.id, process.receiver.epoch - args.get("epoch_lag", 0)),
+        ControlledShutdownRequested(broker.id, broker.epoch - args.get("epoch_lag", 0)),
         operation="controlled shutdown",
         about=broker.name,
     )
@@ -44,8 +43,8 @@ def leave(cluster: SimulatedCluster, args: Args) -> None:
 
 def fail_directory(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `replica`: a number; its directory fails, or has failed, and the broker notifies the controller."""
-    broker, process = _running(cluster, args)
-    names = sorted(broker.disk.failed.union(process.receiver.replicas))
+    broker = _running(cluster, args)
+    names = sorted(broker.failed_directories().union(broker.replicas()))
     if not names:
         raise Skipped(f"broker {broker.id} hosts nothing")
     broker.fail_directory(names[args["replica"] % len(names)])
@@ -54,14 +53,22 @@ def fail_directory(cluster: SimulatedCluster, args: Args) -> None:
 
 def undeletable(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `replica`: a number; its deletion fails until the broker restarts."""
-    broker, process = _running(cluster, args)
-    broker.disk.undeletable.add(_hosted(process, args["replica"]))
+    broker = _running(cluster, args)
+    broker.make_undeletable(_hosted(broker, args["replica"]))
+
+
+def fail_calls(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `count`: the next calls of its application fail, and later ones for the same partitions; participants
+    only."""
+    broker = _running(cluster, args)
+    if not isinstance(broker, ParticipantBroker):
+        raise Skipped(f"{broker.name} has no application")
+    broker.fail_calls(args["count"])
 
 
 def producer_ids(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`: reserve a block of producer ids."""
-    _, process = _running(cluster, args)
-    begin(cluster, process.allocate_producer_ids(), name="producer ids")
+    begin(cluster, _running(cluster, args).allocate_producer_ids(), name="producer ids")
 
 
 def nonsense(cluster: SimulatedCluster, args: Args) -> None:
@@ -69,15 +76,17 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
 
     `recovering`: as a leader that still recovers; `twice`: in two proposals of one request.
     """
-    broker, process = _running(cluster, args)
+    broker = _running(cluster, args)
+    if cluster.spec.brokers.kind == "participant":
+        raise Skipped("participants send proposals of their own only")
     if not cluster.level.alter_partition:
         raise Skipped("leaders write their ISRs at this protocol level")
-    name = _hosted(process, args["replica"])
-    replica = process.receiver.replicas[name]
+    name = _hosted(broker, args["replica"])
+    replica = broker.replicas()[name]
     lag = args.get("epoch_lag", 0)
     by_id = cluster.level.topic_ids
     proposal = IsrProposal(
-        TopicRef("", replica.topic.id) if by_id else TopicRef(name.topic),
+        TopicRef("", replica.topic_id) if by_id else TopicRef(name.topic),
         name.partition,
         replica.leader_epoch - lag,
         tuple(args["isr"]),
@@ -85,11 +94,11 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
         recovering=args.get("recovering", False),
     )
     proposals = (proposal,) * (2 if args.get("twice") else 1)
-    request = AlterPartitionRequested(broker.id, process.receiver.epoch, proposals, 2 if by_id else 1)
+    request = AlterPartitionRequested(broker.id, broker.epoch, proposals, 2 if by_id else 1)
     ask(cluster, args["to"], request, operation="alter partition", about=str(name))
 
 
 VERBS: Final = {
     "leave": leave, "fail directory": fail_directory, "undeletable": undeletable, "producer ids": producer_ids,
-    "nonsense": nonsense,
+    "nonsense": nonsense, "fail calls": fail_calls,
 }  # fmt: skip

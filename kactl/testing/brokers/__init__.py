@@ -1,7 +1,9 @@
-"""Modelled Kafka brokers: nodes of a simulated cluster that behave as stock Kafka brokers do towards the controller."""
+"""Brokers of a simulated cluster: modelled after stock Kafka brokers, or kactl participants."""
 
+from .base import SimulatedBroker
 from .broker import ModelBroker
 from .fleet import Fleet
+from .participant import ParticipantBroker
 from .process import BrokerSettings
 
-__all__ = ["BrokerSettings", "Fleet", "ModelBroker"]
+__all__ = ["BrokerSettings", "Fleet", "ModelBroker", "ParticipantBroker", "SimulatedBroker"]

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from kactl.model import TopicPartition
+from kactl.model import NO_EPOCH, TopicPartition
 from kactl.stores.base import Store
 from kactl.testing.loop import SimLoop
-from kactl.testing.member import Member
 from kactl.testing.nodes import Node, on
 
+from .base import MetadataView, ReplicaView, SimulatedBroker
 from .process import BrokerProcess, BrokerSettings, Surroundings
 from .replica import Disk
 from .replication import Fetch
 
 
-class ModelBroker(Member):
+class ModelBroker(SimulatedBroker):
     """One broker.
 
     Args:
@@ -63,8 +63,52 @@ class ModelBroker(Member):
             await process.run()
         self._around.network.close(node)
 
+    @property
+    def has_process(self) -> bool:
+        return self.process is not None
+
+    @property
+    def epoch(self) -> int:
+        return NO_EPOCH if self.process is None else self.process.receiver.epoch
+
+    def replicas(self) -> Mapping[TopicPartition, ReplicaView]:
+        if self.process is None:
+            return {}
+        return {
+            name: ReplicaView(held.topic.id, held.leader, held.leader_epoch, held.partition_epoch)
+            for name, held in self.process.receiver.replicas.items()
+        }
+
+    def metadata(self, name: TopicPartition) -> MetadataView | None:
+        entry = None if self.process is None else self.process.receiver.known.get(name)
+        if entry is None:
+            return None
+        return MetadataView(
+            entry.leader, entry.leader_epoch, frozenset(entry.isr), entry.partition_epoch, entry.replicas
+        )  # fmt: skip
+
+    def live(self) -> frozenset[int]:
+        return frozenset() if self.process is None else self.process.receiver.live
+
+    def logs(self) -> Mapping[TopicPartition, bytes]:
+        return {name: log.topic_id for name, log in self.disk.logs.items()}
+
+    def known_topics(self) -> set[str]:
+        if self.process is None:
+            return set()
+        receiver = self.process.receiver
+        return {name.topic for name in (*receiver.known, *receiver.replicas)}
+
+    def failed_directories(self) -> set[TopicPartition]:
+        return self.disk.failed
+
+    def has_failed(self, name: TopicPartition) -> bool:
+        return name in self.disk.failed
+
+    def can_delete(self, name: TopicPartition) -> bool:
+        return name not in self.disk.failed and name not in self.disk.undeletable
+
     async def shut_down(self, *, epoch_lag: int = 0) -> None:
-        """Request a controlled shutdown, then end the process."""
         node, process = self.node, self.process
         if node is None or process is None or node.state != "running":
             return
@@ -75,11 +119,6 @@ class ModelBroker(Member):
             await self.stop()
 
     def lose_unforced(self, share: float) -> None:
-        """Drop the last part of each log: what power loss takes that was not forced to disk.
-
-        Args:
-            share: 0 to 1, of the records of each log's last epoch.
-        """
         for stored in self.disk.logs.values():
             runs = stored.log.runs
             if runs:
@@ -87,7 +126,13 @@ class ModelBroker(Member):
                 stored.log.truncate(runs[-1][1] - int((runs[-1][1] - start) * share))
 
     def fail_directory(self, name: TopicPartition) -> None:
-        """Make the directory of a partition fail."""
         self.disk.failed.add(name)
         if self.process is not None:
             self.process.receiver.replicas.pop(name, None)
+
+    def make_undeletable(self, name: TopicPartition) -> None:
+        self.disk.undeletable.add(name)
+
+    async def allocate_producer_ids(self) -> None:
+        if self.process is not None:
+            await self.process.allocate_producer_ids()

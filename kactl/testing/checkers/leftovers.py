@@ -93,12 +93,11 @@ class Leftovers:
         for broker in self._cluster.fleet.running():
             if broker.id in self._cluster.fleet.doubled:
                 continue
-            for name, log in sorted(broker.disk.logs.items()):
+            for name, topic_id in sorted(broker.logs().items()):
                 if name.topic not in topics and name.topic not in unknown:
-                    yield f"broker {broker.id} has a log of {name}, id {log.topic_id.hex()}, which is deleted"
-            if stored.controller_epoch != 1 or broker.process is None:
+                    yield f"broker {broker.id} has a log of {name}, id {topic_id.hex()}, which is deleted"
+            if stored.controller_epoch != 1 or not broker.has_process:
                 continue
-            receiver = broker.process.receiver
-            gone = {name.topic for name in (*receiver.known, *receiver.replicas)} - topics.keys() - unknown
+            gone = broker.known_topics() - topics.keys() - unknown
             if gone:
                 yield f"broker {broker.id} knows the topics {sorted(gone)}, which are deleted"

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from kactl.actors.system import Controller
 from kactl.config.controller_settings import ControllerSettings
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, ReplicaState, TopicPartition
-from kactl.testing.brokers import ModelBroker
+from kactl.testing.brokers import SimulatedBroker
+from kactl.testing.brokers.base import MetadataView
 from kactl.testing.cluster import ControllerMember, SimulatedCluster
 from kactl.testing.violations import Violation
 
@@ -131,13 +132,13 @@ class _View:
         self._running = {
             broker.id: broker
             for broker in cluster.fleet.running()
-            if broker.process is not None and broker.id in self._registrations
+            if broker.has_process and broker.id in self._registrations
         }
 
     def _serves(self, broker: int, name: TopicPartition) -> bool:
         """Whether a broker is live and can have a replica of a partition."""
         member = self._running.get(broker)
-        return member is not None and name not in member.disk.failed
+        return member is not None and not member.has_failed(name)
 
     def _may_lead(self, broker: int, name: TopicPartition) -> bool:
         return self._serves(broker, name) and broker not in self._leaving
@@ -204,14 +205,13 @@ class _View:
 
     def _can_delete(self, broker: int, name: TopicPartition) -> bool:
         member = self._running.get(broker)
-        return member is not None and name not in member.disk.failed and name not in member.disk.undeletable
+        return member is not None and member.can_delete(name)
 
     def disagreements(self) -> Iterator[str]:
         """Live replicas agree with the store on leader and leader epoch, and live brokers on metadata."""
         for broker in self._running.values():
             yield from self._metadata_differences(broker)
-            assert broker.process is not None
-            replicas = broker.process.receiver.replicas
+            replicas = broker.replicas()
             for name, assignment, held in self._partitions():
                 if broker.id not in assignment.replicas or held is None or held.leader == NO_LEADER:
                     continue
@@ -226,25 +226,22 @@ class _View:
                         f"and stored is leader {held.leader} under epoch {held.leader_epoch}"
                     )
 
-    def _metadata_differences(self, broker: ModelBroker) -> Iterator[str]:
-        assert broker.process is not None
-        known = broker.process.receiver.known
-        live = broker.process.receiver.live
+    def _metadata_differences(self, broker: SimulatedBroker) -> Iterator[str]:
+        live = broker.live()
         if live != self._registrations.keys():
             yield f"broker {broker.id} knows live brokers {sorted(live)}, not {sorted(self._registrations)}"
         for name, assignment, held in self._partitions():
-            entry = known.get(name)
             if held is None:
                 continue
-            if entry is None:
+            known = broker.metadata(name)
+            if known is None:
                 yield f"broker {broker.id} has no metadata of {name}"
                 continue
-            told = (entry.leader, entry.leader_epoch, frozenset(entry.isr), entry.partition_epoch, entry.replicas)
-            meant = (
+            stored = MetadataView(
                 held.leader, held.leader_epoch, frozenset(held.isr), held.partition_epoch, assignment.replicas
             )  # fmt: skip
-            if told != meant:
-                yield f"broker {broker.id} knows {told} of {name}, and stored is {meant}"
+            if known != stored:
+                yield f"broker {broker.id} knows {tuple(known)} of {name}, and stored is {tuple(stored)}"
 
     def out_of_sync(self) -> Iterator[str]:
         """Each live replica that can reach its leader is in the ISR."""

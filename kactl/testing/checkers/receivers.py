@@ -26,7 +26,13 @@ class _Incarnation:
     accepted: Event | None = None  # the last request
     greeted: set[int] = dataclasses.field(default_factory=set)  # controllers that have sent an UpdateMetadata
     hosted: dict[Name, _Hosted] = dataclasses.field(default_factory=dict)
-    stopped: dict[tuple[str, int, str], tuple[int, Event]] = dataclasses.field(default_factory=dict)
+    # Leader epoch and controller epoch of each stop.
+    stopped: dict[tuple[str, int, str], tuple[int, int, Event]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def controller_epoch(self) -> int:
+        """The controller epoch of the request that is being applied."""
+        return -1 if self.accepted is None else int(self.accepted.fields["controller_epoch"])
 
 
 class Receivers(Checker):
@@ -129,9 +135,11 @@ class Receivers(Checker):
                 text += f" is applied under leader epoch {epoch} after {held.leader_epoch}"
                 return Violation("INV-48", text, event=event, contradicts=held.event)
         stopped = incarnation.stopped.get((*name, topic_id))
-        if stopped is not None and not self._rules.stock_brokers and epoch <= stopped[0]:
+        # A later controller does not know of the stop, and its request is no older one.
+        is_older = stopped is not None and incarnation.controller_epoch <= stopped[1]
+        if stopped is not None and is_older and not self._rules.stock_brokers and epoch <= stopped[0]:
             text += f" is started under leader epoch {epoch}, and was stopped under {stopped[0]}"
-            return Violation("INV-44", text, event=event, contradicts=stopped[1])
+            return Violation("INV-44", text, event=event, contradicts=stopped[2])
         return None
 
     def _has_stopped(self, event: Event) -> Violation | None:
@@ -147,7 +155,7 @@ class Receivers(Checker):
         if held is not None:
             # A request for the deletion of a topic carries no leader epoch.
             epoch = fields["leader_epoch"] if fields["leader_epoch"] >= 0 else held.leader_epoch
-            incarnation.stopped[(*name, held.topic_id)] = (epoch, event)
+            incarnation.stopped[(*name, held.topic_id)] = (epoch, incarnation.controller_epoch, event)
         return None
 
     def _complained(self, event: Event) -> Violation | None:

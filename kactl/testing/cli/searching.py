@@ -16,7 +16,7 @@ from . import SimExit
 from .sources import FOLDER, base_seed, commit
 
 _SEEDS: Final = 20
-_WORLDS: Final = ("memory", "sqlite", "zookeeper")
+_WORLDS: Final = ("memory", "sqlite", "zookeeper", "memory/participant")
 
 
 class _Seeds(click.types.StringParamType):
@@ -36,7 +36,7 @@ class _Seeds(click.types.StringParamType):
 
 
 @click.command()
-@click.option("--world", type=click.Choice(_WORLDS), default=None, help="Kind of the store.  [drawn]")
+@click.option("--world", type=click.Choice(_WORLDS), default=None, help="Kind of store (and brokers).  [drawn]")
 @click.option("--seeds", type=_Seeds(), metavar="A:B", help=f"Seeds to run.  [{_SEEDS}, derived from the commit]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Run for this time instead.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, show_default=True, help="Number of processes.")

@@ -8,9 +8,9 @@ Each part draws from a stream of its own. Targets are selectors, so that any sub
 from kactl.testing.script import LivenessSpec, Script
 from kactl.testing.streams import Streams
 
-from .faults import faults, loss
+from .faults import failing_calls, faults, loss
 from .workload import workload
-from .worlds import LARGE, Store, drawn_latency, drawn_schedule, drawn_store, drawn_world
+from .worlds import LARGE, Store, drawn_kind, drawn_latency, drawn_schedule, drawn_store, drawn_world
 
 __all__ = ["script_of_seed"]
 
@@ -18,20 +18,28 @@ __all__ = ["script_of_seed"]
 _MINUTES = ((2, 50), (4, 30), (8, 15), (20, 5))
 
 
-def script_of_seed(seed: int, store: Store | None = None) -> Script:
+def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") -> Script:
     """Returns the script of a seed.
 
     Args:
-        store: kind of the store, in place of the one that the seed draws.
+        store: kind of the store, in place of the one that the seed draws. Brokers are modelled then.
+        brokers: kind of the brokers, in place of the one that the seed draws; empty for that one. Participants are
+            drawn with the memory store.
     """
     streams = Streams(seed)
     rng = streams["script"]
     is_large = streams["size"].random() < LARGE
-    world = drawn_world(streams["world"], store or drawn_store(streams["store"]), large=is_large)
+    kind = brokers or ("model" if store is not None else drawn_kind(streams["brokers"]))
+    if store is None:
+        store = "memory" if kind == "participant" else drawn_store(streams["store"])
+    world = drawn_world(streams["world"], store, large=is_large)
+    world.brokers.kind = kind  # type: ignore[assignment]
     minutes = rng.choices([length for length, _ in _MINUTES], [weight for _, weight in _MINUTES])[0]
     duration_ms = (_MINUTES[0][0] if is_large else minutes) * 60_000.0
     swarm, fault_actions = faults(streams["faults"], world, duration_ms)
     actions = [*fault_actions, *workload(streams["workload"], world, duration_ms)]
+    if world.brokers.kind == "participant":
+        actions += failing_calls(streams["applications"], duration_ms)
     core_down = []
     if rng.random() < 0.3:
         core_down = [f"broker {rng.randint(1, world.brokers.count)}"]

@@ -302,6 +302,19 @@ KINDS: Final = (
 _FAILURES: Final = frozenset(("kill", "bounce", "replace", "rolling restart"))
 
 
+def failing_calls(rng: random.Random, duration_ms: float) -> list[Action]:
+    """Returns failing calls of applications, in half of the runs with participants."""
+    interval_ms = _INTERVALS_MS[rng.choice(("rare", "medium", "high"))]
+    actions: list[Action] = []
+    if rng.random() < 0.5:
+        at_ms = 5_000 + rng.expovariate(1 / interval_ms)
+        while at_ms < duration_ms:
+            args = {"broker": f"any broker #{rng.randrange(100)}", "count": rng.choice((1, 1, 2, 5))}
+            actions.append(Action("fail calls", at_ms=at_ms, args=args))
+            at_ms += rng.expovariate(1 / interval_ms)
+    return actions
+
+
 def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[dict[str, str], list[Action]]:
     """Returns the rates of the chosen kinds, and all faults."""
     draw = _Draw(rng, world)

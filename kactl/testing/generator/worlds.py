@@ -18,6 +18,13 @@ LARGE_BROKERS: Final = 12
 # Latencies in ms of the store and of the network, as ranges.
 _STORE: Final = ((0.5, 4.0), (0.5, 40.0), (0.0, 0.0), (5.0, 5.0))
 _NETWORK: Final = ((0.5, 2.0), (0.5, 30.0), (0.0, 0.0), (1.0, 1.0))
+# Share of the runs whose brokers are kactl participants.
+PARTICIPANTS: Final = 0.15
+
+
+def drawn_kind(rng: random.Random) -> str:
+    """Draw the kind of the brokers."""
+    return "participant" if rng.random() < PARTICIPANTS else "model"
 
 
 def drawn_store(rng: random.Random) -> Store:

@@ -145,6 +145,20 @@ def test_starting_again_what_was_stopped_breaks_inv_44(stock: bool, epoch: int) 
     assert one.found == ([] if stock or epoch else ["INV-44"])
 
 
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_later_controller_may_start_what_an_earlier_one_stopped(epoch: int) -> None:
+    one = story(stock_brokers=False)
+    accept(one)
+    apply(one)
+    accept(one, what="StopReplica")
+    stop(one)
+    accept(one, what="UpdateMetadata", epoch=epoch)
+    accept(one, epoch=epoch)
+    apply(one)
+
+    assert one.found == ([] if epoch == 2 else ["INV-44"])
+
+
 @pytest.mark.parametrize("epoch", [2, 3])
 def test_applying_a_leader_epoch_again_breaks_inv_48(epoch: int) -> None:
     one = story()

@@ -1,0 +1,111 @@
+"""Brokers of a simulated cluster, modelled or real, as scripts and conditions at rest see them."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kactl.model import TopicPartition
+from kactl.testing.member import Member
+
+
+class ReplicaView(NamedTuple):
+    """A replica as its broker serves it.
+
+    Attributes:
+        leader_epoch: NO_EPOCH if the broker has not begun to serve it.
+    """
+
+    topic_id: bytes
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+class MetadataView(NamedTuple):
+    """Metadata of a partition as a broker knows it."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    partition_epoch: int
+    replicas: tuple[int, ...]
+
+
+class SimulatedBroker(Member):
+    """A broker.
+
+    Attributes:
+        id: of the broker.
+    """
+
+    id: int
+
+    @property
+    @abstractmethod
+    def has_process(self) -> bool:
+        """Whether a process of the broker was started."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The broker epoch; NO_EPOCH before the registration."""
+
+    @abstractmethod
+    def replicas(self) -> Mapping[TopicPartition, ReplicaView]:
+        """Returns the replicas that the present process serves."""
+
+    @abstractmethod
+    def metadata(self, name: TopicPartition) -> MetadataView | None:
+        """Returns the metadata of a partition that the broker knows."""
+
+    @abstractmethod
+    def live(self) -> frozenset[int]:
+        """Returns the live brokers that the broker knows."""
+
+    @abstractmethod
+    def logs(self) -> Mapping[TopicPartition, bytes]:
+        """Returns the topic ids of the logs on the broker's disk."""
+
+    @abstractmethod
+    def known_topics(self) -> set[str]:
+        """Returns the topics of which the present process has metadata or replicas."""
+
+    @abstractmethod
+    def failed_directories(self) -> set[TopicPartition]:
+        """Returns the replicas of which the directory has failed."""
+
+    @abstractmethod
+    def has_failed(self, name: TopicPartition) -> bool:
+        """Whether the broker cannot serve a replica at present, and has reported that."""
+
+    @abstractmethod
+    def can_delete(self, name: TopicPartition) -> bool:
+        """Whether the broker can delete a replica at present."""
+
+    @abstractmethod
+    def fail_directory(self, name: TopicPartition) -> None:
+        """Make the directory of a replica fail until a restart."""
+
+    @abstractmethod
+    def make_undeletable(self, name: TopicPartition) -> None:
+        """Make the deletion of a replica fail until a restart."""
+
+    @abstractmethod
+    def lose_unforced(self, share: float) -> None:
+        """Drop the last part of each log: what power loss takes that was not forced to disk.
+
+        Args:
+            share: 0 to 1, of the records of each log's last epoch.
+        """
+
+    @abstractmethod
+    async def shut_down(self, *, epoch_lag: int = 0) -> None:
+        """Request a controlled shutdown, then end the process.
+
+        Args:
+            epoch_lag: how much older than the registration the epoch of the request is.
+        """
+
+    @abstractmethod
+    async def allocate_producer_ids(self) -> None:
+        """Reserve a block of producer ids; a failure has no consequence."""

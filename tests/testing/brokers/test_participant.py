@@ -1,0 +1,140 @@
+"""Participants as brokers of simulated clusters: what they record, and how cuts of the network reach them."""
+
+from typing import Any
+
+import pytest
+
+from kactl.participant.incarnation import Incarnation
+from kactl.testing.brokers.participant_recorder import WRAPPED
+from kactl.testing.generator import script_of_seed
+from kactl.testing.run import Outcome, run_script
+from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec
+
+# A short run with faults of many kinds.
+SEED = 0
+LAG_MS = 3_000.0
+
+
+def small(*actions: Action, level: str = "3.9", **settings: Any) -> Outcome:
+    """Runs three participants with two partitions, and the actions."""
+    topic = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
+    world = WorldSpec(
+        brokers=BrokersSpec(kind="participant", count=3, level=level),
+        settings={"lag_ms": LAG_MS, "shutdown_limit_ms": 10_000} | settings,
+    )
+    script = Script(
+        world=world, duration_ms=60_000, actions=[topic, *actions], latency=LatencySpec((0.5, 4.0), (0.5, 2.0))
+    )
+    return run_script(script)
+
+
+def isrs(outcome: Outcome, partition: int = 0) -> list[list[int]]:
+    """Returns the stored ISRs of a partition of t1, one after the other."""
+    return [
+        op[3]["isr"]
+        for event in outcome.history.events
+        if event.kind == "store.commit" and event.fields["outcome"] == "ok"
+        for op in event.fields["ops"]
+        if op[0] == f"leadership/t1/{partition}" and op[3] is not None
+    ]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_wrapped_function_exists(name: str) -> None:
+    assert callable(getattr(Incarnation, name))
+
+
+@pytest.mark.parametrize("level", ["2.6", "3.9"])
+def test_cluster_of_participants_is_well(level: str) -> None:
+    outcome = small(level=level)
+
+    assert outcome.passed, outcome.error
+    roles = [event.fields for event in outcome.history.events if event.kind == "role.apply"]
+    assert {(role["broker"], role["partition"], role["role"], role["outcome"]) for role in roles} >= {
+        (1, 0, "leader", "applied"),
+        (2, 0, "follower", "applied"),
+        (2, 1, "leader", "applied"),
+        (1, 1, "follower", "applied"),
+    }
+    accepted = {event.fields["what"] for event in outcome.history.events if event.kind == "req.accept"}
+    assert accepted == {"LeaderAndIsr", "UpdateMetadata"}
+
+
+def test_generated_run_with_participants_passes_and_is_deterministic() -> None:
+    script = script_of_seed(SEED, brokers="participant")
+    script.duration_ms = 60_000
+    script.actions = [action for action in script.actions if action.at_ms < script.duration_ms]
+
+    first, second = run_script(script), run_script(script)
+
+    assert first.passed, first.error
+    assert (first.digest, first.steps) == (second.digest, second.steps)
+
+
+@pytest.mark.parametrize("direction", ["both", "out"])
+def test_follower_whose_reports_are_cut_off_leaves_the_isr(direction: str) -> None:
+    args = {"node": "broker 3", "to": "broker 1", "direction": direction, "for_ms": 4 * LAG_MS}
+
+    outcome = small(Action("cut", at_ms=10_000, args=args))
+
+    assert outcome.passed, outcome.error
+    assert [sorted(isr) for isr in isrs(outcome)] == [[1, 2, 3], [1, 2], [1, 2, 3]]
+
+
+def test_follower_that_does_not_hear_its_leader_stays_in_the_isr() -> None:
+    args = {"node": "broker 3", "to": "broker 1", "direction": "in", "for_ms": 4 * LAG_MS}
+
+    outcome = small(Action("cut", at_ms=10_000, args=args))
+
+    assert outcome.passed, outcome.error
+    assert isrs(outcome) == [[1, 2, 3]]
+
+
+def test_failing_call_of_the_application_is_a_storage_error() -> None:
+    fail = Action("fail calls", at_ms=10_000, args={"broker": "broker 1", "count": 1})
+    kill = Action("kill", at_ms=11_000, args={"node": "broker 2", "restart_after_ms": 20_000})
+
+    outcome = small(fail, kill)
+
+    assert outcome.passed, outcome.error
+    failed = [event.fields for event in outcome.history.events if event.fields.get("outcome") == "storage"]
+    assert {(each["broker"], each["topic"]) for each in failed} == {(1, "t1")}
+
+
+@pytest.mark.parametrize("do", ["fail directory", "undeletable", "leave", "producer ids"])
+def test_requests_and_failures_of_participants(do: str) -> None:
+    args = {"broker": "broker 1", "replica": 0, "to": "active controller"}
+    restart = Action("stop", at_ms=40_000, args={"node": "broker 1", "restart_after_ms": 1_000})
+    delete = Action("delete", at_ms=20_000, args={"topic": "t1", "to": "active controller"})
+
+    outcome = small(Action(do, at_ms=10_000, args=args), *([delete] if do == "undeletable" else []), restart)
+
+    assert outcome.passed, outcome.error
+    assert outcome.skipped == {}
+
+
+@pytest.mark.parametrize("do", ["vanish", "nonsense"])
+def test_actions_of_operators_that_participants_lack_are_skipped(do: str) -> None:
+    args = {"topic": "t1", "broker": "broker 1", "replica": 0, "isr": [1], "to": "active controller"}
+
+    outcome = small(Action(do, at_ms=10_000, args=args))
+
+    assert outcome.passed, outcome.error
+    assert list(outcome.skipped) == [1]
+
+
+def test_restarted_participant_serves_its_replicas_again() -> None:
+    kills = [
+        Action("kill", at_ms=10_000 + 400 * number, args={"node": "broker 1", "restart_after_ms": 100})
+        for number in range(3)
+    ]
+
+    outcome = small(*kills)
+
+    assert outcome.passed, outcome.error
+    registered = [
+        event.fields["broker_epoch"]
+        for event in outcome.history.events
+        if event.kind == "role.apply" and event.fields["broker"] == 1 and event.fields["outcome"] == "applied"
+    ]
+    assert len(set(registered)) > 1
