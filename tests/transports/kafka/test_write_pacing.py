@@ -39,7 +39,8 @@ class Line:
 
 def frame(*sizes: int) -> tuple[list[Buffer], int]:
     """Return buffers of these sizes; bytes one piece apart differ."""
-    buffers: list[Buffer] = [memoryview(bytes(index % 251 for index in range(size))) for size in sizes]
+    cycle = bytes(range(251))
+    buffers: list[Buffer] = [memoryview((cycle * (size // len(cycle) + 1))[:size]) for size in sizes]
     return buffers, sum(sizes)
 
 
