@@ -60,6 +60,15 @@ JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker begin its collection of all tests elsewhere."""
+    config, tests = session.config, Path(__file__).parent
+    if hasattr(config, "workerinput") and [config.rootpath / path for path in config.args] == [tests]:
+        worker = int(config.workerinput["workerid"].removeprefix("gw"))
+        config.args = run_order.collection_order(tests, worker, config.workerinput["workercount"])
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Record the scenarios before tests are deselected by name or mark; on a worker, sort the slowest tests first."""
     config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
