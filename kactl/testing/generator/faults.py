@@ -249,13 +249,17 @@ class _Draw:
         return [*actions, Action("evacuate", at_ms=begin_ms + share * (end_ms - begin_ms), args=evacuate)]
 
     def twin_kill(self, at_ms: float) -> list[Action]:
-        """The controller fails, and a broker restarts before or after its successor has taken over."""
-        broker, delay_ms = self._broker(), self._session_ms * self._rng.uniform(0, 1.5)
-        ends = {"restart_after_ms": self._rng.uniform(0, 500), "ends_session": True}
+        """The controller fails while a broker that has restarted returns to its ISRs, and the broker restarts again
+        before or after the next controller has taken over."""
+        rng, broker = self._rng, {"node": self._broker(), "ends_session": True}
+        restart_ms = rng.uniform(0, 300)
+        controller_ms = at_ms + restart_ms + rng.uniform(0, 1_500)
+        again_ms = controller_ms + rng.choice((1_000.0, self._session_ms, 2 * self._session_ms)) * rng.random()
+        controller = {"node": "active controller", "restart_after_ms": 2 * self._session_ms}
         return [
-            Action("kill", at_ms=at_ms, args={"node": "active controller", "restart_after_ms": 2 * self._session_ms}),
-            Action("kill", at_ms=at_ms + self._rng.choice((0.0, delay_ms)), args={"node": broker} | ends),
-            Action("kill", at_ms=at_ms + delay_ms + self._rng.uniform(0, 2_000), args={"node": broker} | ends),
+            Action("kill", at_ms=at_ms, args=broker | {"restart_after_ms": restart_ms}),
+            Action("kill", at_ms=controller_ms, args=controller),
+            Action("kill", at_ms=again_ms, args=broker | {"restart_after_ms": rng.uniform(0, 500)}),
         ]
 
     def pair_kill(self, at_ms: float) -> list[Action]:
