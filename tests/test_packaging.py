@@ -145,7 +145,7 @@ def test_every_dependency_of_a_dependency_is_pinned() -> None:
 def test_every_extra_is_used() -> None:
     extras = tree.pyproject()["project"]["optional-dependencies"]
 
-    assert set(extras) == {"server", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
+    assert set(extras) == {"server", "etcd", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
     assert extras["kafka"] == []  # earlier install lines name it
 
 
@@ -154,6 +154,7 @@ EXTRAS_OF = {
     "kactl.admin": {"server"},
     "kactl.cli": {"server", "pipeline"},
     "kactl.forensics": {"pipeline", "java"},
+    "kactl.stores.etcd": {"etcd"},
     "kactl.stores.zookeeper": {"zookeeper"},
     "kactl.testing.cli": {"server"},
     "kactl.testing.contracts": {"test"},
