@@ -10,7 +10,6 @@ calls the listener's `stopped` for every replica, and registers again with a hig
 """
 
 import enum
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -21,7 +20,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, NotFound, Remedy, SessionExpired, StoreError
+from kactl.errors import BadRequest, IllegalState, NotFound
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
@@ -40,24 +39,20 @@ from .leases.leader import Leader
 from .leases.metrics import LeaseMetrics
 from .leases.pacemaker import Pacemaker
 from .leases.terms import LeaseConfig
-from .leases.watchdog import make_watchdog
+from .leases.watchdog import Watchdog, make_watchdog
 from .listener import Listener
 from .metadata import CachedPartition
 from .network import ParticipantNetwork, one_network
 from .pause_gate import PauseGate
+from .registrar import CLOSE_S, Registrar, close_session, disconnect
 
 log = logger(__name__)
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 SESSION_TIMEOUT_MS: Final = 18_000
-# Pause before the next attempt to open a session or to register.
-RETRY_MS: Final = 500
 # How many session timeouts a start waits for an earlier registration to expire. A server may expire a session somewhat
 # late; a session that lasts twice as long is the live session of another broker.
 PATIENCE: Final = 2
-# Time limit of each of the two requests at the end, the controlled shutdown and the end of the session, in case the
-# controller or the store hangs; the session then expires.
-CLOSE_S: Final = 5.0
 
 
 class Life(enum.Enum):
@@ -128,7 +123,6 @@ class Participant:
         self._store = store
         self._network = one_network(hub, network)
         self._clock = clock or SystemClock()
-        self._broker = Broker(broker_id, NO_EPOCH, endpoints, rack)
         self._listener = listener or Listener()
         self._in_sync = in_sync
         self._session_timeout_ms = session_timeout_ms
@@ -158,7 +152,20 @@ class Participant:
         self._stack: BlockStack | None = None  # what is closed at the end of the block
         self._scope: anyio.CancelScope | None = None  # of the life that runs now
         self._ended = anyio.Event()
+        self._registrar = Registrar(
+            Broker(broker_id, NO_EPOCH, endpoints, rack),
+            store=store,
+            network=self._network,
+            clock=self._clock,
+            pause=self._pause,
+            session_timeout_ms=session_timeout_ms,
+            lease=self._lease,
+            make=self._make_incarnation,
+            report=self._report_lease,
+            watchdog=Watchdog() if self._hosting is None else self._hosting.watchdog,
+        )
         self._session: Session | None = None
+        self._pacemaker: Pacemaker | None = None
         self._incarnation: Incarnation | None = None
         self._started_before = False
 
@@ -280,7 +287,7 @@ class Participant:
             if incarnation is not None:
                 await incarnation.notify_stopped()
         finally:
-            await self._close_session(session)
+            await close_session(self.id, session)
 
     async def restart(self) -> None:
         """Stop if the participant runs, and start again without any state and with a higher broker epoch.
@@ -409,15 +416,15 @@ class Participant:
         known = False
         try:
             with scope:
-                incarnation, pacemaker = await self._register(PATIENCE * self._session_timeout_ms)
+                incarnation = await self._register(PATIENCE * self._session_timeout_ms)
                 task_status.started()
                 known = True
                 while True:
-                    await self._serve(incarnation, pacemaker)
+                    await self._serve(incarnation)
                     session, self._incarnation, self._session = self._session, None, None
-                    await self._close_session(session)
+                    await close_session(self.id, session)
                     await incarnation.notify_stopped()
-                    incarnation, pacemaker = await self._register(math.inf)
+                    incarnation = await self._register(math.inf)
             if not known:
                 task_status.started()  # killed before it was registered
         finally:
@@ -426,20 +433,34 @@ class Participant:
             self._scope = None
             ended.set()
 
-    async def _serve(self, incarnation: Incarnation, pacemaker: Pacemaker) -> None:
+    def _make_incarnation(self) -> Incarnation:
+        return Incarnation(
+            self.id,
+            store=self._store,
+            clock=self._clock,
+            pause=self._pause,
+            listener=self._listener,
+            hosting=self._hosting,
+            in_sync=self._in_sync,
+            alter_partition=self._alter_partition,
+            lag_ms=self._lag_ms,
+        )
+
+    async def _register(self, patience_ms: float) -> Incarnation:
+        registration = await self._registrar.register(patience_ms)
+        self._session, self._incarnation, self._pacemaker = registration
+        return registration.incarnation
+
+    async def _serve(self, incarnation: Incarnation) -> None:
         """Serve until the session is lost."""
+        assert self._pacemaker is not None
         try:
-            await incarnation.run(pacemaker)
+            await incarnation.run(self._pacemaker)
             log.warning("broker %d has lost its registration and registers again", self.id)
         except Exception:
             log.exception("broker %d has failed, and registers again", self.id)
         finally:
-            await self._disconnect(incarnation)
-
-    async def _disconnect(self, incarnation: Incarnation) -> None:
-        incarnation.end()
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await incarnation.disconnect()
+            await disconnect(incarnation)
 
     async def _end(self) -> Incarnation | None:
         """Cancel the current incarnation, if any, and wait for its end. Returns it."""
@@ -453,63 +474,6 @@ class Participant:
         incarnation, self._incarnation = self._incarnation, None
         return incarnation
 
-    async def _register(self, patience_ms: float) -> tuple[Incarnation, Pacemaker]:
-        """Open a session and register. Returns the new incarnation and the pacemaker of its session."""
-        give_up_at = self._clock.monotonic_ms() + patience_ms
-        while True:
-            await self._pause.wait_open()
-            incarnation = Incarnation(
-                self.id,
-                store=self._store,
-                clock=self._clock,
-                pause=self._pause,
-                listener=self._listener,
-                hosting=self._hosting,
-                in_sync=self._in_sync,
-                alter_partition=self._alter_partition,
-                lag_ms=self._lag_ms,
-            )
-            try:
-                return incarnation, await self._try_to_register(incarnation)
-            except StoreError as error:
-                is_permanent = error.remedy is Remedy.REPORT and patience_ms < math.inf
-                if is_permanent or self._clock.monotonic_ms() >= give_up_at:
-                    raise
-                level = logging.INFO if isinstance(error, BrokerIdTaken) else logging.WARNING
-                log.log(level, "broker %d could not register, and retries: %s", self.id, error)
-            await self._clock.sleep_ms(RETRY_MS)
-
-    async def _try_to_register(self, incarnation: Incarnation) -> Pacemaker:
-        session = await self._store.new_session(self._session_timeout_ms)
-        try:
-            pacemaker = Pacemaker(
-                self.id,
-                session,
-                clock=self._clock,
-                pause=self._pause,
-                config=self._lease,
-                holder=incarnation,
-                report=self._report_lease,
-                extended=lambda bound_ns: self._extend_watchdog(pacemaker, bound_ns),
-            )
-            if self._hosting is not None:
-                self._hosting.watchdog.start(margin_ns=pacemaker.terms.margin_ns)
-            # Connect first, because the controller may send requests before the response to the registration arrives
-            # here.
-            await incarnation.connect(self._network)
-            incarnation.registered(await session.register(self._broker))
-        except BaseException:
-            await self._disconnect(incarnation)
-            with anyio.move_on_after(CLOSE_S, shield=True):
-                await self._close_session(session)
-            raise
-        self._session, self._incarnation = session, incarnation
-        return pacemaker
-
-    def _extend_watchdog(self, pacemaker: Pacemaker, bound_ns: int) -> None:
-        if self._hosting is not None:
-            self._hosting.watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
-
     def _report_lease(self, event: LeaseEvent) -> None:
         self._metrics.record(event)
         if self._on_lease_event is not None:
@@ -517,14 +481,3 @@ class Participant:
                 self._on_lease_event(event)
             except Exception:
                 log.exception("on_lease_event of broker %d has failed", self.id)
-
-    async def _close_session(self, session: Session | None) -> None:
-        """Close a session; log a failure of the store."""
-        if session is None:
-            return
-        try:
-            await session.close()
-        except SessionExpired:
-            return
-        except StoreError as error:
-            log.warning("broker %d could not close its session, which will expire: %s", self.id, error)

@@ -7,7 +7,7 @@ from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState, StoreUn
 from kactl.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
-from kactl.participant.participant import RETRY_MS
+from kactl.participant.registrar import RETRY_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory.client import MemorySession
 from tests.support.clocks import ManualClock, settle

@@ -10,7 +10,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
 from kactl.participant import Listener, Participant
-from kactl.participant.participant import RETRY_MS
+from kactl.participant.registrar import RETRY_MS
 
 from ..clock import LoopClock
 from ..history import History
