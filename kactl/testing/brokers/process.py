@@ -174,7 +174,9 @@ class BrokerProcess:
         try:
             await self.ask_controller(ProducerIdsRequested(self.id, self.receiver.epoch))
         except (Unreachable, KactlError) as failed:
-            self._around.history.record("broker.failed", broker=self.id, request="producer ids", reason=str(failed))
+            self._around.history.record(
+                "broker.failed", broker=self.id, request="producer ids", reason=type(failed).__name__
+            )
 
     async def shut_down(self, *, epoch_lag: int = 0) -> None:
         """Request the controlled shutdown until no partition is led here, at most three times; then end the session.

@@ -48,9 +48,9 @@ class Leftovers:
                 yield f"{node} runs {task!r} {count} times"
 
     def _is_due(self, event: Event, *, is_active: bool) -> bool:
+        """Returns whether a timer may be set at rest. That of a shutdown is not cancelled when its broker returns."""
         if isinstance(event, ShutdownOverdue):
-            broker = self._controller.cluster.brokers.get(event.broker)
-            return is_active and broker is not None and broker.epoch == event.broker_epoch
+            return is_active
         return isinstance(event, BalanceDue if is_active else StandbyDue)
 
     def _tasks(self) -> Counter[tuple[str, str]]:
