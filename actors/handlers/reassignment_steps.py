@@ -128,10 +128,18 @@ class ReassignmentSteps(Handlers):
     # -- progress ------------------------------------------------------------------------------------------------------
 
     async def advance(self, names: Collection[TopicPartition]) -> Failures:
-        """Advance some reassignments from their present step."""
+        """Advance some reassignments from their present step.
+
+        While the last write of an assignment has an unknown outcome, the next controller may know another one. It is
+        written again before replicas are stopped that it may not remove.
+        """
         if not names:
             return {}
         self.cluster.reassigning |= set(names)
+        failed = await self.entries.put_back({name.topic for name in names})
+        if failed:
+            unsettled = {name: _failed(failed[name.topic]) for name in names if name.topic in failed}
+            return unsettled | await self.advance([name for name in names if name not in unsettled])
         self._deletion.mark_ineligible({name.topic for name in names}, BlockerReason.REASSIGNMENT)
         await self._watch()
         row_numbers = self.cluster.table.rows_named(names)

@@ -6,7 +6,7 @@ table.
 Source: the classic controller's updateReplicaAssignmentForPartition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -55,10 +55,14 @@ class TopicEntries(Handlers):
             self._doubtful.add(topic)
             self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 
-    async def put_back(self) -> None:
-        """Write assignments again after a write with unknown outcome."""
-        doubtful, self._doubtful = self._doubtful, set()
-        for topic in sorted(doubtful):
+    async def put_back(self, topics: Collection[str] | None = None) -> dict[str, StoreError]:
+        """Write assignments again after a write with unknown outcome; those of some topics, or all.
+
+        Returns the error of each topic for which this failed. It is repeated with the next retry.
+        """
+        failed: dict[str, StoreError] = {}
+        for topic in sorted(self._doubtful if topics is None else self._doubtful.intersection(topics)):
+            self._doubtful.discard(topic)
             if (known := self.cluster.table.topic(topic)) is None:
                 continue
             try:
@@ -70,6 +74,8 @@ class TopicEntries(Handlers):
                     raise
                 self._doubtful.add(topic)
                 self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
+                failed[topic] = error
+        return failed
 
 
 def entry_of(table: Table, topic: str) -> dict[int, Assignment]:

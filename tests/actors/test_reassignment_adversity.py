@@ -3,7 +3,8 @@
 Each of these histories failed once in a storm; see `test_storms_whole`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.control import StopReplica
-from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
+from kactl.model import NO_EPOCH, NO_LEADER, Assignment, Fence, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, open_standby, script, world
@@ -438,3 +439,27 @@ async def test_leader_is_not_stopped_before_another_one_is_stored() -> None:
         await w.wait(12_000)
         assert (await w.stored("t-0"))[0] == 2
         assert await stored_assignment(w, "t-0") == Assignment((2,))
+
+
+async def test_assignment_of_unknown_outcome_is_restored_before_the_next_one() -> None:
+    """Otherwise the stored assignment loses replicas that no stored reassignment removes."""
+    written: list[Assignment] = []
+
+    async def recorded(real: Any, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence) -> None:
+        written.append(assignment[0])
+        await real(topic, assignment, fence)
+
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        script_once(w, "write_assignment", fails_after(GONE))
+        assert await reassign(w, {"t-0": None}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+
+        script_once(w, "write_assignment", recorded, recorded)
+        await w.write_isr("t-0", 1, 2)
+        await settle()
+
+        assert written == [Assignment((2, 1), adding=(2,), removing=(1,)), Assignment((2,))]
+        assert await ongoing(w) == {}
+        await w.check()
