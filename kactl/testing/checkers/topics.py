@@ -15,7 +15,10 @@ Assignment = tuple[list[int], list[int], list[int]]
 class Topics(Checker):
     """Compares each write of a topic with the one before it, and what is left of a topic when its deletion ends."""
 
-    kinds = ("store.commit", "fsm.topic", "ctl.elected", "ctl.resigned", "reassign.asked", "reassign.answered")
+    kinds = (
+        "store.commit", "fsm.topic", "fsm.replica", "ctl.elected", "ctl.resigned", "reassign.asked",
+        "reassign.answered",
+    )  # fmt: skip
     invariants = ("INV-40", "INV-42", "INV-43", "INV-45")
 
     def __init__(self) -> None:
@@ -26,6 +29,9 @@ class Topics(Checker):
         self._marked: dict[str, Event] = {}
         # Reassignments whose whole target was in sync since they were stored: only their last write may be missing.
         self._complete: set[tuple[str, str]] = set()
+        # Replicas that a controllership began to delete in such a reassignment, by partition and controller epoch.
+        # Their end may be stored before that of the reassignment, if others could not be stopped.
+        self._stopped: dict[tuple[str, str, int], set[int]] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
         self._requested = Requested()
@@ -59,6 +65,8 @@ class Topics(Checker):
             for partition, lists in (value or {"partitions": {}})["partitions"].items():
                 if self._stored.assignment(topic, partition) != tuple(map(list, lists)):
                     self._complete.discard((topic, partition))
+                    for key in [key for key in self._stopped if key[:2] == (topic, partition)]:
+                        del self._stopped[key]
         self._stored.apply(event)
         written = [(topic, partition) for topic, partition, *_ in leadership_writes(event)]
         begun = [
@@ -96,7 +104,8 @@ class Topics(Checker):
             return None  # administrators may write what they like
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
-            text = "" if was is None else self._is_step(topic, partition, was, now)
+            stopped = self._stopped.get((topic, partition, event.fields["fence"]), set())
+            text = "" if was is None else self._is_step(topic, partition, was, now, stopped)
             text = text or self._requested.is_step(topic, partition, was, now)
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
@@ -112,9 +121,14 @@ class Topics(Checker):
         self._id_of[topic_id] = (topic, event)
         return None
 
-    def _is_step(self, topic: str, partition: str, was: Assignment, now: Assignment) -> str:
-        """Returns what is wrong with a change of an assignment by the controller; empty if nothing is."""
-        origin = [replica for replica in was[0] if replica not in was[1]]
+    def _is_step(self, topic: str, partition: str, was: Assignment, now: Assignment, stopped: set[int]) -> str:
+        """Returns what is wrong with a change of an assignment by the controller; empty if nothing is.
+
+        Args:
+            stopped: replicas that this controllership began to delete when the whole target was in sync.
+        """
+        gone = stopped.intersection(was[2]).difference(now[0])
+        origin = [replica for replica in was[0] if replica not in was[1] and replica not in gone]
         kept = [replica for replica in now[0] if replica not in now[1]]
         target = [replica for replica in was[0] if replica not in was[2]]
         if was == now:
@@ -173,6 +187,12 @@ class Topics(Checker):
         started = self._started.pop(key, None) if what in ("deleted", "vanished") else None
         return self._is_gone(event, topic, started) if what == "deleted" else None
 
+    def _replica_moved(self, event: Event) -> None:
+        fields = event.fields
+        name = (fields["topic"], str(fields["partition"]))
+        if fields["to_state"] == "deletion_started" and name in self._complete:
+            self._stopped.setdefault((*name, fields["controller_epoch"]), set()).add(fields["broker"])
+
     def _is_gone(self, event: Event, topic: str, started: Event | None) -> Violation | None:
         marked, born = self._marked.get(topic), self._born.get(topic)
         if born is not None and marked is not None and born.seq < marked.seq:
@@ -199,6 +219,7 @@ class Topics(Checker):
 _CHECKS: Final[dict[str, Callable[[Topics, Event], Violation | None]]] = {
     "store.commit": Topics._committed,
     "fsm.topic": Topics._topic_changed,
+    "fsm.replica": Topics._replica_moved,
     "ctl.elected": Topics._begins_anew,
     "ctl.resigned": Topics._begins_anew,
     "reassign.asked": lambda self, event: self._requested.asked(event),

@@ -247,3 +247,23 @@ def test_a_reassignment_may_follow_one_that_only_had_to_be_stored(in_sync: bool)
     one.topic({0: ([5, 3, 4], [5], [4])}, fence=1)
 
     assert one.found == ([] if in_sync else ["INV-45"])
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "stopped", "epoch", "is_legal"),
+    [(True, 2, 1, True), (True, 1, 1, False), (True, 2, 2, False), (False, 2, 1, False)],
+    ids=["stopped", "another one stopped", "by another controller", "before the target was in sync"],
+)
+def test_stopped_replicas_may_leave_before_the_end_of_their_reassignment(
+    in_sync: bool, stopped: int, epoch: int, is_legal: bool
+) -> None:
+    """Another replica could not be stopped; an assignment of the topic was written meanwhile."""
+    one = story()
+    ask(one, {"t1-0": [3, 4]})
+    one.topic({0: BEGUN}, fence=1)
+    one.lead(3, 1, [1, 2, 3, 4] if in_sync else [1, 2, 3])
+    moved = {"from_state": "offline", "to_state": "deletion_started"}
+    one.record("fsm.replica", A, controller_epoch=epoch, topic="t1", partition=0, broker=stopped, **moved)
+    one.topic({0: ([3, 4, 1], [3, 4], [1])}, fence=1)
+
+    assert one.found == ([] if is_legal else ["INV-45"])
