@@ -98,8 +98,9 @@ class SparkEngine:
         keeps: Sequence[DataFrame] = (),
     ) -> None:
         self.topology = topology
-        self._partitions = _mapped(partitions, lambda table: filled(table, assumed), FILLED)
-        self._classes = _grouped(self._partitions).persist(StorageLevel.DISK_ONLY)
+        self._partitions, self._assumed = partitions, assumed
+        rows = _mapped(partitions, lambda table: filled(table, assumed), FILLED)
+        self._classes = _grouped(rows).persist(StorageLevel.DISK_ONLY)
         self._keeps = (self._classes, *keeps)
         self.classes = self._classes.count()
         self._model: FailureModel | None = None
@@ -135,7 +136,7 @@ class SparkEngine:
         """Return the same as `LocalEngine.lost`, computed for all sets in one job."""
         if not sets:
             return []
-        hits = _mapped(self._partitions, _hit(self.topology, sets), _HITS)
+        hits = _mapped(self._partitions, _hit(self.topology, sets, self._assumed), _HITS)
         by_topic = hits.groupBy("set", "topic").agg(f.sum("partitions").alias("partitions"))
         of_set = Window.partitionBy("set")
         ranked = by_topic.withColumns(
@@ -193,11 +194,11 @@ def _stuck(topology: Topology) -> _Map:
     return stuck
 
 
-def _hit(topology: Topology, sets: Sequence[BrokerPositions]) -> _Map:
+def _hit(topology: Topology, sets: Sequence[BrokerPositions], assumed: Assumptions) -> _Map:
     """Return the function from partitions to those that lose their last safe leader, by set and topic."""
 
     def hits(partitions: pa.Table) -> pa.Table:
-        table = partitions.cast(FILLED)
+        table = filled(partitions, assumed)
         model = model_of(of_table(table, topology.brokers, topology.away)[0], topology)
         lost = [model.losing_safe_leaders(failed) for failed in sets]
         number = np.repeat(np.arange(len(sets), dtype=np.int32), [len(rows) for rows in lost])
