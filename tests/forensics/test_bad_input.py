@@ -27,6 +27,7 @@ from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe, shown
 from kactl.forensics.text.source import LINE_LIMIT
 from kactl.forensics.text.zone import zone_of
+from tests.support.marks import fast_and_slow
 
 from .reading import events_of
 
@@ -322,7 +323,7 @@ def test_invalid_json_loses_no_line(tmp_path: Path, text: str) -> None:
     assert (lines, error) == (6, [])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", fast_and_slow(range(20), fast=10))
 def test_corrupt_bytes_lose_no_line(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     content = bytearray((GOOD + TRACE + handled(3)).encode() * 20)

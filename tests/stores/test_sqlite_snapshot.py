@@ -13,6 +13,7 @@ from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.snapshot import BASES_APART
 from tests.support.clocks import ManualClock
+from tests.support.marks import fast_and_slow
 from tests.support.store_clients import delete_topic, new_write
 
 from .maintenance import run_maintenance, run_maintenance_step
@@ -166,7 +167,7 @@ async def test_empty_store_has_a_snapshot_without_parts(store: SqliteStore, fenc
     assert await loaded(store.path) == {}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", fast_and_slow(range(12), fast=6))
 async def test_nothing_is_lost_by_any_interleaving(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = tmp_path / "kactl.db"

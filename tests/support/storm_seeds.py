@@ -1,7 +1,7 @@
 """Seeds of the storms of one test run: new ones on every run, the same in all of its processes.
 
     STORM_SEED     the first seed, to repeat a run; one is drawn if it is not set
-    STORM_COUNT    number of storms of each test file, 300 if it is not set; the fast tests include 100 of them
+    STORM_COUNT    number of storms of each test file, 300 if it is not set; the fast tests include 50 of them
 
 The process that starts the run draws the first seed and leaves it in the environment, where the workers of pytest-xdist
 find it. It is printed at the head of the run and with every failure.
@@ -15,7 +15,7 @@ FIRST: Final = "STORM_SEED"
 COUNT: Final = "STORM_COUNT"
 # About 45 s of processor time. The first FAST of them belong to the fast tests, the others are `slow`.
 COUNT_DEFAULT: Final = 300
-FAST: Final = 100
+FAST: Final = 50
 # Storms per test: a failure names its seed, and the rest of its block is skipped.
 BLOCK: Final = 10
 # Seeds that are drawn have six digits at the most.

@@ -16,6 +16,7 @@ from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, open_machines
+from tests.support.marks import fast_and_slow
 from tests.support.scripted_store import fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +120,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
         }
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", fast_and_slow(range(0, 60, 20), fast=1))
 async def test_chunks_have_the_same_result_as_one_step(first: int) -> None:
     for seed in range(first, first + 20):
         whole = await story(seed, WHOLE)

@@ -16,6 +16,7 @@ from kactl.testing.history import Event, History
 from kactl.testing.violations import Violation
 from kactl.testing.worlds.sqlite import SqliteWorld
 from kactl.testing.worlds.sqlite.client import WRITING
+from tests.support.marks import fast_and_slow
 from tests.support.store_clients import ALL, ORDERS, THREE_PARTITIONS, create_and_lead, new_write
 from tests.testing.running import this_loop
 
@@ -67,7 +68,7 @@ def stale_commit(events: list[Event]) -> Event | None:
     return None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fast_and_slow(range(3), fast=1))
 def test_processes_survive_each_others_faults(seed: int) -> None:
     hosts, history = run_storm(seed)
 
