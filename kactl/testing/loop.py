@@ -251,7 +251,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._held.pop(handle, None)
                 continue
             node = handle._context.get(NODE)
-            if node is None or (node.state == "running" and not node.slow_ms) or self._is_runnable(handle, node):
+            if node is None or self._is_fast(node) or self._is_runnable(handle, node):
                 if handle.task is not None:
                     places.append(len(handles))
                     numbers.append(handle.task.number)
@@ -292,6 +292,11 @@ class SimLoop(asyncio.BaseEventLoop):
         for place, index in zip(places, chosen, strict=False):
             ordered[place] = steps[index]
         return [handle for handle in ordered if handle is not None]
+
+    def _is_fast(self, node: Node) -> bool:
+        """Whether a node runs at full speed, and nothing waits from a time at which it was slow: what comes later must
+        not overtake that, or a loop of callbacks that waits for it runs for ever at one moment."""
+        return node.state == "running" and not node.slow_ms and node.busy_until_s <= self._now_s
 
     def _is_runnable(self, handle: AnyHandle, node: Node) -> bool:
         """Returns whether a handle of a node that does not run at full speed may run now."""

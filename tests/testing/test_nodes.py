@@ -140,6 +140,31 @@ def test_stopped_node_cleans_up() -> None:
     assert ended == ["finally"]
 
 
+def test_callbacks_do_not_overtake_those_from_before_full_speed() -> None:
+    async def main() -> list[int]:
+        loop, calls = this_loop(), list[int]()
+        node = loop.node("slow")
+
+        def spin() -> None:
+            """Repeats itself until the earlier callback has run, as the delivery of a cancellation does."""
+            if calls:
+                calls.append(2)
+            else:
+                loop.call_soon(spin)
+
+        loop.slow(node, 100)
+        with on(node):
+            loop.call_soon(calls.append, 1)
+        await asyncio.sleep(0)
+        loop.slow(node, 0)
+        with on(node):
+            loop.call_soon(spin)
+        await asyncio.sleep(1)
+        return calls
+
+    assert sim.run(main, seed=1) == [1, 2]
+
+
 def test_slow_node_delays_each_callback_and_keeps_their_order() -> None:
     async def main() -> tuple[list[int], float]:
         loop, node, ran, ended = this_loop(), this_loop().node("n1"), list[int](), asyncio.Event()
