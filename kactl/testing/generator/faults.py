@@ -330,17 +330,17 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[di
         members=world.brokers.count + world.controllers,
     )
     swarm = _swarm(rng, (*KINDS, *own))
+    patterns = {kind: of_store.pattern(kind) if kind in own else draw.pattern(kind) for kind in swarm}
     actions: list[Action] = []
     for kind, rate in swarm.items():
-        pattern = draw.pattern(kind) if kind in KINDS else of_store.pattern(kind)
         at_ms = 5_000 + rng.expovariate(1 / _INTERVALS_MS[rate])
         while at_ms < duration_ms:
-            actions += pattern(at_ms)
+            actions += patterns[kind](at_ms)
             at_ms += rng.expovariate(1 / _INTERVALS_MS[rate])
     if swarm and rng.random() < 0.5:
         # No later fault hides what this one leaves behind.
         last_ms = duration_ms - min(5_000.0, rng.expovariate(1 / 1_000.0))
-        actions += draw.pattern(rng.choice(list(swarm)))(last_ms)
+        actions += patterns[rng.choice(list(swarm))](last_ms)
     return swarm, [action for action in actions if action.at_ms < duration_ms]
 
 
