@@ -205,7 +205,8 @@ class _View:
 
     def _can_delete(self, broker: int, name: TopicPartition) -> bool:
         member = self._running.get(broker)
-        return member is not None and member.can_delete(name)
+        # As in Kafka, replicas on a broker that is shutting down count as offline and halt a deletion.
+        return member is not None and member.can_delete(name) and broker not in self._leaving
 
     def disagreements(self) -> Iterator[str]:
         """Live replicas agree with the store on leader and leader epoch, and live brokers on metadata."""
