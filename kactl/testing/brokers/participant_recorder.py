@@ -7,7 +7,7 @@ believes to have given. WRAPPED names what is replaced, and a test resolves each
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kactl.errors import ErrorCode
+from kactl.errors import ErrorCode, KactlError
 from kactl.messages.broker import AlterPartitionRequested
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
@@ -31,8 +31,8 @@ _OUTCOMES: Final = {
 }
 
 
-class HandlerFault(Exception):
-    """The application fails on purpose."""
+class HandlerFault(KactlError):
+    """The application fails on purpose: a run does not end at the log record of it, as at those of bugs."""
 
 
 class Application(Listener):
