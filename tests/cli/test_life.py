@@ -73,6 +73,11 @@ def event_numbers(up: Up) -> list[int]:
         return [event.seq for event in msgspec.json.decode(response.read(), type=EventPage).items]
 
 
+def log_text(up: Up) -> str:
+    """Returns the state-change log of all runs."""
+    return "".join(file.read_text() for file in (up.data_dir / "log").iterdir() if file.is_file())
+
+
 @pytest.mark.slow
 def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     own_up("topic", "create", "orders", "--reason", "first run")
@@ -80,6 +85,8 @@ def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     own_up.start()
     own_up("topic", "create", "bills")
     stopped = event_numbers(own_up)
+    # The log is written a moment later; what a killed process has not written is lost.
+    own_up.until(lambda: f'"seq":{stopped[-1]},' in log_text(own_up), "the log contains all events")
     own_up.process.kill()
     own_up.start()
 

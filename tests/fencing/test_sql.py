@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -63,18 +64,19 @@ class PsqlConnection:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A server, which listens in the folder only."""
+def postgres() -> Iterator[Path]:
+    """A server, which listens in its folder only. The folder is outside of pytest's, which other users cannot enter."""
     programs = [shutil.which(name) for name in ("initdb", "pg_ctl", "psql")]
     if not all(programs):
         pytest.skip("PostgreSQL is not installed")
+    with tempfile.TemporaryDirectory(prefix="kactl-postgres-", ignore_cleanup_errors=True) as name:
+        yield from _running(Path(name))
+
+
+def _running(folder: Path) -> Iterator[Path]:
     user: dict[str, Any] = {}
-    folder = tmp_path_factory.mktemp("pg")
     if os.geteuid() == 0:  # the server refuses to run as root
         user = {"user": "nobody"}
-        for parent in (folder, *folder.parents):
-            if parent.stat().st_uid == 0 and parent.is_relative_to(tmp_path_factory.getbasetemp().parent):
-                parent.chmod(0o755)
         shutil.chown(folder, "nobody")
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **user}
     data = folder / "data"
