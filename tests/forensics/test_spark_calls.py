@@ -45,7 +45,7 @@ def test_lists_of_columns_need_no_lookup(spark: SparkSession, lookups: list[str]
     assert not any("PythonUtils" in command for command in lookups)
 
 
-def test_column_name_is_the_same_expression_each_time() -> None:
+def test_column_name_is_the_same_expression_each_time(spark: SparkSession) -> None:
     assert f.col("topic")._jc is f.col("topic")._jc
     assert f.col("topic")._jc is not f.col("partition")._jc
 
