@@ -17,7 +17,7 @@ _TRIES_MAX: Final = 10
 def object_key(leader: Leader, name: str) -> str:
     """Returns a name that begins with the token, so that a listing is in the order of the leaders.
 
-    Readers use the last name only: what an earlier leader writes too late is listed before it.
+    Readers use the last name only: a late object of an earlier leader is listed before it.
 
     Raises:
         LeadershipLost: the lease has ended.

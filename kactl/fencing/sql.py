@@ -52,7 +52,7 @@ _UPSERT: Final[dict[Dialect, str]] = {
     "ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))",
 }
 _READ: Final = "SELECT token FROM kactl_fence WHERE resource = %s AND topic_id = %s"
-# A locking read sees what other transactions have committed, whatever the isolation level shows. SQLite has one writer.
+# A locking read sees the commits of other transactions at every isolation level. SQLite has one writer.
 _LOCKED: Final[dict[Dialect, str]] = {"sqlite": "", "postgresql": " FOR UPDATE", "mysql": " FOR UPDATE"}
 _DIALECTS: Final[dict[str, Dialect]] = {
     "sqlite3": "sqlite",
@@ -83,7 +83,7 @@ async def sql_guard(
 
     Args:
         connection: of a DB-API driver, or of an asynchronous one with the same methods, or of asyncpg.
-        resource: what is written to, at most 255 characters.
+        resource: name of the written resource, at most 255 characters.
         dialect, placeholder: for a driver that is not known: its SQL, and its placeholder for parameters, ? or %s.
 
     Raises:

@@ -80,7 +80,7 @@ class StoreWorld(Protocol):
         """Remove a topic by hand."""
 
     def close(self) -> None:
-        """Remove what the store has outside the process, at the end of the run."""
+        """Remove the store's files and servers outside the process, at the end of the run."""
 
 
 def open_memory(

@@ -60,7 +60,7 @@ class Mutant(NamedTuple):
     Attributes:
         number: stable, for example MUT-04.
         kind: class of the mutant, which determines its budget.
-        safeguard: what is taken out.
+        safeguard: the safeguard that is taken out.
         must_break: numbers of the invariants of which one must be reported as violated.
         worlds: worlds in which it can be found.
         budget_cpu_s: processor time in which random seeds must find it.

@@ -261,7 +261,7 @@ class _Failure:
 
 
 def _signature(item: pytest.Function, error: Exception) -> str:
-    """Returns what makes two failures of a test the same: the error's class, and its place in the test."""
+    """Returns the key by which failures of a test are equal: the error's class, and its place in the test."""
     from .failures import SimFailure
 
     if isinstance(error, SimFailure):

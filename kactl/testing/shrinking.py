@@ -167,7 +167,7 @@ def _first_failing_complement(pieces: list[list[T]], fails: Callable[[list[T]], 
 
 
 class _Shrinker:
-    """Reduction of one script: the shortest one so far, and what has been tried."""
+    """Reduction of one script: the shortest one so far, and the candidates that were tried."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def run(
         SimFailure: the program waits for ever, or does not make progress.
         RealWorld, NonDeterministic: the program leaves the simulation.
         RuntimeError: the installed Python or anyio is not known.
-        Exception: whatever `main` raises.
+        Exception: an exception of `main`, unchanged.
     """
     loop = SimLoop(seed, schedule=schedule)
     # Collections would run finalizers at times that depend on the version of Python.

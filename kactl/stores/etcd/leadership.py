@@ -300,10 +300,10 @@ class LeadershipStore:
 
 
 def _outcome(row: _Row, stored: KeyValue | None, *, adopt: bool) -> Outcome | None:
-    """Returns the outcome of a row whose transaction did not succeed, by what is stored; None: it can be sent again.
+    """Returns the outcome of a row whose transaction did not succeed, by the stored record; None: send it again.
 
     Args:
-        adopt: the transaction may have been executed, so that what is stored may be its own write.
+        adopt: the transaction may have been executed, so that the stored record may be its own.
     """
     version = 0 if stored is None else stored.version
     if version == row.expected:

@@ -1,4 +1,4 @@
-"""Verbs of scripts: what an action does to a simulated cluster.
+"""Verbs of scripts: the effects of actions on a simulated cluster.
 
 A verb is a function of the cluster and the action's arguments. It returns at once: what lasts longer runs in tasks of
 its own. It raises `Skipped` if its target does not exist.

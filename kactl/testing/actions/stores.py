@@ -55,7 +55,7 @@ def die_in_transaction(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def restart_machine(cluster: SimulatedCluster, args: Args) -> None:
-    """`restart_after_ms`: a time for each member in turn. The host restarts; what was written to files is kept."""
+    """`restart_after_ms`: a time for each member in turn. The host restarts; its files are kept."""
     world, times = _sqlite(cluster), args["restart_after_ms"]
     for number, member in enumerate(cluster.members()):
         if member.is_up:
@@ -89,7 +89,7 @@ def _server(world: ZooKeeperWorld, number: int) -> Server:
 
 
 def crash_server(cluster: SimulatedCluster, args: Args) -> None:
-    """`server`: a number, 0 for the leader; `for_ms`: its process ends; what it has applied is on its disk."""
+    """`server`: a number, 0 for the leader; `for_ms`: its process ends; applied transactions are on its disk."""
     world = _zookeeper(cluster)
     server = _server(world, args["server"])
     if not server.is_up:

@@ -55,7 +55,7 @@ def ask(
 
     Args:
         target: selector of the instance.
-        operation, about: what is asked for, and it is applied to, for the history.
+        operation, about: the requested operation and its target, for the history.
         then: called with the answer, or with the error.
 
     Raises:

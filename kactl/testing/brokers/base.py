@@ -92,7 +92,7 @@ class SimulatedBroker(Member):
 
     @abstractmethod
     def lose_unforced(self, share: float) -> None:
-        """Drop the last part of each log: what power loss takes that was not forced to disk.
+        """Drop the last part of each log, as a loss of power does with records that were not forced to disk.
 
         Args:
             share: 0 to 1, of the records of each log's last epoch.

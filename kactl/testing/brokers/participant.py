@@ -25,7 +25,7 @@ from .process import RETRY_MS, BrokerSettings, Surroundings
 
 
 class RecordedNetwork(NodeNetwork):
-    """View of the network that records what a participant receives."""
+    """View of the network that records the requests to a participant."""
 
     recorder: ParticipantRecorder
 

@@ -60,6 +60,6 @@ class ReplicaLog:
         self.runs = kept
 
     def truncate_to_epoch(self, epoch: int, offset: int) -> None:
-        """Drop what the leader does not have: everything past its end offset of an epoch."""
+        """Drop the records that the leader does not have: everything past its end offset of an epoch."""
         _, own_end = self.end_of(epoch)
         self.truncate(min(own_end, offset))

@@ -125,7 +125,7 @@ class Replication:
         return answer
 
     def _append(self, replica: Replica, now_ms: float) -> None:
-        """Append what clients have sent since the last call."""
+        """Append the records of clients since the last call."""
         count = int((now_ms - replica.appended_ms) * self._append_rate / 1000)
         if count:
             replica.log.append(replica.leader_epoch, count)

@@ -50,7 +50,7 @@ class Op(NamedTuple):
     Attributes:
         old: version before; -1 if the entry did not exist.
         new: version after; -1 if the entry was removed. Entries without versions of their own use 0.
-        value: what is stored afterwards; None if the entry was removed.
+        value: the stored record afterwards; None if the entry was removed.
     """
 
     key: str
@@ -101,8 +101,8 @@ class StoreCommit(_Fields, frozen=True, kw_only=True):
         fence: controller epoch of the presented fence; None if the operation has none.
         ops: entries that were written; empty unless the outcome is "ok".
         conflicts: keys that were not written because another version is stored.
-        outcome: what the server did. A commit of many partitions is "ok" if at least one was written or there was no
-            conflict, and "conflict" if all of them conflicted.
+        outcome: the effect on the server. A commit of many partitions is "ok" if at least one was written or there was
+            no conflict, and "conflict" if all of them conflicted.
     """
 
     txn: int
@@ -453,7 +453,7 @@ class IsrProposed(_Fields, frozen=True, kw_only=True):
 
 
 class BrokerComplaint(_Fields, frozen=True, kw_only=True):
-    """`broker.complaint`: a broker received what no controller may send; always a violation.
+    """`broker.complaint`: a broker received a request that no controller may send; always a violation.
 
     Attributes:
         invariant: the number that it breaks, such as INV-49.
@@ -475,8 +475,8 @@ class AdminCall(_Fields, frozen=True, kw_only=True):
     Attributes:
         call: number of the call, unique in the run.
         controller: name of the node that is called.
-        operation: what is asked for; elections are `elect preferred` and `elect unclean`.
-        target: what it is applied to: names of partitions or topics, joined by ", "; empty for all.
+        operation: the requested operation; elections are `elect preferred` and `elect unclean`.
+        target: the names of partitions or topics, joined by ", "; empty for all.
         limit_ms: time within which it must be answered while the node runs; 0 for no limit.
     """
 

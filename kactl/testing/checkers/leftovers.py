@@ -83,7 +83,7 @@ class Leftovers:
 
         As in Kafka, brokers keep the logs of replicas that were reassigned away while they were down. They keep those
         of topics that were removed by hand, and those whose deletion another process with their id has answered. The
-        next controller does not know deleted topics: what its predecessor had not sent about them is never sent.
+        next controller does not know deleted topics, so the unsent requests of its predecessor about them stay unsent.
         """
         stored = self._cluster.stored
         if count := stored.notifications():

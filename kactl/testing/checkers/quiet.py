@@ -1,4 +1,4 @@
-"""Liveness: what must hold again some time after the last fault, without any help.
+"""Liveness: conditions that must hold again some time after the last fault, without any help.
 
     faults end ── T_session + 2·T_req: a controller ── + 2·T_req: leaders ── T_settle: everything ──▶ end of the run
 
@@ -158,7 +158,7 @@ class _View:
         """Each partition with a live ISR member has a live leader."""
         for name, assignment, held in self._partitions():
             # A partition that never had a leader has none to copy from: as in Kafka it waits for one of its brokers of
-            # before the reassignment, or for the next election of whatever reason.
+            # before the reassignment, or for the next election of any kind.
             candidates = assignment.origin if held is None else held.isr
             able = [broker for broker in candidates if self._may_lead(broker, name) and broker in assignment.replicas]
             if held is None and able:
@@ -309,7 +309,7 @@ class _View:
                 yield f"{name}: {view} in memory, {held} stored"
 
     def state_differences(self) -> Iterator[str]:
-        """The states of the machines follow from what is stored, and from the live brokers."""
+        """The states of the machines follow from the stored records and the live brokers."""
         cluster = self._controller.cluster
         moving = {name for name, held in self._assignments.items() if held.is_being_reassigned}
         known = {name for name in cluster.reassigning if not self._deleted(name)}

@@ -44,7 +44,7 @@ class _Partition:
 
 
 class Requested:
-    """Requests for the reassignment of partitions, and what they allow the controller to write."""
+    """Requests for the reassignment of partitions, and the writes that they allow the controller."""
 
     def __init__(self) -> None:
         self._partitions: dict[Name, _Partition] = {}
@@ -90,7 +90,7 @@ class Requested:
             self._of((topic, partition)).is_free = True
 
     def is_step(self, topic: str, partition: str, was: Assignment | None, now: Assignment) -> str:
-        """Returns what is wrong with a write of the controller; empty if nothing is."""
+        """Returns the fault of a write of the controller; empty if there is none."""
         held = self._of((topic, partition))
         if was is None:
             held.origin = tuple(now[0])
@@ -103,7 +103,7 @@ class Requested:
         return f"a reassignment to {list(target)} begins, and {_listed(held.ever)} were requested"
 
     def is_end(self, topic: str, partition: str, now: Assignment) -> str:
-        """Returns what is wrong with the assignment of a partition at the end of a run; empty if nothing is."""
+        """Returns the fault of the assignment of a partition at the end of a run; empty if there is none."""
         held = self._of((topic, partition))
         if held.is_free or now[1] or now[2]:
             return ""

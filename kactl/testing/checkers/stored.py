@@ -18,7 +18,7 @@ class Rules:
     Attributes:
         recovery: whether leaders that were elected uncleanly are told to recover.
         unclean: whether topics allow unclean elections by default.
-        stock_brokers: brokers behave as Kafka's, which forget what they stopped.
+        stock_brokers: brokers behave as Kafka's, which forget the replicas that they stopped.
         session_timeout_ms: of controller instances and brokers.
     """
 

@@ -13,7 +13,7 @@ Assignment = tuple[list[int], list[int], list[int]]
 
 
 class Topics(Checker):
-    """Compares each write of a topic with the one before it, and what is left of a topic when its deletion ends."""
+    """Compares each write of a topic with the one before it, and the remains of a topic when its deletion ends."""
 
     kinds = (
         "store.commit", "fsm.topic", "fsm.replica", "ctl.elected", "ctl.resigned", "reassign.asked",
@@ -101,7 +101,7 @@ class Topics(Checker):
                 return violation
         if event.fields["fence"] is None:
             self._requested.written_by_hand(topic, value["partitions"])
-            return None  # administrators may write what they like
+            return None  # administrators may write anything
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
             stopped = self._stopped.get((topic, partition, event.fields["fence"]), set())
@@ -122,7 +122,7 @@ class Topics(Checker):
         return None
 
     def _is_step(self, topic: str, partition: str, was: Assignment, now: Assignment, stopped: set[int]) -> str:
-        """Returns what is wrong with a change of an assignment by the controller; empty if nothing is.
+        """Returns the fault of a change of an assignment by the controller; empty if there is none.
 
         Args:
             stopped: replicas that this controllership began to delete when the whole target was in sync.

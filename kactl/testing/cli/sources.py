@@ -71,7 +71,7 @@ def base_seed() -> int:
 
 
 def no_longer(script: Script, signature: str) -> str:
-    """Returns what to do with a script that ends otherwise than it says; empty if it does not."""
+    """Returns the remedy for a script that ends otherwise than it says; empty if it does not."""
     if script.expect in (PASS, signature):
         return ""
     return (

@@ -13,7 +13,7 @@ from ..script import Action
 if TYPE_CHECKING:
     from .simulated import SimCluster
 
-# The kinds of faults, each with what it does.
+# The kinds of faults, and the effect of each.
 FAULTS: Final = {
     "kill": "a process ends as by kill -9, and is started again after some time",
     "pause": "a process stands still for some time, as in a long garbage collection",

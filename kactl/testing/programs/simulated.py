@@ -151,7 +151,7 @@ class SimCluster:
         """Wait until there is one active controller, and each partition has a live leader and a full ISR.
 
         Raises:
-            TimeoutError: the cluster has not come to rest within the time limit. The text names what is missing.
+            TimeoutError: the cluster has not come to rest within the time limit. The text names the missing conditions.
         """
         until_s = self.loop.now_s + timeout_s
         while (missing := self._unsettled()) is not None:

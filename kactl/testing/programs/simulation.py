@@ -60,7 +60,7 @@ class Simulation:
         self.history = History(lambda: loop.now_s * 1000)
 
     def end(self) -> None:
-        """Note the end of the test function; what follows is the end of its tasks."""
+        """Note the end of the test function; only its tasks end after that."""
         self.now_ms, self.event_count = self.loop.now_s * 1000, len(self.history.events)
 
     async def cluster(

@@ -128,7 +128,7 @@ class MemoryWorld:
             link.connection.expire_brokers()
 
     def stop(self) -> None:
-        """Stop the server. Operations on their way are lost; what it has sent arrives. Sessions do not end."""
+        """Stop the server. Operations on their way are lost, answers and events arrive. Sessions do not end."""
         if not self.is_stopped:
             self.is_stopped = True
             self.stops += 1

@@ -229,7 +229,7 @@ class SimLink:
         self._to_client.send(lambda: self._answer(call, answered, result), to=self.node)
 
     def _result(self, call: "Call") -> Any:
-        """Returns the result of an operation, or its error, and records what it wrote."""
+        """Returns the result of an operation, or its error, and records its writes."""
         world = self._world
         operation = getattr(self.connection, call.name)
         writes = memory_writes.WRITES.get(call.name)

@@ -1,4 +1,4 @@
-"""Records what is committed to a SQLite store's file, in commit order, and checks that each operation is atomic."""
+"""Records the commits to a SQLite store's file, in commit order, and checks that each operation is atomic."""
 
 import itertools
 from collections.abc import Awaitable, Callable

@@ -45,7 +45,7 @@ OnTxn = Callable[[Txn, Proposal | None], None]
 
 
 class Ensemble:
-    """The servers, and what their leader keeps.
+    """The servers, and the state of their leader.
 
     Args:
         servers: number of servers, 1 to 5.
@@ -308,7 +308,7 @@ class Ensemble:
         self._expire_due()
 
     def _join(self, server: Server) -> None:
-        """Let a server follow the leader: it applies what it has missed."""
+        """Let a server follow the leader: it applies the transactions that it has missed."""
         epoch = self.epoch
 
         def arrive() -> None:

@@ -111,7 +111,7 @@ Change = Created | Deleted | DataSet | AclSet | Checked | Failed | SessionOpened
 
 
 class Txn(NamedTuple):
-    """A transaction: what the leader has decided.
+    """A transaction, as decided by the leader.
 
     Attributes:
         changes: one, or those of a multi. They succeed together: either all or none of them is `Failed`.

@@ -50,7 +50,7 @@ class ZooKeeperWorld:
 
     Attributes:
         ensemble: the servers and their leader.
-        content: what is stored.
+        content: the stored records.
         pipes: the connections of all clients.
     """
 
