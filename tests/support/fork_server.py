@@ -108,6 +108,8 @@ class _Server:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # As in an interpreter that a terminal starts; a shell without job control starts programs that ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self._control.close()
         for number, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, number)
