@@ -18,6 +18,7 @@ import pytest
 
 from kactl.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.fencing import ddl, sql_guard
+from tests.support.jars import REQUIRE
 
 from .leaders import OTHER_ID, leader
 
@@ -66,9 +67,11 @@ class PsqlConnection:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Path]:
     """A server, which listens in its folder only. The folder is outside of pytest's, which other users cannot enter."""
-    programs = [shutil.which(name) for name in ("initdb", "pg_ctl", "psql")]
-    if not all(programs):
-        pytest.skip("PostgreSQL is not installed")
+    if not all(map(shutil.which, ("initdb", "pg_ctl", "psql"))):
+        reason = "there is no PostgreSQL: install Debian's postgresql, and put its initdb and pg_ctl on PATH"
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="kactl-postgres-", ignore_cleanup_errors=True) as name:
         yield from _running(Path(name))
 

@@ -25,7 +25,7 @@ class FencingToken:
         """Compare two tokens of one topic.
 
         Raises:
-            ValueError: the tokens belong to different topics, whose epochs say nothing about each other.
+            ValueError: the tokens belong to different topics, whose epochs cannot be compared.
         """
         if not isinstance(other, FencingToken):
             return NotImplemented

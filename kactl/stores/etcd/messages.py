@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-Target = Literal["VERSION", "CREATE", "MOD", "LEASE"]
+Target = Literal["VERSION", "CREATE", "MOD"]
 
 
 class Compare(msgspec.Struct, omit_defaults=True):
@@ -22,7 +22,6 @@ class Compare(msgspec.Struct, omit_defaults=True):
     version: int | msgspec.UnsetType = msgspec.UNSET
     create_revision: int | msgspec.UnsetType = msgspec.UNSET
     mod_revision: int | msgspec.UnsetType = msgspec.UNSET
-    lease: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def version_is(key: bytes, version: int) -> Compare:
@@ -47,8 +46,6 @@ class Range(msgspec.Struct, omit_defaults=True):
     range_end: bytes = b""
     limit: int = 0
     keys_only: bool = False
-    sort_order: str = "NONE"
-    sort_target: str = "KEY"
 
 
 class Put(msgspec.Struct, omit_defaults=True):
