@@ -2,6 +2,7 @@
 #   .venv            everything: tests, checks, benches
 #   .venv-run        what `kactl up` needs, and nothing else
 #   .venv-check-3.N  one for each Python of `make check`
+#   .venv-supply     the programs of `make audit` and `make sbom`
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,8 +12,9 @@ RUN_READY := $(RUN_VENV)/.ready
 # Empty if PYTHON cannot be run; the recipe then reports it.
 CHECK_VENV := .venv-check-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 CHECK_READY := $(CHECK_VENV)/.ready
-# A comma that does not separate the arguments of a call.
-, := ,
+SUPPLY_VENV := .venv-supply
+SUPPLY_READY := $(SUPPLY_VENV)/.ready
+LOCKED := $(wildcard .ci/locked/*.txt)
 # Tests that need neither Java nor minutes.
 FAST := not long and not slow and not interop and not java
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
@@ -30,7 +32,7 @@ SIM_DETERMINISM ?= 999
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak sim fuzz judge bench bench-all race lint types contracts lock clean
+.PHONY: help run test check check-all truth soak sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,17 +40,17 @@ help: ## this list
 run: $(RUN_READY) ## a cluster in one process, electing; its state is kept in .kactl/
 	@$(RUN_VENV)/bin/kactl up --demo
 
-test: lint types contracts ## every check and every test but the long ones, real brokers included (STORM_SEED, STORM_COUNT)
+test: lint types contracts ## every check and every test but the long ones, real brokers included
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(CHECK_READY) ## the fast tests on one Python, without Java: make check PYTHON=python3.13
-	@$(CHECK_VENV)/bin/python -m pytest -n $(WORKERS) -m '$(FAST)' $(ARGS)
+	@$(CHECK_VENV)/bin/python -m pytest -n $(WORKERS) -m '$(FAST)' --hypothesis-profile=check $(ARGS)
 
 check-all: ## the fast tests on every Python of the machine that is supported
 	@set -e; pythons=$$(PYTHON=$(PYTHON) .ci/pythons); for python in $$pythons; do \
 		echo "kactl: make check PYTHON=$$python"; $(MAKE) --no-print-directory check PYTHON=$$python; done
 
-truth: $(READY) ## what the logs of bad days are told to say, against what happened: synthetic ones and real brokers
+truth: $(READY) ## the cases left out of `make test`: logs of bad days against what happened, and exhaustive cases
 	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
@@ -58,8 +60,9 @@ sim: $(READY) ## random scripts for simulated clusters, on all processors, then 
 	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
 	@$(BIN)/python -m kactl.testing.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
 
-fuzz: $(READY) ## a million changed requests for the Kafka listener's decoders; minutes (ARGS='INPUTS SEED')
+fuzz: $(READY) ## a million changed inputs for the Kafka listener, and for all other decoders; minutes (ARGS='INPUTS SEED')
 	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)
+	@$(BIN)/python -m tests.fuzz.decoders $(ARGS)
 
 judge: $(READY) ## random operations on the simulated ZooKeeper and on a real one; Java (ARGS='OPERATIONS SEED')
 	@$(BIN)/python -m tests.sim.zookeeper.judge $(ARGS)
@@ -68,7 +71,7 @@ bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election $(ARGS)
 
 bench-all: $(READY) ## every bench but the race, at published sizes, into RESULTS; half an hour and more, needs Java and Maven
-	@set -e; for each in election failover latency channel store forensics whatif; do \
+	@set -e; for each in election tracing failover outage latency channel store forensics whatif; do \
 		$(BIN)/python -m bench.$$each --full --quiet --output $(RESULTS)/$$each.json; done
 
 race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; forty minutes, needs Java 17 and Maven
@@ -78,19 +81,36 @@ lint: $(READY) ## ruff
 	@$(BIN)/ruff check --quiet .
 
 types: $(READY) ## mypy, strict
-	@$(BIN)/mypy --no-error-summary -p kactl -p tests -p bench
+	@$(BIN)/mypy --no-error-summary -p kactl -p tests -p bench -p docs.website
+
+docs: $(READY) ## the documentation site in build/site; warnings are errors
+	@$(BIN)/python -m docs.website build/site
+	@echo "kactl: open build/site/index.html"
 
 contracts: $(READY) ## which way imports point
 	@$(BIN)/lint-imports --no-cache --no-logo
 
-lock: ## resolve all dependencies anew and write constraints.txt
+lock: ## resolve all dependencies anew and write constraints.txt and .ci/locked/, with hashes
 	@PYTHON=$(PYTHON) .ci/lock
 
+audit: $(SUPPLY_READY) ## known vulnerabilities of the locked versions; needs the network
+	@$(SUPPLY_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r .ci/locked/all.txt $(ARGS)
+
+sbom: $(SUPPLY_READY) ## what kactl contains, as CycloneDX documents in dist/
+	@mkdir -p dist
+	@set -e; for list in server all; do \
+		$(SUPPLY_VENV)/bin/cyclonedx-py requirements --output-reproducible --of JSON -o dist/kactl-$$list.cdx.json .ci/locked/$$list.txt; done
+
 clean: ## remove what the other targets made, but not the state in .kactl/
-	@rm -rf $(VENV) $(RUN_VENV) .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(RUN_VENV) $(SUPPLY_VENV) .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-# $(call environment,FOLDER,EXTRAS,DURATION): a virtual environment with kactl and these extras. It is made from nothing
+# $(call installed,FOLDER,LIST): installs a list of .ci/locked/. A file with another hash than the list has ends it.
+define installed
+	@PYTHONWARNINGS=ignore $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation --no-deps --require-hashes -r .ci/locked/$(2).txt
+endef
+
+# $(call environment,FOLDER,LIST,DURATION): a virtual environment with kactl and a list of .ci/locked/. It is made from nothing
 # each time, so that nothing is left of an earlier list of dependencies. The pinned setuptools builds kactl, and modules
 # are compiled when they are first imported: both halve the time of `make run`.
 define environment
@@ -98,16 +118,23 @@ define environment
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo '$(PYTHON) cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)' >&2; exit 1; }
 	@echo 'kactl: setting up $(1) ($(3), once)' >&2
 	@$(PYTHON) -m venv --clear $(1)
-	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt pip setuptools
-	@PYTHONWARNINGS=ignore $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e '.[$(2)]'
+	$(call installed,$(1),tools)
+	$(call installed,$(1),$(2))
+	@PYTHONWARNINGS=ignore $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation --no-deps -e .
 	@touch $(1)/.ready
 endef
 
-$(READY): pyproject.toml constraints.txt
-	$(call environment,$(VENV),all$(,)test$(,)lint,a minute)
+$(READY): pyproject.toml constraints.txt $(LOCKED)
+	$(call environment,$(VENV),all,a minute)
 
-$(RUN_READY): pyproject.toml constraints.txt
+$(RUN_READY): pyproject.toml constraints.txt $(LOCKED)
 	$(call environment,$(RUN_VENV),server,seconds)
 
-$(CHECK_READY): pyproject.toml constraints.txt
-	$(call environment,$(CHECK_VENV),all$(,)test$(,)lint,a minute)
+$(CHECK_READY): pyproject.toml constraints.txt $(LOCKED)
+	$(call environment,$(CHECK_VENV),all,a minute)
+
+$(SUPPLY_READY): .ci/locked/supply.txt
+	@echo 'kactl: setting up $(SUPPLY_VENV) (seconds, once)' >&2
+	@$(PYTHON) -m venv --clear $(SUPPLY_VENV)
+	$(call installed,$(SUPPLY_VENV),supply)
+	@touch $(SUPPLY_READY)
