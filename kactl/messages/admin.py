@@ -75,6 +75,19 @@ class UndrainRequested(ControllerRequest, frozen=True):
     dry_run: bool = False
 
 
+class ReplicaResetRequested(ControllerRequest, frozen=True):
+    """Let a participant use a replica again although its handler has failed too often. Answer: the
+    `kactl.state.replica_reports.ReplicaReport` that the reset ends.
+
+    Raises NotController, NotFound, BrokerNotAvailable, BadRequest or NothingToReset.
+    """
+
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+    priority = Priority.HIGH
+    partition: TopicPartition
+    broker: int
+
+
 # -- elections ---------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +156,42 @@ class TopicCreationRequested(ControllerRequest, frozen=True):
     assignment: Mapping[int, Assignment] | None = None
     config: Mapping[str, str] = {}
     dry_run: bool = False
+
+
+class TopicProgress(msgspec.Struct, frozen=True):
+    """Progress of a topic towards leaders that have acknowledged their orders.
+
+    Attributes:
+        created: the request has created the topic.
+        waiting: number of partitions without such a leader.
+        reasons: what the first of them wait for.
+    """
+
+    created: bool
+    waiting: int
+    reasons: tuple[str, ...] = ()
+
+
+class TopicEnsureRequested(ControllerRequest, frozen=True):
+    """Create a topic unless it exists, and look at its leaders. Answer: TopicProgress.
+
+    To be repeated until no partition waits. The attributes are those of TopicCreationRequested. Raises TopicExists if
+    the topic has another number of partitions.
+    """
+
+    state = ControllerState.TOPIC_CHANGE
+    topic: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: Mapping[int, Assignment] | None = None
+    config: Mapping[str, str] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of partitions that the topic is to have."""
+        if self.assignment is not None:
+            return len(self.assignment)
+        return 1 if self.partitions is None else self.partitions
 
 
 class TopicDeletionRequested(ControllerRequest, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kactl.errors import BadRequest
-from kactl.model import TopicPartition
+from kactl.model import Assignment, TopicPartition
 
 from .admin import ElectionKind
 
@@ -125,3 +125,13 @@ def _listed(values: Iterable[Any], field: str, kind: str) -> list[Any]:
         except TypeError:
             pass
     raise BadRequest(field, f"{values!r} is not a list of {kind}")
+
+
+def assignments(given: Mapping[int, Iterable[int]]) -> dict[int, Assignment]:
+    """Returns replicas by partition."""
+    if not isinstance(given, Mapping):
+        raise BadRequest("assignment", f"{given!r} is not a mapping: give one such as {{0: [1, 2], 1: [2, 3]}}")
+    return {
+        whole(number, "assignment"): Assignment(brokers(replicas, f"assignment[{number}]"))
+        for number, replicas in given.items()
+    }

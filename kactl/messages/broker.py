@@ -3,16 +3,16 @@
 Events like those of `kactl.messages.admin`. Field names are the protocol's.
 """
 
-import enum
 from typing import Final
 
 import msgspec
 
 from kactl.errors import ErrorCode, StaleController
-from kactl.model import NO_EPOCH, Leadership, TopicPartition, TopicRef
+from kactl.model import NO_EPOCH, Leadership, ReplicaStatus, TopicPartition, TopicRef
 
 from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Priority
+from .routes import LeaderColumns
 
 # Number of producer ids in one block. Kafka's number.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -104,18 +104,8 @@ class ProducerIdsRequested(ControllerRequest, frozen=True):
         return Priority.HIGH
 
 
-class ReplicaStatus(enum.Enum):
-    """Whether a replica of a participant can lead and follow."""
-
-    READY = "ready"  # again, after one of the others
-    NOT_READY = "not ready"  # the handler raised NotReady
-    FAILED = "failed"  # the handler raised something else, or took too long
-    STUCK = "stuck"  # a cancelled call of the handler has not ended
-    ERROR = "error"  # failed too often; an operator or the application has to reset it
-
-    @property
-    def is_failure(self) -> bool:
-        return self is not ReplicaStatus.READY
+# Of the detail of a report: room for an exception with its reason, and not for a dump.
+DETAIL_MAX: Final = 1_000
 
 
 class PartitionReport(msgspec.Struct, frozen=True):
@@ -123,13 +113,15 @@ class PartitionReport(msgspec.Struct, frozen=True):
 
     Attributes:
         leader_epoch: of the last order.
-        detail: the exception of the handler, or what took too long.
+        detail: the exception of the handler, or what took too long; at most DETAIL_MAX characters.
+        age_ms: how long it had been in this state when the report was made.
     """
 
     partition: TopicPartition
     leader_epoch: int
     status: ReplicaStatus
     detail: str = ""
+    age_ms: float = 0.0
 
 
 class PartitionsReported(ControllerRequest, frozen=True):
@@ -150,3 +142,16 @@ class PartitionsReported(ControllerRequest, frozen=True):
     @property
     def priority(self) -> Priority:
         return Priority.HIGH if len(self.reports) <= BRIEF_PARTITIONS_MAX else Priority.EXCLUSIVE
+
+
+class LeadersReported(ControllerRequest, frozen=True):
+    """Leaderships of a participant that act, or do so no more. Answer: None.
+
+    Raises NotController, BrokerNotAvailable, StaleBrokerEpoch or MalformedMessage.
+    """
+
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+    priority = Priority.LOW
+    broker: int
+    broker_epoch: int
+    leaders: LeaderColumns

@@ -35,6 +35,8 @@ class PartitionStates:
         recovering: bool[n]; only in LeaderAndIsr.
         is_new: bool[n], the replica may be created on any directory; None in UpdateMetadata.
         offline_replicas: None in LeaderAndIsr.
+        hold: bool[n], an earlier leader may still act: the new one starts after its release. Only in LeaderAndIsr to
+            participants; None if no leader has to wait. Not part of Kafka's protocol.
     """
 
     topics: Sequence[TopicRef]
@@ -51,6 +53,7 @@ class PartitionStates:
     offline_replicas: Ints | None = None
     is_new: Bools | None = None
     recovering: Bools | None = None
+    hold: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -79,6 +82,8 @@ class UpdateMetadata:
         states: merged into the broker's metadata; a leader of -2 removes the partition.
         live_brokers: the complete list, by id; it replaces the previous one. It includes brokers that are shutting
             down.
+        number: rises with each request of a controller epoch to a broker; a repeated request keeps it. 0 if the
+            request has none. Kafka's protocol does not have it.
     """
 
     controller_id: int
@@ -86,6 +91,7 @@ class UpdateMetadata:
     broker_epoch: int
     states: PartitionStates
     live_brokers: tuple[Broker, ...] = ()
+    number: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +116,52 @@ class StopReplica:
         return len(self.partition)
 
 
-Request = LeaderAndIsr | UpdateMetadata | StopReplica
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeaseRelease:
+    """Start leaderships that wait: n partitions; those of one topic are adjacent. Only sent to participants.
+
+    Attributes:
+        leader_epoch: int32[n]; a participant that leads under another epoch by now ignores the row.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topics: Sequence[TopicRef]
+    topic: Ints
+    partition: Ints
+    leader_epoch: Ints
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StateSent:
+    """Everything that the recipient hosts was in the requests of this controller before. Only sent to participants.
+
+    The recipient ends leaderships that this controller has not named, and reports when they have ended.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplicaReset:
+    """Use a replica again although its handler has failed too often. Only sent to participants, for an operator."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topic: TopicRef
+    partition: int
+
+
+# The requests of Kafka's protocol, and those of participants.
+KafkaRequest = LeaderAndIsr | UpdateMetadata | StopReplica
+Request = KafkaRequest | LeaseRelease | StateSent | ReplicaReset
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,4 +196,11 @@ class StopReplicaResponse(msgspec.Struct, frozen=True):
     partitions: PartitionErrors
 
 
-Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+class Acknowledged(msgspec.Struct, frozen=True):
+    """Response to LeaseRelease, StateSent and ReplicaReset."""
+
+    error: int
+
+
+KafkaResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+Response = KafkaResponse | Acknowledged

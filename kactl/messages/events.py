@@ -12,7 +12,7 @@ import msgspec
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 
-from .control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from .control import LeaderAndIsr, LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 
 
 class ControllerState(enum.IntEnum):
@@ -149,6 +149,13 @@ class BrokerModified(Event, frozen=True):
     broker: int
 
 
+class LinksChanged(Event, frozen=True):
+    """A participant that was fenced can be reached now."""
+
+    state = ControllerState.BROKER_CHANGE
+    retry_later = True
+
+
 class BrokerLagged(Event, frozen=True):
     """A channel dropped a queue that exceeded its bound; the broker must receive the complete state again."""
 
@@ -226,6 +233,27 @@ class ShutdownOverdue(Event, frozen=True):
     broker_epoch: int
 
 
+class DrainAdvanced(Event, frozen=True):
+    """The ISRs of partitions that a drained broker leads have changed: another member may be able to lead now."""
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    retry_later = True
+    broker: int
+
+
+class ReplicasServe(Event, frozen=True):
+    """A broker serves replicas that count as failed.
+
+    Attributes:
+        broker_epoch: of the registration that responded.
+    """
+
+    state = ControllerState.LOG_DIR_CHANGE
+    retry_later = True
+    broker: int
+    broker_epoch: int
+
+
 class IsrNotified(Event, frozen=True):
     """Leaders have written ISRs."""
 
@@ -263,12 +291,14 @@ class LeaderAndIsrAnswered(Event, frozen=True):
 
     Attributes:
         broker_epoch: of the registration that received the request; the response does not apply to a later one.
+        request: what the broker responded to; None if the sender did not keep it.
     """
 
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
     broker: int
     broker_epoch: int
     response: LeaderAndIsrResponse
+    request: LeaderAndIsr | None = None
 
     @property
     def priority(self) -> Priority:

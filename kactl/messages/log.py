@@ -34,8 +34,35 @@ REPLICA_STATE_NAMES: Final[Mapping[int, ReplicaStateName]] = {
 }
 
 
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why something changed: the controller event during which it did, and what led to that event.
+
+    Attributes:
+        event: id of the controller event. Ids rise, also across restarts.
+        trigger: kind of that event, such as BrokersChanged.
+        origin: id of the first event of the chain, if that is another: one with requests that this one answers, or with
+            writes to the store that this one carries out.
+        strategy: of the election, such as offline; "first" for the first leader of a partition; empty without one.
+        request: id of the request to the admin API; empty if the event was not requested there.
+        caller: the client that sent the request.
+    """
+
+    event: int
+    trigger: str
+    origin: int = 0
+    strategy: str = ""
+    request: str = ""
+    caller: str = ""
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
-    """Common to all: `seq` rises by one from event to event, and never goes back."""
+    """Record of the event log.
+
+    Attributes:
+        seq: number of the record. It rises by one from record to record, and never goes back.
+        time_ms: time of the controller's clock, in milliseconds since 1970.
+        controller_epoch: epoch of the controller that wrote the record.
+    """
 
     seq: int = 0
     time_ms: int = 0
@@ -52,11 +79,12 @@ class ControllerEvent(Event, frozen=True, kw_only=True, tag="controller"):
 
 class BrokerEvent(Event, frozen=True, kw_only=True, tag="broker"):
     """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored."""
+    shutting-down, restored, evicted."""
 
     what: str
     broker: int
     broker_epoch: int
+    because: Cause | None = None
 
 
 class TopicEvent(Event, frozen=True, kw_only=True, tag="topic"):
@@ -69,10 +97,15 @@ class TopicEvent(Event, frozen=True, kw_only=True, tag="topic"):
     what: str
     topic: str
     cause: str = ""
+    because: Cause | None = None
 
 
 class PartitionEvent(Event, frozen=True, kw_only=True, tag="partition"):
-    """A partition moved, got a leader, or could not. `refused` is empty unless it could not."""
+    """A partition moved, got a leader, or could not. `refused` is empty unless it could not.
+
+    Attributes:
+        replicas: the assignment, preferred replica first; None in lines of earlier versions.
+    """
 
     topic: str
     partition: int
@@ -84,6 +117,8 @@ class PartitionEvent(Event, frozen=True, kw_only=True, tag="partition"):
     partition_epoch: int
     recovering: bool = False
     refused: str = ""
+    replicas: tuple[int, ...] | None = None
+    because: Cause | None = None
 
 
 class ReplicaEvent(Event, frozen=True, kw_only=True, tag="replica"):
@@ -94,6 +129,24 @@ class ReplicaEvent(Event, frozen=True, kw_only=True, tag="replica"):
     broker: int
     from_state: ReplicaState
     to_state: ReplicaState
+    because: Cause | None = None
+
+
+class HandlerEvent(Event, frozen=True, kw_only=True, tag="handler"):
+    """A participant has reported that a replica is not in its normal state, or is again.
+
+    Attributes:
+        leader_epoch: of the last order to the replica.
+        status: ready, not_ready, failed, stuck, error, busy; see `kactl.model.ReplicaStatus`.
+        detail: what the handler has raised, with the reason of a leader that has resigned; may be empty.
+    """
+
+    topic: str
+    partition: int
+    broker: int
+    leader_epoch: int
+    status: str
+    detail: str = ""
 
 
 class RequestEvent(Event, frozen=True, kw_only=True, tag="request"):
@@ -105,6 +158,8 @@ class RequestEvent(Event, frozen=True, kw_only=True, tag="request"):
         outcome: done, partly, unfinished, unknown; see `kactl.admin.audit`.
         detail: on the outcome; may be empty.
         reason: as the client gave it; may be empty.
+        principal: the client, as the program that embeds the API has identified it; may be empty.
+        request: id of the request, as in the `because` of what it changed; None in lines of earlier versions.
     """
 
     action: str
@@ -112,14 +167,112 @@ class RequestEvent(Event, frozen=True, kw_only=True, tag="request"):
     outcome: str
     detail: str = ""
     reason: str = ""
+    principal: str = ""
+    request: str | None = None
+
+
+class Recipient(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A broker that received requests of one controller event. Times in microseconds since the detection.
+
+    Attributes:
+        requests: number of requests queued for it.
+        sent_us: when the first of them was queued.
+        acked_us: when it had answered all of them; None before.
+        dropped: number of requests that were dropped, because the broker failed or the controllership ended.
+    """
+
+    broker: int
+    requests: int
+    sent_us: int
+    acked_us: int | None = None
+    dropped: int = 0
+
+
+# Begin, end and time in use of one stage, in microseconds; begin and end since the detection. A stage of several chunks
+# is in use for less time than between its begin and its end.
+Span = tuple[int, int, int]
+
+
+class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stages of one controller event; None for those that did not occur.
+
+    Attributes:
+        queue: wait in the controller's inbox, from the detection on.
+        plan: choose states and leaders.
+        commit: write to the store.
+        apply: change the controller's own table and record events.
+        encode: build the requests to brokers. Their bytes are encoded when they are sent.
+    """
+
+    queue: Span
+    plan: Span | None = None
+    commit: Span | None = None
+    apply: Span | None = None
+    encode: Span | None = None
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """Time without a leader of the partitions to which one event gave one: until the leader's acknowledgement.
+
+    Attributes:
+        planned: of these, partitions whose leader moved without a failure.
+    """
+
+    partitions: int
+    planned: int
+    p50_us: int
+    max_us: int
+
+
+class ElectionEvent(Event, frozen=True, kw_only=True, tag="election"):
+    """A controller event that moved leadership. Written once, when its last acknowledgement has arrived.
+
+    Attributes:
+        because: event id, trigger, first strategy, and request.
+        detected_ms: wall clock at which the event was queued.
+        handled_us: when the controller was done with it, since the detection; None while it is in progress.
+        complete: whether all its requests were acknowledged or dropped.
+        failed: whether the event ended with an error.
+        planned: partitions that were planned; those that are planned again count again.
+        committed: of these, written to the store.
+        rejected: of these, refused, or changed by another writer.
+        moved: of these, changed their leader.
+        brokers: recipients of requests, by id.
+        first_ack_us, last_ack_us: since the detection; None while there is none.
+    """
+
+    because: Cause
+    detected_ms: int
+    handled_us: int | None
+    complete: bool
+    failed: bool
+    planned: int
+    committed: int
+    rejected: int
+    moved: int
+    stages: Stages
+    brokers: tuple[Recipient, ...]
+    first_ack_us: int | None
+    last_ack_us: int | None
+    outage: Outage | None = None
 
 
 class Reset(Event, frozen=True, kw_only=True, tag="reset"):
     """Events before `seq` + 1 are lost to this reader: read the present state, then go on."""
 
 
-AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | RequestEvent | Reset
-KINDS: Final = ("controller", "broker", "topic", "partition", "replica", "request")
+AnyEvent = (
+    ControllerEvent
+    | BrokerEvent
+    | TopicEvent
+    | PartitionEvent
+    | ReplicaEvent
+    | HandlerEvent
+    | RequestEvent
+    | ElectionEvent
+    | Reset
+)
+KINDS: Final = ("controller", "broker", "topic", "partition", "replica", "handler", "request", "election")
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -165,9 +318,14 @@ def decode(line: bytes | str) -> AnyEvent:
 
 
 def _record_type(event: type[AnyEvent]) -> type[msgspec.Struct]:
-    """Returns the type that decodes an event: the same fields, but all are required and states are names."""
+    """Returns the type that decodes an event: the same fields, but states are names, and all are required
+    except those that may be None, which lines of earlier versions lack.
+    """
     types = {PartitionState: PartitionStateName, ReplicaState: ReplicaStateName}
-    fields = [(field.name, types.get(field.type, field.type)) for field in msgspec.structs.fields(event)]
+    fields: list[tuple[Any, ...]] = [
+        (field.name, types.get(field.type, field.type), *([None] if field.default is None else ()))
+        for field in msgspec.structs.fields(event)
+    ]
     config = event.__struct_config__
     return msgspec.defstruct(event.__name__, fields, tag_field=config.tag_field, tag=config.tag, frozen=True, gc=False)
 

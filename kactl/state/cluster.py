@@ -32,9 +32,12 @@ from kactl.model import (
 
 from .change import Change
 from .deletion_blockers import DeletionBlocker
+from .holds import Holds
+from .readiness import Readiness
 from .records import Assignments, Leaderships, Names
+from .replica_reports import ReplicaReport, ReplicaReports
 from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, common, preferred_imbalance
-from .table import NO_ROW, Table
+from .table import NO_ROW, Table, altered_columns
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
 # Completed reassignments that are kept by name, for an operator who has just applied a plan.
@@ -69,9 +72,14 @@ class Cluster:
         """Clear all state, as on resignation."""
         self.fence = NOT_ACTIVE
         self.table = Table()
+        self.readiness = Readiness()
+        # Topics whose leaders a caller waits for, until a monotonic time, and the orders that these have acknowledged.
+        self.awaited: dict[str, float] = {}
+        self.acknowledged = Readiness()
         self._brokers: dict[int, Broker] = {}
-        self._shutting_down: set[int] = set()
+        self._leaving: set[int] = set()  # brokers that requested their shutdown
         self._drained: set[int] = set()
+        self._fenced: frozenset[int] = frozenset()
         self._live_brokers: LiveBrokers | None = None
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
@@ -79,11 +87,15 @@ class Cluster:
         self.deletion_ineligible: dict[str, tuple[DeletionBlocker, ...]] = {}
         # Topics with a deletion that was sent to the store and has an unknown outcome.
         self.deletion_unsure: set[str] = set()
+        # Topics with a write of their assignment that has an unknown outcome.
+        self.assignments_unsure: set[str] = set()
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
         self.offline_count = 0
         self.imbalance_count = 0
+        self.holds = Holds()
+        self.replica_reports = ReplicaReports()
         self.features: Features | None = None  # finalized features; None if unknown or unsupported
         self._retries: list[RowNumbers] = []
 
@@ -93,6 +105,7 @@ class Cluster:
         `loaded` must not be used afterwards.
         """
         self.table = loaded.table
+        self.readiness = Readiness()
         self.reassigning = loaded.reassigning
         self.imbalance_count = loaded.imbalance_count
         self.offline_count = loaded.offline_count
@@ -106,12 +119,24 @@ class Cluster:
 
     @property
     def shutting_down(self) -> frozenset[int]:
-        return frozenset(self._shutting_down)
+        return frozenset(self._leaving | self._drained)
 
     @property
     def drained(self) -> frozenset[int]:
-        """Those of `shutting_down` that an operator drained and that did not request a shutdown themselves."""
-        return frozenset(self._drained)
+        """Those of `shutting_down` that an operator drained and that do not request a shutdown themselves."""
+        return frozenset(self._drained - self._leaving)
+
+    @property
+    def fenced(self) -> frozenset[int]:
+        """Registered participants that this controller has not reached yet. They get no new roles, and keep those that
+        they have."""
+        return self._fenced & self._brokers.keys()
+
+    def set_fenced(self, brokers: frozenset[int]) -> None:
+        """Replace the set of fenced brokers."""
+        if brokers != self._fenced:
+            self._fenced = brokers
+            self._live_brokers = None
 
     @property
     def deletable(self) -> BrokerSet:
@@ -121,15 +146,17 @@ class Cluster:
         stops at any moment, so a deletion waits until it is back.
         """
         live = self.live_brokers.live
-        return BrokerSet(live.ids | (self._drained & self._brokers.keys())) if self._drained else live
+        return BrokerSet(live.ids | (self.drained & self._brokers.keys())) if self._drained else live
 
     @property
     def live_brokers(self) -> LiveBrokers:
         """The live and the registered brokers, for elections and machines."""
         if self._live_brokers is None:
             registered = BrokerSet(self._brokers)
-            live = BrokerSet(self._brokers.keys() - self._shutting_down) if self._shutting_down else registered
-            self._live_brokers = LiveBrokers(live, registered, recovery=self.recovery)
+            leaving = self._leaving | self._drained
+            live = BrokerSet(self._brokers.keys() - leaving) if leaving else registered
+            unfenced = BrokerSet(live.ids - self._fenced) if self._fenced & live.ids else None
+            self._live_brokers = LiveBrokers(live, registered, recovery=self.recovery, unfenced=unfenced)
         return self._live_brokers
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
@@ -137,24 +164,34 @@ class Cluster:
         self._brokers |= {broker.id: broker for broker in brokers}
         self._brokers = dict(sorted(self._brokers.items()))
         self._live_brokers = None
+        self.holds.brokers_changed(self._brokers.values())
 
     def remove_brokers(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             self._brokers.pop(broker, None)
+            self.replica_reports.forget(broker)
         self._live_brokers = None
+        self.holds.brokers_changed(self._brokers.values())
 
     def mark_shutting_down(self, broker: int, shutting_down: bool = True, *, drained: bool = False) -> None:
-        """Set or remove the mark. A broker that requested its own shutdown is not drained until the mark is removed."""
-        if not shutting_down:
-            self._shutting_down.discard(broker)
+        """Set or remove the mark.
+
+        Args:
+            drained: an operator requests it, and not the broker itself. A broker can have both marks.
+        """
+        if shutting_down:
+            (self._drained if drained else self._leaving).add(broker)
+        else:
             self._drained.discard(broker)
-        elif not drained:
-            self._shutting_down.add(broker)
-            self._drained.discard(broker)
-        elif broker not in self._shutting_down:
-            self._shutting_down.add(broker)
-            self._drained.add(broker)
+            self._leaving.discard(broker)
         self._live_brokers = None
+
+    def stays_drained(self, broker: int) -> bool:
+        """Remove the mark of a broker's own request if an operator has drained it as well. Returns whether one has."""
+        if broker not in self._drained:
+            return False
+        self._leaving.discard(broker)
+        return True
 
     def is_replica_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:
         """Whether a replica can serve: its broker is live, and its log directory has not failed."""
@@ -165,6 +202,23 @@ class Cluster:
 
     def forget_offline_dirs(self, broker: int) -> None:
         self.table.mark_dirs(broker, self.table.dirs_offline(broker), False)
+
+    def replica_report(self, name: TopicPartition, broker: int) -> ReplicaReport | None:
+        """Returns why a replica of a participant is not in its normal state, as far as that is known; None if it is."""
+        registered = self._brokers.get(broker)
+        report = None if registered is None else self.replica_reports.of(name, registered)
+        if report is None or not report.status.is_failure:
+            return report
+        # A replica that has carried out an order since then serves again.
+        return report if self.table.row(name) in self.table.dirs_offline(broker) else None
+
+    def holders_of(self, name: TopicPartition) -> tuple[int, ...]:
+        """Returns the registered broker whose leadership of a partition may not have ended, if there is one."""
+        row = self.table.row(name)
+        if row == NO_ROW or not self.holds.is_used:
+            return ()
+        holder = int(self.table.hold_columns().holder[row])
+        return (holder,) if holder in self._brokers else ()
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -218,6 +272,10 @@ class Cluster:
     def put_leaderships(self, rows: RowNumbers, loaded: Leaderships) -> None:
         """Store the leadership that was loaded for `rows`."""
         before = self._imbalanced(rows)
+        if self.holds.is_used:
+            found = loaded.found
+            columns = self.table.hold_columns()
+            self.holds.leaders_changed(columns, rows[found], loaded.leader[found], loaded.leader_epoch[found])
         self.table.put_leaderships(rows, loaded)
         self.imbalance_count += self._imbalanced(rows) - before
 
@@ -277,6 +335,7 @@ class Cluster:
         self.topics_to_delete -= removed
         self.deletion_started -= removed
         self.deletion_unsure -= removed
+        self.assignments_unsure -= removed
         self.lift_blockers(removed)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in removed}
@@ -295,6 +354,9 @@ class Cluster:
             before[reread] = preferred_imbalance(self.table.rows(change.rows.index[reread]))
         after = preferred_imbalance(change.after())
         self.imbalance_count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
+        if self.holds.is_used and "leader" in altered_columns(change):
+            columns = self.table.hold_columns()
+            self.holds.leaders_changed(columns, change.rows.index, change.leader, change.leader_epoch)
         self.table.apply(change)
 
     def set_states(self, index: RowNumbers, state: Any) -> None:

@@ -28,6 +28,14 @@ PER_ROW: Final[Mapping[str, tuple[Any, int]]] = {
     "controller_epoch": (np.int32, NO_EPOCH),
     "recovering": (np.bool_, False),
 }
+# What `kactl.state.holds` knows of each row. It is not part of the rows that machines compute with, and takes no memory
+# before it is used: Kafka's brokers hold nothing.
+PER_HOLD: Final[Mapping[str, tuple[Any, int]]] = {
+    "holder": (np.int32, NO_BROKER),
+    "holder_epoch": (np.int32, NO_EPOCH),
+    "ended_epoch": (np.int32, NO_EPOCH),
+    "waiting_epoch": (np.int32, NO_EPOCH),
+}
 PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "replicas": (np.int32, NO_BROKER),
     "assigned": (np.bool_, False),
@@ -37,6 +45,7 @@ PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "dir_offline": (np.bool_, False),
     "replica_state": (np.uint8, ReplicaState.ABSENT),
 }
+_EMPTY: Final = {name: empty for columns in (PER_ROW, PER_HOLD, PER_SLOT) for name, (_, empty) in columns.items()}
 
 
 def grown(column: Any, capacity: int, empty: Any) -> Any:
@@ -120,13 +129,19 @@ class Columns:
 
     def _resize(self, capacity: int) -> None:
         for name, column in self._columns.items():
-            _, empty = PER_ROW.get(name) or PER_SLOT[name]
-            self._columns[name] = grown(column, capacity, empty)
+            self._columns[name] = grown(column, capacity, _EMPTY[name])
+
+    def _add_holds(self) -> None:
+        """Add the columns of holds, unless they exist."""
+        if "holder" not in self._columns:
+            capacity = len(self._columns["topic"])
+            for name, (dtype, empty) in PER_HOLD.items():
+                self._columns[name] = np.full(capacity, empty, dtype)
 
     def _release(self, rows: RowNumbers) -> None:
         """Empty rows and make them available for reuse."""
-        for name, (_, empty) in (*PER_ROW.items(), *PER_SLOT.items()):
-            self._columns[name][..., rows] = empty
+        for name, column in self._columns.items():
+            column[..., rows] = _EMPTY[name]
         self._free = sorted(self._free + rows.tolist())
 
     def _assign(self, rows: RowNumbers, loaded: Assignments) -> None:

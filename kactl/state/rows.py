@@ -64,14 +64,21 @@ class LiveBrokers:
     """Brokers of the cluster, as elections and state machines need them.
 
     Attributes:
-        live: brokers that are registered and not shutting down. They may lead.
+        live: brokers that are registered and not shutting down. They may stay leaders, and in ISRs.
         registered: all registered brokers, including those that are shutting down. They still receive requests.
         recovery: whether an uncleanly elected leader is instructed to recover (protocol level 3.2 and above).
+        unfenced: those of `live` that can be reached; None if all can.
     """
 
     live: BrokerSet
     registered: BrokerSet
     recovery: bool = True
+    unfenced: BrokerSet | None = None
+
+    @property
+    def electable(self) -> BrokerSet:
+        """The brokers that may become a leader, or join an ISR."""
+        return self.live if self.unfenced is None else self.unfenced
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

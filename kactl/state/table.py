@@ -24,7 +24,8 @@ from kactl.model import (
 )
 
 from .change import CHANGED_COLUMNS, Change
-from .columns import ROWS_MIN, Columns
+from .columns import PER_HOLD, PER_ROW, PER_SLOT, ROWS_MIN, Columns
+from .holds import HoldColumns
 from .records import Assignments, Leaderships, Names
 from .rows import Bools, BrokerSet, Ints, RowNumbers, Rows, some
 from .topic_index import NO_ROW, Topic, TopicIndex, rows_of_all
@@ -36,13 +37,20 @@ __all__ = ["NO_ROW", "Table", "Topic", "in_sync_of"]
 _LEADERSHIP: Final = frozenset(
     ("leader", "leader_epoch", "in_sync", "recovering", "partition_epoch", "controller_epoch")
 )
+# The columns that `Rows` has from here.
+_GATHERED: Final = (*PER_ROW, *PER_SLOT)
 
 
 class Table(Columns):
-    """Columns over all partitions, and the index of the topics that the partitions belong to."""
+    """Columns over all partitions, and the index of the topics that the partitions belong to.
+
+    Attributes:
+        revision: rises with every change of a leadership, an assignment or the list of topics.
+    """
 
     def __init__(self, *, width: int = 3) -> None:
         super().__init__(width=width)
+        self.revision = 0
         self._index = TopicIndex()
         self._queued = np.zeros(0, np.bool_)  # by topic number: the topic is queued for deletion
         self._dirs_offline = False  # whether any row has a failed directory; if not, the column is not read
@@ -96,6 +104,7 @@ class Table(Columns):
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Remove topics and their partitions; unknown names are ignored."""
+        self.revision += 1
         removed = self._index.remove(names)
         for topic in removed:
             self._queued[topic.number] = False
@@ -106,6 +115,7 @@ class Table(Columns):
         """Mark a topic as queued for deletion, or remove the mark."""
         topic = self.topic(name)
         if topic is not None:
+            self.revision += 1
             self._queued[topic.number] = queued
 
     # -- assignments, leadership, states -------------------------------------------------------------------------------
@@ -116,6 +126,7 @@ class Table(Columns):
         Returns:
             The row of each of the n assignments.
         """
+        self.revision += 1
         if len(loaded.replicas) > self.width:
             self._widen(len(loaded.replicas))
         if not self._used and len(loaded) > ROWS_MIN:
@@ -136,6 +147,7 @@ class Table(Columns):
         is_found = loaded.found
         if not is_found.all():
             rows, loaded = rows[is_found], loaded.take(is_found)
+        self.revision += 1
         self.admit(rows, loaded.isr)
         columns = self._columns
         columns["in_sync"][:, rows] = in_sync_of(columns["replicas"][:, rows], loaded.isr)
@@ -292,6 +304,11 @@ class Table(Columns):
         """Returns those of `rows` that belong to topics queued for deletion."""
         return rows[self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows[:0]
 
+    def hold_columns(self) -> HoldColumns:
+        """Returns views of the columns of holds, free rows included. Valid until rows are added."""
+        self._add_holds()
+        return HoldColumns(*(self._column(name) for name in ("leader", "leader_epoch", *PER_HOLD)))
+
     def column(self, name: str) -> Any:
         """Returns a read-only view of a whole column, free rows included. Valid until the table changes."""
         view = self._column(name)
@@ -304,7 +321,7 @@ class Table(Columns):
         """Returns a copy of some rows."""
         index = np.asarray(rows, np.intp)
         # For narrow columns, `take` needs a third of the time of indexing.
-        gathered = {name: column.take(index, axis=-1) for name, column in self._columns.items()}
+        gathered = {name: self._columns[name].take(index, axis=-1) for name in _GATHERED}
         return Rows(index=index, queued=self._queued.take(gathered["topic"]), **gathered)
 
     def apply(self, change: Change) -> None:
@@ -313,10 +330,9 @@ class Table(Columns):
         The columns of leadership are written all or none: for rows that were reloaded from the store, the change is
         newer than the table even in columns that it does not alter.
         """
+        self.revision += 1
         rows = change.rows.index
-        altered = {name for name in CHANGED_COLUMNS if getattr(change, name) is not getattr(change.rows, name)}
-        if not altered.isdisjoint(_LEADERSHIP):
-            altered |= _LEADERSHIP
+        altered = altered_columns(change)
         for name in sorted(altered):
             column = getattr(change, name)
             if column.ndim == 1:
@@ -353,6 +369,12 @@ class Table(Columns):
                 if columns["assigned"][slot, row] or columns["replica_state"][slot, row] != ReplicaState.ABSENT
             },
         )
+
+
+def altered_columns(change: Change) -> frozenset[str]:
+    """Returns the columns that `Table.apply` writes: of those of leadership, all or none."""
+    altered = {name for name in CHANGED_COLUMNS if getattr(change, name) is not getattr(change.rows, name)}
+    return _LEADERSHIP.union(altered) if not altered.isdisjoint(_LEADERSHIP) else frozenset(altered)
 
 
 def in_sync_of(replicas: Ints, isr: Ints) -> Bools:

@@ -8,11 +8,17 @@ from kactl.messages.log import (
     KINDS,
     AnyEvent,
     BrokerEvent,
+    Cause,
     ControllerEvent,
+    ElectionEvent,
+    HandlerEvent,
+    Outage,
     PartitionEvent,
+    Recipient,
     ReplicaEvent,
     RequestEvent,
     Reset,
+    Stages,
     TopicEvent,
     decode,
     encode,
@@ -31,6 +37,8 @@ MOVED = PartitionEvent(
     leader_epoch=3,
     isr=(2, 3),
     partition_epoch=5,
+    replicas=(2, 3),
+    because=Cause(40, "BrokersChanged", strategy="offline"),
 )
 EVENTS: list[AnyEvent] = [
     ControllerEvent(seq=1, what="elected", controller_id=5),
@@ -45,8 +53,28 @@ EVENTS: list[AnyEvent] = [
         from_state=ReplicaState.ONLINE,
         to_state=ReplicaState.DELETION_INELIGIBLE,
     ),
+    HandlerEvent(
+        seq=10, topic="orders", partition=1, broker=2, leader_epoch=4, status="failed", detail="OSError: full"
+    ),
     RequestEvent(seq=6, action="delete topic", target="orders", outcome="done", reason="späte Ernte"),
-    Reset(seq=7),
+    ElectionEvent(
+        seq=8,
+        because=Cause(40, "BrokersChanged", strategy="offline"),
+        detected_ms=1_000,
+        handled_us=900,
+        complete=True,
+        failed=False,
+        planned=3,
+        committed=2,
+        rejected=1,
+        moved=2,
+        stages=Stages((0, 10, 10), plan=(12, 20, 8)),
+        brokers=(Recipient(1, 2, 500, 800), Recipient(2, 1, 500, dropped=1)),
+        first_ack_us=800,
+        last_ack_us=800,
+        outage=Outage(2, 0, 700, 700),
+    ),
+    Reset(seq=9),
 ]
 
 
@@ -68,8 +96,15 @@ def test_states_are_written_by_name() -> None:
     assert encode(MOVED) == (
         b'{"kind":"partition","seq":4,"time_ms":1000,"controller_epoch":2,"topic":"orders","partition":1,'
         b'"from_state":"offline","to_state":"online","leader":2,"leader_epoch":3,"isr":[2,3],"partition_epoch":5,'
-        b'"recovering":false,"refused":""}'
+        b'"recovering":false,"refused":"","replicas":[2,3],'
+        b'"because":{"event":40,"trigger":"BrokersChanged","strategy":"offline"}}'
     )
+
+
+def test_event_of_an_earlier_version_has_no_cause() -> None:
+    line = b'{"kind":"topic","seq":1,"time_ms":0,"controller_epoch":1,"what":"created","topic":"t","cause":""}'
+
+    assert decode(line) == TopicEvent(seq=1, controller_epoch=1, what="created", topic="t")
 
 
 @pytest.mark.parametrize(

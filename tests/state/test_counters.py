@@ -16,6 +16,7 @@ from tests.oracle.model import Leading, ObjectCluster, Partition
 from tests.support import sync_machines as columns
 from tests.support.cluster_seeds import ClusterSeed, led, seed_broker
 from tests.support.cluster_strategies import TOPICS, cluster_seeds_drawn
+from tests.support.marks import at_most
 
 IDS = st.integers(0, 5)
 NAMES = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 2))
@@ -142,4 +143,4 @@ def as_objects(cluster: Cluster) -> ObjectCluster:
 
 
 TestCounting = Counting.TestCase
-TestCounting.settings = settings(max_examples=80, stateful_step_count=15)
+TestCounting.settings = settings(max_examples=at_most(80), stateful_step_count=15)

@@ -1,0 +1,171 @@
+"""Messages of sessions that participants have with the active controller.
+
+    participant                                  controller
+        ── Register ──────────────────────────────▶  commits a registration
+        ◀───────────────────── Registered | Refused
+        ── Heartbeat ─────────────────────────────▶  T/6 apart
+        ◀─────────── Granted | Unconfirmed | Refused
+        ── Goodbye ───────────────────────────────▶  ends the registration
+        ◀──────────────────────── Closed | Refused
+
+A controller that is not active answers NotController to each of them. Every request has exactly one answer.
+
+New fields are appended and have a default: an earlier version ignores them, a later one fills them in. A field is never
+removed or given another meaning.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
+
+# An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
+INCARNATION_BYTES: Final = 16
+START_BYTES: Final = 12
+
+_Incarnation = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
+_Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+_Listed = 100
+
+
+class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Register a broker in a session with the controller. Answer: Registered, or Refused with BrokerIdTaken.
+
+    A repeated request returns the same registration, because its first answer may have been lost. The next life of the
+    same participant replaces it: all leaderships of a life have ended before the next one registers.
+
+    Attributes:
+        incarnation: this registration; see `incarnation_ids`.
+        timeout_ms: requested timeout of the session.
+        peer: where other participants connect, if they can.
+    """
+
+    broker: int
+    incarnation: _Incarnation
+    timeout_ms: Annotated[int, msgspec.Meta(gt=0)]
+    endpoints: Annotated[tuple[Endpoint, ...], msgspec.Meta(max_length=_Listed)] = ()
+    rack: _Text | None = None
+    features: Annotated[tuple[tuple[str, int, int], ...], msgspec.Meta(max_length=_Listed)] = ()
+    peer: Endpoint | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The broker is registered. The session lasts for `timeout_ms`, the granted timeout, if no heartbeat is granted.
+
+    The answer grants no lease: the first granted heartbeat does.
+    """
+
+    broker_epoch: int
+    timeout_ms: int
+    controller_epoch: int = NO_EPOCH
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Renew a session. Answer: Granted, Unconfirmed, or Refused with SessionExpired.
+
+    Attributes:
+        seq: number of the heartbeat, rising in one registration. The answer has the same number.
+    """
+
+    broker: int
+    broker_epoch: int
+    seq: int
+
+
+class Granted(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The session lasts for another `timeout_ms` from the receipt of the heartbeat on.
+
+    Attributes:
+        metadata_version: of the controller's metadata, counted in each controller epoch; 0 if it does not count.
+    """
+
+    seq: int
+    timeout_ms: int
+    controller_epoch: int
+    metadata_version: int = 0
+
+
+class Unconfirmed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The controller cannot prove now that it is still in office, so the heartbeat renews nothing. Try again."""
+
+    seq: int
+    controller_epoch: int = NO_EPOCH
+
+
+class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """End a session: nothing that needs its lease runs any more. Answer: Closed, also if it has ended before."""
+
+    broker: int
+    broker_epoch: int
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The registration of that epoch does not exist any more."""
+
+    broker_epoch: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A request was rejected.
+
+    Attributes:
+        error: name of the class in `kactl.errors`.
+        reason: the text of the error.
+        seq: of the heartbeat that was refused; 0 for another request.
+    """
+
+    error: _Text
+    reason: str
+    seq: int = 0
+
+
+class NotController(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The instance is not the active controller.
+
+    Attributes:
+        active_id: the active controller as this instance knows it; NO_BROKER if it knows none.
+        address: where the active controller listens for participants; empty if it is not known.
+    """
+
+    active_id: int = NO_BROKER
+    address: _Text = ""
+    controller_epoch: int = NO_EPOCH
+
+
+SessionRequest = Register | Heartbeat | Goodbye
+SessionAnswer = Registered | Granted | Unconfirmed | Closed | Refused | NotController
+
+
+class ParticipantLink(NamedTuple):
+    """An open link of a participant, as a controller knows it.
+
+    Attributes:
+        incarnation: of the registration that it serves, or is about to serve.
+        address: of the participant's side; empty within one process.
+    """
+
+    broker: int
+    incarnation: bytes
+    address: str = ""
+
+
+def incarnation_ids(start: bytes) -> Iterator[bytes]:
+    """Yields the ids of the registrations of one participant.
+
+    Args:
+        start: START_BYTES random bytes.
+    """
+    if len(start) != START_BYTES:
+        raise ValueError(f"{len(start)} bytes for the start of a participant, not {START_BYTES}")
+    for life in itertools.count(1):
+        yield start + life.to_bytes(INCARNATION_BYTES - START_BYTES, "big")
+
+
+def is_next_life(earlier: bytes, later: bytes) -> bool:
+    """Returns whether `later` is a registration that the same participant makes after `earlier` has ended there."""
+    if len(earlier) != INCARNATION_BYTES or len(later) != INCARNATION_BYTES:
+        return False
+    return earlier[:START_BYTES] == later[:START_BYTES] and earlier < later

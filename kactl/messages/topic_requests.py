@@ -1,0 +1,25 @@
+"""Requests that ensure topics, from the arguments of the method of controllers and participants."""
+
+from collections.abc import Iterable, Mapping
+
+from . import arguments
+from .admin import TopicEnsureRequested
+
+
+def ensure_request(
+    topic: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: Mapping[int, Iterable[int]] | None,
+    config: Mapping[str, str] | None,
+) -> TopicEnsureRequested:
+    """Returns the request of `ensure_topic`, with the defaults that do not depend on the cluster."""
+    if assignment is None and partitions is None:
+        partitions = 1
+    return TopicEnsureRequested(
+        arguments.text(topic, "topic"),
+        None if partitions is None else arguments.whole(partitions, "partitions"),
+        None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
+        None if assignment is None else arguments.assignments(assignment),
+        {} if config is None else arguments.settings(config),
+    )

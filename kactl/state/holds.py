@@ -1,0 +1,177 @@
+"""Holders: earlier leaders of partitions that may still have a valid lease.
+
+    leader 1 ──planned move──▶ leader 2, held by 1 ──the leadership of 1 has ended──▶ leader 2, released
+
+A new leader of a held partition does not act before it is released. Until then it cannot have acted, so a further
+change of the leader keeps the first holder. Only participants hold: Kafka's brokers have no leases.
+
+A holder is the id of a registered broker, or `past_life` of an id whose registration has ended while a lease may still
+be valid. A controller that has just taken over knows no holders. It knows the brokers that might be one: the members of
+`unanswered`, until each has reported that it has carried out the complete state.
+
+Everything here is arithmetic on columns. `kactl.actors.handlers.leases` decides when a holder is released.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kactl.model import NO_BROKER, NO_EPOCH, Broker
+
+from .rows import Bools, BrokerSet, Ints, RowNumbers
+
+# A member of `unanswered` for the sessions that vanished before the takeover, of brokers that are not known.
+VANISHED_BEFORE: Final = int(np.iinfo(np.int32).min)
+
+
+def past_life(broker: int) -> int:
+    """Returns the holder that stands for the earlier registrations of a broker id."""
+    return -2 - broker
+
+
+class HoldColumns(NamedTuple):
+    """Columns of the partition table that concern holds. The first two are read only.
+
+    Attributes:
+        holder: NO_BROKER if the leader may act.
+        holder_epoch: the first leader epoch since the leadership of the holder.
+        ended_epoch: the present leader has reported that none of its leaderships below this epoch is left.
+        waiting_epoch: the epoch for which the present leader has reported that it waits; NO_EPOCH once it is released.
+    """
+
+    leader: Ints
+    leader_epoch: Ints
+    holder: Ints
+    holder_epoch: Ints
+    ended_epoch: Ints
+    waiting_epoch: Ints
+
+
+class Holds:
+    """The holders of a cluster.
+
+    Attributes:
+        unanswered: holders that may have any leadership, since this controller has just taken over.
+    """
+
+    def __init__(self) -> None:
+        self.unanswered: set[int] = set()
+        self._participants = BrokerSet()
+        self._past: set[int] = set()
+
+    def brokers_changed(self, brokers: Iterable[Broker]) -> None:
+        """Take note of the registered brokers."""
+        self._participants = BrokerSet(broker.id for broker in brokers if broker.incarnation)
+
+    @property
+    def participants(self) -> frozenset[int]:
+        """The registered participants."""
+        return self._participants.ids
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any partition can have a holder. If not, the columns are not read."""
+        return bool(len(self._participants) or self.unanswered or self._past)
+
+    # -- changes of leaders
+
+    def leaders_changed(self, columns: HoldColumns, rows: RowNumbers, leader: Ints, leader_epoch: Ints) -> None:
+        """Set holders. To be called before the new leaders of `rows` are written into the table.
+
+        The previous leader is the one in the table, which is the last one that brokers may have received.
+        """
+        before = columns.leader[rows]
+        changes = before != leader
+        if not changes.any():
+            return
+        if not changes.all():
+            rows, before, leader, leader_epoch = rows[changes], before[changes], leader[changes], leader_epoch[changes]
+        holder = columns.holder[rows]
+        is_new = (holder == NO_BROKER) & self._participants[before]
+        is_new &= columns.ended_epoch[rows] <= columns.leader_epoch[rows]
+        if is_new.any():
+            columns.holder_epoch[rows[is_new]] = leader_epoch[is_new]
+            holder = np.where(is_new, before, holder)
+        # A participant that leads again ends its earlier leadership first.
+        columns.holder[rows] = np.where(holder == leader, np.int32(NO_BROKER), holder)
+
+    def held(self, columns: HoldColumns, rows: RowNumbers, leader: Ints) -> Bools | None:
+        """Returns bool[n]: whether the leaders of `rows` have to wait; None if none has to."""
+        if not self.is_used:
+            return None
+        held: Bools = columns.holder[rows] != NO_BROKER
+        if self.unanswered:
+            held |= self._is_barred(leader)
+        return held if held.any() else None
+
+    def _is_barred(self, leader: Ints) -> Bools:
+        """Returns bool[n]: whether a broker other than the leader is unanswered."""
+        if len(self.unanswered) == 1:
+            (only,) = self.unanswered
+            others: Bools = leader != only
+            return others
+        return np.full(len(leader), bool(self.unanswered))
+
+    # -- reports
+
+    def waits(self, columns: HoldColumns, rows: RowNumbers, epoch: Ints, broker: int) -> None:
+        """A leader of some rows waits for its release. Reports about another leadership are ignored."""
+        current = (columns.leader[rows] == broker) & (columns.leader_epoch[rows] == epoch)
+        columns.waiting_epoch[rows[current]] = epoch[current]
+        columns.ended_epoch[rows[current]] = NO_EPOCH
+
+    def ended(self, columns: HoldColumns, rows: RowNumbers, epoch: Ints, broker: int) -> None:
+        """No leadership of a broker is left in some rows below an epoch each."""
+        leads = columns.leader[rows] == broker
+        columns.ended_epoch[rows[leads]] = epoch[leads]
+        done = (columns.holder[rows] == broker) & (epoch >= columns.holder_epoch[rows])
+        columns.holder[rows[done]] = NO_BROKER
+
+    def leave(self, columns: HoldColumns, broker: int) -> None:
+        """No leadership of a broker is left, and it begins none."""
+        led = columns.leader == broker
+        columns.ended_epoch[led] = columns.leader_epoch[led] + 1
+        self.release(columns, broker)
+
+    # -- lives of participants
+
+    def end_life(self, columns: HoldColumns, broker: int) -> None:
+        """Hold what a broker led or held, until `release` of its past life: its registration has ended, and its lease
+        may still be valid."""
+        past = past_life(broker)
+        self._past.add(past)
+        columns.holder[columns.holder == broker] = past
+        led = (columns.leader == broker) & (columns.holder == NO_BROKER) & (columns.leader_epoch != NO_EPOCH)
+        led &= columns.ended_epoch <= columns.leader_epoch
+        columns.holder[led] = past
+        if broker in self.unanswered:
+            self.unanswered.remove(broker)
+            self.unanswered.add(past)
+
+    def release(self, columns: HoldColumns, holder: int) -> None:
+        """Release everything that a holder holds: its lease has ended."""
+        columns.holder[columns.holder == holder] = NO_BROKER
+        self.unanswered.discard(holder)
+        self._past.discard(holder)
+
+    def held_by(self, columns: HoldColumns, holder: int) -> tuple[RowNumbers, Ints]:
+        """Returns the rows with a holder, and the epoch since which each is held."""
+        rows = np.flatnonzero(columns.holder == holder)
+        return rows, columns.holder_epoch[rows]
+
+    def waiting(self, columns: HoldColumns) -> RowNumbers:
+        """Returns the rows whose leaders have reported that they wait, and are not released."""
+        waits = (columns.waiting_epoch == columns.leader_epoch) & (columns.waiting_epoch != NO_EPOCH)
+        return np.flatnonzero(waits)
+
+    def pop_released(self, columns: HoldColumns) -> RowNumbers:
+        """Returns the rows with leaders that have reported that they wait, and need not wait any longer."""
+        waiting = np.flatnonzero(columns.waiting_epoch != NO_EPOCH)
+        if not len(waiting):
+            return waiting
+        current = columns.waiting_epoch[waiting] == columns.leader_epoch[waiting]
+        free = current & (columns.holder[waiting] == NO_BROKER) & ~self._is_barred(columns.leader[waiting])
+        columns.waiting_epoch[waiting[free | ~current]] = NO_EPOCH
+        released: RowNumbers = waiting[free]
+        return released

@@ -1,0 +1,55 @@
+"""Leaderships with leaders that act: the application's code runs under a lease.
+
+A leader reports when its code begins and when it ends. A new controller knows nothing and receives the reports again.
+Rows are compared with the partition and the leader epoch that were reported, so a row that is used for another
+partition, or has another leader, is not ready.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kactl.model import NO_EPOCH
+
+from .columns import grown
+from .rows import Bools, Ints, RowNumbers
+
+
+class Readiness:
+    """The last reported leadership of each row of a table.
+
+    Attributes:
+        revision: rises with every report.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._columns: Any = np.full((3, 0), NO_EPOCH, np.int32)  # topic number, partition, leader epoch
+
+    def put(self, rows: RowNumbers, topic: Ints, partition: Ints, leader_epoch: Ints, ready: Bools) -> None:
+        """Store reports about n rows. One that ends another leadership than the stored one has no effect."""
+        if not len(rows):
+            return
+        if int(rows.max()) >= self._columns.shape[1]:
+            self._columns = grown(self._columns, max(int(rows.max()) + 1, 2 * self._columns.shape[1]), NO_EPOCH)
+        reported = np.stack([topic, partition, leader_epoch])
+        stored = self._columns[:, rows]
+        same = (stored[0] == topic) & (stored[1] == partition)
+        begins = ready & ~(same & (stored[2] > leader_epoch))
+        ends = ~ready & same & (stored[2] == leader_epoch)
+        self._columns[:, rows[begins]] = reported[:, begins]
+        self._columns[2, rows[ends]] = NO_EPOCH
+        self.revision += 1
+
+    def holds(self, rows: RowNumbers, topic: Ints, partition: Ints, leader_epoch: Ints) -> Bools:
+        """Returns bool[n] for n rows."""
+        if len(rows) and int(rows.max()) >= self._columns.shape[1]:
+            self._columns = grown(self._columns, int(rows.max()) + 1, NO_EPOCH)
+        stored = self._columns[:, rows]
+        same: Bools = (stored[0] == topic) & (stored[1] == partition) & (stored[2] == leader_epoch)
+        same &= leader_epoch != NO_EPOCH
+        return same
+
+    def of(self, topic: Ints, partition: Ints, leader_epoch: Ints) -> Bools:
+        """Returns bool[P] for the columns of a table."""
+        return self.holds(np.arange(len(topic)), topic, partition, leader_epoch)

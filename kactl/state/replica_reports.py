@@ -1,0 +1,56 @@
+"""Last reports of participants about replicas that are not in their normal state.
+
+They explain, and no decision depends on them: a replica that cannot serve is marked in the partition table as well. A
+report counts for the registration that has sent it.
+"""
+
+from typing import Final, NamedTuple
+
+from kactl.model import Broker, ReplicaStatus, TopicPartition
+
+# Of each broker. If more of its replicas fail, the reports of the first ones are dropped, and only their marks remain.
+REPORTS_MAX: Final = 1_000
+
+
+class ReplicaReport(NamedTuple):
+    """A report.
+
+    Attributes:
+        detail: what the handler has raised, or which call is in progress.
+        since_ms: monotonic; the beginning of the state.
+        broker_epoch: the registration that has sent it.
+    """
+
+    status: ReplicaStatus
+    detail: str
+    since_ms: float
+    broker_epoch: int
+
+
+class ReplicaReports:
+    """The reports of all brokers."""
+
+    def __init__(self) -> None:
+        self._reports: dict[int, dict[TopicPartition, ReplicaReport]] = {}
+
+    def put(self, broker: int, name: TopicPartition, report: ReplicaReport) -> None:
+        """Store a report in place of an earlier one of the same replica. READY only removes that."""
+        reports = self._reports.setdefault(broker, {})
+        if reports and next(iter(reports.values())).broker_epoch != report.broker_epoch:
+            reports.clear()
+        reports.pop(name, None)
+        if report.status is not ReplicaStatus.READY:
+            reports[name] = report
+        if len(reports) > REPORTS_MAX:
+            del reports[next(iter(reports))]
+        if not reports:
+            del self._reports[broker]
+
+    def forget(self, broker: int) -> None:
+        """Remove the reports of a broker that is not registered any more."""
+        self._reports.pop(broker, None)
+
+    def of(self, name: TopicPartition, broker: Broker) -> ReplicaReport | None:
+        """Returns the report of one replica under the present registration of its broker; None if it is normal."""
+        report = self._reports.get(broker.id, {}).get(name)
+        return report if report is not None and report.broker_epoch == broker.epoch else None
