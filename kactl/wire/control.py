@@ -1,0 +1,348 @@
+"""Control requests and their responses in MessagePack.
+
+The states of partitions are the bulk of a request. They are encoded once for all recipients of the same object.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from kactl.errors import MalformedMessage
+from kactl.messages.control import (
+    Acknowledged,
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    LeaseRelease,
+    PartitionErrors,
+    PartitionStates,
+    ReplicaReset,
+    StateSent,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from kactl.model import ZERO_ID, Broker, TopicRef
+
+from .columns import Array, Buffer, Column, pieces, rows, slots, values
+
+TOPICS_MAX: Final = 1_000_000
+BROKERS_MAX: Final = 100_000
+ID_BYTES: Final = len(ZERO_ID)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+_Names = Annotated[list[Annotated[str, msgspec.Meta(max_length=1_000)]], msgspec.Meta(max_length=TOPICS_MAX)]
+_Brokers = Annotated[tuple[Broker, ...], msgspec.Meta(max_length=BROKERS_MAX)]
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+# Columns of PartitionStates after the topics, in the order of the encoding: name, type, whether it has several slots.
+# New ones are appended.
+_COLUMNS: Final = (
+    ("topic", "<i4", False),
+    ("partition", "<i4", False),
+    ("controller_epoch", "<i4", False),
+    ("leader", "<i4", False),
+    ("leader_epoch", "<i4", False),
+    ("isr", "<i4", True),
+    ("partition_epoch", "<i4", False),
+    ("replicas", "<i4", True),
+    ("adding", "<i4", True),
+    ("removing", "<i4", True),
+    ("offline_replicas", "<i4", True),
+    ("is_new", "?", False),
+    ("recovering", "?", False),
+    ("hold", "?", False),
+)
+
+
+class States(msgspec.Struct, frozen=True, array_like=True):
+    """PartitionStates as they arrived."""
+
+    names: _Names
+    ids: bytes
+    topic: Column
+    partition: Column
+    controller_epoch: Column
+    leader: Column
+    leader_epoch: Column
+    isr: Column
+    partition_epoch: Column
+    replicas: Column
+    adding: Column | None = None
+    removing: Column | None = None
+    offline_replicas: Column | None = None
+    is_new: Column | None = None
+    recovering: Column | None = None
+    hold: Column | None = None
+
+    def build(self) -> PartitionStates:
+        count = len(rows(self.partition, "<i4"))
+        columns: dict[str, Any] = {}
+        for name, dtype, is_list in _COLUMNS:
+            column = getattr(self, name)
+            single = None if column is None or is_list else values(column, count, dtype)
+            columns[name] = slots(column, count, dtype) if is_list else single
+        topics = topics_of(self.names, self.ids)
+        check_topics(columns["topic"], topics)
+        return PartitionStates(topics=topics, **columns)
+
+
+class LeaderAndIsrHead(msgspec.Struct, frozen=True, array_like=True, tag="LeaderAndIsr"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+    states: States
+    live_leaders: _Brokers = ()
+
+    def build(self) -> LeaderAndIsr:
+        own = (self.controller_id, self.controller_epoch, self.broker_epoch)
+        return LeaderAndIsr(*own, self.states.build(), self.live_leaders)
+
+
+class UpdateMetadataHead(msgspec.Struct, frozen=True, array_like=True, tag="UpdateMetadata"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+    states: States
+    live_brokers: _Brokers = ()
+    number: _Int64 = 0
+
+    def build(self) -> UpdateMetadata:
+        own = (self.controller_id, self.controller_epoch, self.broker_epoch)
+        return UpdateMetadata(*own, self.states.build(), self.live_brokers, self.number)
+
+
+class StopReplicaHead(msgspec.Struct, frozen=True, array_like=True, tag="StopReplica"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+    names: _Names
+    ids: bytes
+    topic: Column
+    partition: Column
+    leader_epoch: Column
+    delete: Column
+
+    def build(self) -> StopReplica:
+        topics, partition = topics_of(self.names, self.ids), rows(self.partition, "<i4")
+        count = len(partition)
+        topic = values(self.topic, count, "<i4")
+        check_topics(topic, topics)
+        epoch, delete = values(self.leader_epoch, count, "<i4"), values(self.delete, count, "?")
+        own = (self.controller_id, self.controller_epoch, self.broker_epoch)
+        return StopReplica(*own, topics, topic, partition, epoch, delete)
+
+
+class LeaseReleaseHead(msgspec.Struct, frozen=True, array_like=True, tag="LeaseRelease"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+    names: _Names
+    ids: bytes
+    topic: Column
+    partition: Column
+    leader_epoch: Column
+
+    def build(self) -> LeaseRelease:
+        topics, partition = topics_of(self.names, self.ids), rows(self.partition, "<i4")
+        topic = values(self.topic, len(partition), "<i4")
+        check_topics(topic, topics)
+        epoch = values(self.leader_epoch, len(partition), "<i4")
+        own = (self.controller_id, self.controller_epoch, self.broker_epoch)
+        return LeaseRelease(*own, topics, topic, partition, epoch)
+
+
+class StateSentHead(msgspec.Struct, frozen=True, array_like=True, tag="StateSent"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+
+    def build(self) -> StateSent:
+        return StateSent(self.controller_id, self.controller_epoch, self.broker_epoch)
+
+
+class ReplicaResetHead(msgspec.Struct, frozen=True, array_like=True, tag="ReplicaReset"):
+    controller_id: _Int32
+    controller_epoch: _Int32
+    broker_epoch: _Int64
+    names: _Names
+    ids: bytes
+    partition: _Int32
+
+    def build(self) -> ReplicaReset:
+        own = (self.controller_id, self.controller_epoch, self.broker_epoch)
+        topics = topics_of(self.names, self.ids)
+        if len(topics) != 1:
+            raise MalformedMessage(f"a ReplicaReset names {len(topics)} topics, and not one")
+        return ReplicaReset(*own, topics[0], self.partition)
+
+
+class AcknowledgedHead(msgspec.Struct, frozen=True, array_like=True, tag="Acknowledged"):
+    error: _Int32
+
+    def build(self) -> Acknowledged:
+        return Acknowledged(self.error)
+
+
+class Errors(msgspec.Struct, frozen=True, array_like=True):
+    """PartitionErrors as they arrived."""
+
+    names: _Names
+    topic: Column
+    partition: Column
+    error: Column
+
+    def build(self) -> PartitionErrors:
+        partition = rows(self.partition, "<i4")
+        topic, error = values(self.topic, len(partition), "<i4"), values(self.error, len(partition), "<i2")
+        check_topics(topic, self.names, ascending=False)
+        return PartitionErrors(tuple(self.names), topic, partition, error)
+
+
+class LeaderAndIsrResponseHead(msgspec.Struct, frozen=True, array_like=True, tag="LeaderAndIsrResponse"):
+    error: _Int32
+    partitions: Errors
+
+    def build(self) -> LeaderAndIsrResponse:
+        return LeaderAndIsrResponse(self.error, self.partitions.build())
+
+
+class UpdateMetadataResponseHead(msgspec.Struct, frozen=True, array_like=True, tag="UpdateMetadataResponse"):
+    error: _Int32
+
+    def build(self) -> UpdateMetadataResponse:
+        return UpdateMetadataResponse(self.error)
+
+
+class StopReplicaResponseHead(msgspec.Struct, frozen=True, array_like=True, tag="StopReplicaResponse"):
+    error: _Int32
+    partitions: Errors
+
+    def build(self) -> StopReplicaResponse:
+        return StopReplicaResponse(self.error, self.partitions.build())
+
+
+def topics_of(names: list[str], ids: bytes) -> tuple[TopicRef, ...]:
+    """Returns the topics of names and joined ids.
+
+    Raises:
+        MalformedMessage: the ids are not ID_BYTES for each name.
+    """
+    if len(ids) != ID_BYTES * len(names):
+        raise MalformedMessage(f"{len(ids)} bytes of topic ids for {len(names)} topics, not {ID_BYTES} bytes each")
+    return tuple(
+        TopicRef(name, ids[at : at + ID_BYTES]) for name, at in zip(names, range(0, len(ids), ID_BYTES), strict=True)
+    )
+
+
+def check_topics(topic: Array, topics: Sequence[Any], *, ascending: bool = True) -> None:
+    """Raises MalformedMessage if a row names a topic that is not listed, or if the topics are not in order."""
+    if not len(topic):
+        return
+    if topic.min() < 0 or topic.max() >= len(topics):
+        raise MalformedMessage(f"a row names a topic that is not among the {len(topics)} of its message")
+    if ascending and (topic[1:] < topic[:-1]).any():
+        raise MalformedMessage("the rows of a message are not grouped by topic")
+
+
+def array(size: int) -> bytes:
+    """Returns the head of a MessagePack array of up to 2^16 - 1 members."""
+    return bytes((0x90 | size,)) if size < 16 else b"\xdc" + size.to_bytes(2, "big")
+
+
+def topic_pieces(topics: Sequence[TopicRef]) -> list[Buffer]:
+    """Returns the names and the joined ids of topics."""
+    names = [topic.name for topic in topics]
+    return [_encode(names), _encode(b"".join([topic.id for topic in topics]))]
+
+
+# Encoded states of requests to several brokers, by the id of the object, as long as it lives.
+_kept: dict[int, tuple["weakref.ref[PartitionStates]", list[Buffer]]] = {}
+
+
+def states_pieces(states: PartitionStates) -> list[Buffer]:
+    """Returns encoded states; the same list for the same object. Columns are views of its arrays, not copies."""
+    key = id(states)
+    kept = _kept.get(key)
+    if kept is not None and kept[0]() is states:
+        return kept[1]
+    encoded: list[Buffer] = [array(2 + len(_COLUMNS)), *topic_pieces(states.topics)]
+    for name, dtype, _ in _COLUMNS:
+        encoded += pieces(getattr(states, name), dtype)
+    # The arrays are kept, but not the object itself, which would then live for ever.
+    _kept[key] = weakref.ref(states, lambda _: _kept.pop(key, None)), encoded
+    return encoded
+
+
+def forget_states() -> None:
+    """Forget encoded states; for measurements."""
+    _kept.clear()
+
+
+def _orders(name: str, message: LeaderAndIsr | UpdateMetadata, brokers: tuple[Broker, ...], *more: int) -> list[Buffer]:
+    own = (message.controller_id, message.controller_epoch, message.broker_epoch)
+    head = [array(6 + len(more)), _encode(name), *(_encode(number) for number in own)]
+    return [b"".join(head), *states_pieces(message.states), _encode(brokers), *map(_encode, more)]
+
+
+def _stop(message: StopReplica) -> list[Buffer]:
+    own = (message.controller_id, message.controller_epoch, message.broker_epoch)
+    parts: list[Buffer] = [array(10), _encode("StopReplica"), *(_encode(number) for number in own)]
+    parts += topic_pieces(message.topics)
+    parts += pieces(message.topic, "<i4") + pieces(message.partition, "<i4")
+    return parts + pieces(message.leader_epoch, "<i4") + pieces(message.delete, "?")
+
+
+def _release(message: LeaseRelease) -> list[Buffer]:
+    own = (message.controller_id, message.controller_epoch, message.broker_epoch)
+    parts: list[Buffer] = [array(9), _encode("LeaseRelease"), *(_encode(number) for number in own)]
+    parts += topic_pieces(message.topics)
+    return parts + pieces(message.topic, "<i4") + pieces(message.partition, "<i4") + pieces(message.leader_epoch, "<i4")
+
+
+def _state_sent(message: StateSent) -> list[Buffer]:
+    own = (message.controller_id, message.controller_epoch, message.broker_epoch)
+    return [_encode(["StateSent", *own])]
+
+
+def _reset(message: ReplicaReset) -> list[Buffer]:
+    own = (message.controller_id, message.controller_epoch, message.broker_epoch)
+    parts: list[Buffer] = [array(7), _encode("ReplicaReset"), *(_encode(number) for number in own)]
+    return [*parts, *topic_pieces((message.topic,)), _encode(message.partition)]
+
+
+def _errors(name: str, message: LeaderAndIsrResponse | StopReplicaResponse) -> list[Buffer]:
+    errors = message.partitions
+    parts: list[Buffer] = [array(3), _encode(name), _encode(message.error), array(4), _encode(list(errors.topics))]
+    return parts + pieces(errors.topic, "<i4") + pieces(errors.partition, "<i4") + pieces(errors.error, "<i2")
+
+
+ENCODERS: Final[dict[type, Callable[[Any], list[Buffer]]]] = {
+    LeaderAndIsr: lambda message: _orders("LeaderAndIsr", message, message.live_leaders),
+    UpdateMetadata: lambda message: _orders("UpdateMetadata", message, message.live_brokers, message.number),
+    StopReplica: _stop,
+    LeaseRelease: _release,
+    StateSent: _state_sent,
+    ReplicaReset: _reset,
+    Acknowledged: lambda message: [_encode(["Acknowledged", message.error])],
+    LeaderAndIsrResponse: lambda message: _errors("LeaderAndIsrResponse", message),
+    UpdateMetadataResponse: lambda message: [_encode(["UpdateMetadataResponse", message.error])],
+    StopReplicaResponse: lambda message: _errors("StopReplicaResponse", message),
+}
+REQUEST_HEADS: Final = (
+    LeaderAndIsrHead,
+    UpdateMetadataHead,
+    StopReplicaHead,
+    LeaseReleaseHead,
+    StateSentHead,
+    ReplicaResetHead,
+)
+RESPONSE_HEADS: Final = (
+    LeaderAndIsrResponseHead,
+    UpdateMetadataResponseHead,
+    StopReplicaResponseHead,
+    AcknowledgedHead,
+)
