@@ -1,0 +1,29 @@
+"""Principals, and the decision whether one may carry out an operation on a resource.
+
+Decisions are pure: they know neither a connection nor a store. Everything that is not allowed is denied.
+"""
+
+from .acls import Acl, Acls
+from .authorizer import AclAuthorizer, Authorizer, BrokerPrincipals
+from .distinguished_name import MalformedCertificate, subject_of
+from .principal import ANONYMOUS, Principal
+from .principal_rules import PrincipalRules
+from .resource import CLUSTER, Operation, Resource, ResourceType, topic
+
+__all__ = [
+    "ANONYMOUS",
+    "CLUSTER",
+    "Acl",
+    "AclAuthorizer",
+    "Acls",
+    "Authorizer",
+    "BrokerPrincipals",
+    "MalformedCertificate",
+    "Operation",
+    "Principal",
+    "PrincipalRules",
+    "Resource",
+    "ResourceType",
+    "subject_of",
+    "topic",
+]

@@ -1,0 +1,159 @@
+"""Decisions of ACLs, against a second formulation of Kafka's rules."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, Principal, Resource, topic
+from kactl.access.resource import ResourceType
+
+ALICE = Principal("User:alice", "10.0.0.1", True)
+BOB = Principal("User:bob", "10.0.0.2", True)
+ORDERS = topic("orders")
+
+
+def _acls(*acls: Acl, of: Resource = ORDERS) -> Acls:
+    return Acls({of: acls})
+
+
+def test_nothing_is_allowed_without_an_entry() -> None:
+    assert not Acls().allow(ALICE, Operation.READ, ORDERS)
+    assert Acls().allow(ALICE, Operation.READ, ORDERS, if_no_acl=True)
+
+
+def test_entry_of_another_principal_ends_the_default() -> None:
+    acls = _acls(Acl("User:alice", "*", Operation.READ))
+    assert acls.allow(ALICE, Operation.READ, ORDERS)
+    assert not acls.allow(BOB, Operation.READ, ORDERS, if_no_acl=True)
+
+
+def test_denial_takes_precedence() -> None:
+    acls = _acls(Acl("User:*", "*", Operation.ALL), Acl("User:bob", "*", Operation.READ, is_denial=True))
+    assert acls.allow(ALICE, Operation.READ, ORDERS)
+    assert not acls.allow(BOB, Operation.READ, ORDERS)
+    assert acls.allow(BOB, Operation.WRITE, ORDERS)
+
+
+def test_denial_of_reading_is_no_denial_of_describing() -> None:
+    acls = _acls(Acl("User:*", "*", Operation.WRITE), Acl("User:bob", "*", Operation.READ, is_denial=True))
+    assert acls.allow(BOB, Operation.DESCRIBE, ORDERS)
+
+
+@pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
+def test_describing_is_implied(operation: Operation) -> None:
+    acls = _acls(Acl("User:alice", "*", operation))
+    assert acls.allow(ALICE, Operation.DESCRIBE, ORDERS)
+    assert not acls.allow(ALICE, Operation.DESCRIBE_CONFIGS, ORDERS)
+
+
+def test_host_has_to_match() -> None:
+    acls = _acls(Acl("User:alice", "10.0.0.1", Operation.READ))
+    assert acls.allow(ALICE, Operation.READ, ORDERS)
+    assert not acls.allow(ALICE._replace(host="10.0.0.2"), Operation.READ, ORDERS)
+
+
+def test_prefix_and_wildcard_apply() -> None:
+    acls = Acls(
+        {topic("*"): [Acl("User:bob", "*", Operation.READ)]}, {topic("ord"): [Acl("User:alice", "*", Operation.READ)]}
+    )
+    assert acls.allow(ALICE, Operation.READ, ORDERS)
+    assert not acls.allow(ALICE, Operation.READ, topic("or"))
+    assert acls.allow(BOB, Operation.READ, topic("anything"))
+    assert not acls.allow(BOB, Operation.READ, CLUSTER)
+
+
+OPERATIONS = st.sampled_from(
+    [Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALTER_CONFIGS]
+)
+NAMES = st.sampled_from(["*", "a", "ab", "abc", "b"])
+ENTRIES = st.builds(
+    Acl,
+    st.sampled_from(["User:alice", "User:bob", "User:*"]),
+    st.sampled_from(["*", "10.0.0.1"]),
+    OPERATIONS,
+    is_denial=st.booleans(),
+)
+LISTS = st.dictionaries(NAMES.map(topic), st.lists(ENTRIES, max_size=3), max_size=4)
+
+
+@given(
+    literal=LISTS,
+    prefixed=LISTS,
+    principal=st.sampled_from([ALICE, BOB]),
+    operation=st.sampled_from([Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS]),
+    name=st.sampled_from(["a", "ab", "abc", "c"]),
+    if_no_acl=st.booleans(),
+)
+def test_decision_by_the_rules(
+    literal: Mapping[Resource, list[Acl]],
+    prefixed: Mapping[Resource, list[Acl]],
+    principal: Principal,
+    operation: Operation,
+    name: str,
+    *,
+    if_no_acl: bool,
+) -> None:
+    applying = [acl for resource, acls in literal.items() for acl in acls if resource.name in (name, "*")] + [
+        acl for resource, acls in prefixed.items() for acl in acls if name.startswith(resource.name)
+    ]
+    mine = [
+        acl for acl in applying if acl.principal in (principal.name, "User:*") and acl.host in (principal.host, "*")
+    ]
+    implied = {
+        Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
+        Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+    }.get(operation, set())
+    denied = any(acl.is_denial and acl.operation in (operation, Operation.ALL) for acl in mine)
+    allowed = any(not acl.is_denial and acl.operation in {operation, Operation.ALL, *implied} for acl in mine)
+    expected = if_no_acl if not applying else allowed and not denied
+    assert Acls(literal, prefixed).allow(principal, operation, topic(name), if_no_acl=if_no_acl) == expected
+
+
+def test_super_user_needs_no_acl() -> None:
+    authorizer = AclAuthorizer(
+        super_users=["User:alice"], acls=_acls(Acl("User:*", "*", Operation.ALL, is_denial=True))
+    )
+    assert authorizer.allows(ALICE, Operation.DELETE, ORDERS)
+    assert not authorizer.allows(BOB, Operation.DELETE, ORDERS)
+
+
+def test_only_super_users_and_brokers_pass_while_the_acls_are_unknown() -> None:
+    authorizer = AclAuthorizer(
+        super_users=["User:alice"], brokers=BrokerPrincipals({1: "User:broker"}), if_no_acl=True, acls=None
+    )
+    assert authorizer.allows(ALICE, Operation.READ, ORDERS)
+    assert not authorizer.allows(BOB, Operation.READ, ORDERS)
+    assert authorizer.allows(Principal("User:broker", "x", True), Operation.CLUSTER_ACTION, CLUSTER)
+    assert not authorizer.allows(Principal("User:broker", "x", True), Operation.CREATE, CLUSTER)
+
+
+def test_broker_speaks_for_itself() -> None:
+    authorizer = AclAuthorizer(brokers=BrokerPrincipals({9: "User:nine"}, "User:broker-{id}"), acls=Acls())
+    one = Principal("User:broker-1", "x", True)
+    assert authorizer.may_speak_for(one, 1)
+    assert not authorizer.may_speak_for(one, 2)
+    assert authorizer.may_speak_for(Principal("User:nine", "x", True), 9)
+    assert not authorizer.may_speak_for(Principal("User:broker-9", "x", True), 9)
+    assert not authorizer.allows(Principal("User:broker-9", "x", True), Operation.CLUSTER_ACTION, CLUSTER)
+
+
+@pytest.mark.parametrize(
+    "name", ["User:broker-", "User:broker-01", "User:broker-1x", "User:broker-4294967297", "broker-1"]
+)
+def test_other_names_than_the_pattern_are_no_brokers(name: str) -> None:
+    principals = BrokerPrincipals(pattern="User:broker-{id}")
+    assert not principals.contains(name)
+    assert not principals.owns(name, 1)
+
+
+def test_cluster_action_speaks_for_every_broker_without_principals_of_brokers() -> None:
+    authorizer = AclAuthorizer(acls=_acls(Acl("User:alice", "*", Operation.CLUSTER_ACTION), of=CLUSTER))
+    assert authorizer.may_speak_for(ALICE, 1)
+    assert not authorizer.may_speak_for(BOB, 1)
+
+
+def test_types_do_not_share_names() -> None:
+    acls = _acls(Acl("User:alice", "*", Operation.ALL), of=Resource(ResourceType.GROUP, "orders"))
+    assert not acls.allow(ALICE, Operation.READ, ORDERS)
