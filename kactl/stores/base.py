@@ -150,7 +150,7 @@ class Session(Protocol):
                 clock may count from it instead of the moment at which it receives the call.
 
         Raises:
-            SessionExpired: too late; the registration has ended.
+            SessionExpired: too late; the registration has ended, or is evicted.
             StoreError: the session was not renewed, or it is unknown whether it was.
         """
 
@@ -213,6 +213,8 @@ class Store(Protocol):
     async def check(self, fence: Fence) -> None:
         """Verify that `fence` is the stored one, before an action that no later fenced write could prevent.
 
+        A call that begins after another contest has been answered fails.
+
         Raises:
             ControllerMoved: `fence` is not the stored one.
         """
@@ -224,6 +226,43 @@ class Store(Protocol):
 
     async def broker(self, broker: int) -> Broker | None:
         """Returns one registration, or None."""
+
+    async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        """Register a broker whose session is with the controller: the registration lasts until `end_remote`.
+
+        A registration of the same incarnation stays as it is, so that the call can be repeated if its outcome is
+        unknown.
+
+        Args:
+            broker: its `epoch`, `incarnation`, `timeout_ms`, `session` and `evicted` are ignored.
+            timeout_ms: granted timeout of the session, which the controller counts.
+
+        Returns:
+            the broker epoch. Those of both kinds of sessions rise together.
+
+        Raises:
+            BrokerIdTaken: another registration has the id, or that of this incarnation is evicted.
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        """Remove the registration of a broker whose session is with the controller.
+
+        Skipped if there is none with that epoch, or its session is with the store.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        """Mark a registration as evicted, whatever its session. Skipped if there is none with that epoch.
+
+        The session cannot be renewed from then on: `Session.renew` raises SessionExpired. The mark stays until the
+        registration ends. BROKERS or BROKER is reported.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
 
     async def topics(self) -> list[str]:
         """Returns the names of all topics, sorted. An invalid topic name is logged and left out.

@@ -1,5 +1,6 @@
 """Registrations of brokers of all versions, and of kactl's own participants."""
 
+import msgspec
 import pytest
 
 from kactl.model import Broker, Endpoint
@@ -93,3 +94,51 @@ def test_invalid_registration_is_malformed(data: bytes | None) -> None:
 def test_broker_ids_are_int32(name: str, is_id: bool) -> None:
     # An id that does not fit would make the whole request to other brokers impossible to encode.
     assert registration.is_broker_id(name) == is_id
+
+
+# -- what only kactl's participants register ---------------------------------------------------------------------------
+
+REMOTE = Broker(
+    3,
+    77,
+    TWO_LISTENERS,
+    "r1",
+    incarnation=bytes(range(16)),
+    timeout_ms=6_000,
+    session="controller",
+    handover_wait_ms=4_000,
+    peer=Endpoint("PEER", "::1", 7373, "TLS"),
+)
+
+
+def test_registration_of_a_participant_round_trips_in_one_object_more() -> None:
+    data = registration.encode(REMOTE, 0)
+
+    assert registration.decode(3, data, 77) == REMOTE
+    plain, own = (
+        msgspec.json.decode(registration.encode(Broker(3, 77, TWO_LISTENERS, "r1"), 0)),
+        msgspec.json.decode(data),
+    )
+    assert own.pop("kactl")["session"] == "controller"
+    assert own == plain
+
+
+def test_eviction_keeps_everything_else_in_a_registration() -> None:
+    kafka = KAFKA_3_9.replace(b'"features":{}', b'"features":{},"later":[1]')
+
+    marked = registration.encode_evicted(kafka)
+
+    assert registration.is_evicted(marked)
+    assert not registration.is_evicted(kafka)
+    assert not registration.is_evicted(b"damaged")
+    assert msgspec.json.decode(marked) == msgspec.json.decode(kafka) | {"kactl": {"evicted": True}}
+    assert registration.decode(3, marked, 77) == Broker(3, 77, TWO_LISTENERS, "r1", evicted=True)
+    assert registration.decode(
+        3, registration.encode_evicted(registration.encode(REMOTE, 0)), 77
+    ) == msgspec.structs.replace(REMOTE, evicted=True)
+
+
+@pytest.mark.parametrize("own", [b'{"incarnation":"xy"}', b'{"session":"none"}', b'{"timeout_ms":-1}', b"7"])
+def test_malformed_object_of_a_participant_is_rejected(own: bytes) -> None:
+    with pytest.raises(Malformed):
+        registration.decode(3, KAFKA_3_9.replace(b'"features":{}', b'"features":{},"kactl":' + own), 77)

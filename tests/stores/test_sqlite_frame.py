@@ -1,5 +1,6 @@
 """Packed columns are unpacked unchanged; damage is detected."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,3 +74,22 @@ def test_misplaced_frame_is_rejected(kind: str, key: int) -> None:
 def test_sealed_bytes_are_unsealed() -> None:
     assert bytes(unseal(seal(b"abc"))) == b"abc"
     assert bytes(unseal(seal(b""))) == b""
+
+
+@pytest.mark.parametrize(
+    ("rows", "column"),
+    [
+        (3, ["leader", -1, "01", 0]),  # numpy evaluates it
+        (3, ["leader", -1, "O", 0]),
+        (3, ["leader", -1, "<f4", 0]),
+        (2**40, ["leader", -1, "", 0]),  # terabytes of equal values
+        (2**20, ["replicas", 2**20, "", 0]),
+        (-1, ["leader", -1, "", 0]),
+        (3, ["leader", -1, "", 2**40]),
+    ],
+)
+def test_header_of_another_program_is_rejected(rows: int, column: list[object]) -> None:
+    """A checksum proves no origin."""
+    header = msgspec.msgpack.encode(["change", 7, rows, [column]])
+    with pytest.raises(FrameDamagedError):
+        unpack("change", 7, seal(len(header).to_bytes(4, "little") + header + bytes(64)))

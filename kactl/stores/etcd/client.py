@@ -12,7 +12,7 @@ from kactl.model import Fence
 from kactl.runtime.logs import logger
 
 from . import messages
-from .gateway import INVALID_ARGUMENT, EtcdError, Gateway
+from .gateway import INVALID_ARGUMENT, PERMISSION_DENIED, EtcdError, Gateway
 from .keys import Interval, Keys
 from .messages import Compare, DeleteRange, Executed, KeyValue, Put, Range, Txn, TxnResponse, op
 
@@ -99,6 +99,16 @@ class Client:
         parts = [ranges[begin : begin + size] for begin in range(0, len(ranges), size)]
         answers = await self.each(self.read_part, parts)
         return [kvs for answer in answers for kvs in answer]
+
+    async def may_read(self, key: bytes) -> bool:
+        """Returns whether the user has the right to read a key, whether it exists or not."""
+        try:
+            await self._range(Range(key, limit=1, keys_only=True))
+        except EtcdError as error:
+            if error.grpc_code != PERMISSION_DENIED:
+                raise
+            return False
+        return True
 
     async def revision(self) -> int:
         """Returns the revision of the store, which contains every write that has completed before this call."""

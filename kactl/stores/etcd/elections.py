@@ -47,7 +47,7 @@ async def contest(client: Client, controller_id: int, lease: int, *, take_over: 
     for _ in range(TAKE_OVERS_MAX if take_over else 1):
         controller, epoch = await client.read_all([Range(keys.controller, keys_only=True), Range(keys.epoch)])
         number, version = (_epoch(epoch[0]), epoch[0].version) if epoch else (0, 0)
-        # A controllership of this very session is of an election whose response was lost.
+        # A controllership of this very session is of an election with a lost response.
         if controller and not take_over and controller[0].lease != lease:
             raise ControllerMoved(ours=0, theirs=number)
         if number >= INT32_MAX:
@@ -65,7 +65,7 @@ async def contest(client: Client, controller_id: int, lease: int, *, take_over: 
                 raise SessionExpired("the session of this client has ended: wait for SESSION_OPENED") from error
             raise
         except StoreUnavailable:
-            # Elected or not: an epoch of ours that nobody has overwritten is the proof.
+            # Elected or not: an epoch of ours that has not been overwritten is the proof.
             succeeded = await _won(client, value, lease, ours)
             if not succeeded:
                 raise
@@ -75,7 +75,7 @@ async def contest(client: Client, controller_id: int, lease: int, *, take_over: 
 
 
 async def _won(client: Client, value: bytes, lease: int, ours: int) -> bool:
-    """Returns whether an election whose response was lost succeeded, and still stands."""
+    """Returns whether an election without a response succeeded, and still stands."""
     keys = client.keys
     controller, epoch = await client.read_all([Range(keys.controller), Range(keys.epoch)])
     if not controller or not epoch:

@@ -17,6 +17,7 @@ import msgspec
 
 from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
+from kactl.runtime.secret import Secret
 
 from . import messages
 
@@ -42,6 +43,11 @@ _REMEDIES: Final = {
     UNAUTHENTICATED: "check `user` and `password-file`",
 }
 _PAUSE_MS: Final = 100
+# Shortest time between two logins for the sake of watches. A watch that is not permitted must not log in each time.
+TOKEN_PAUSE_S: Final = 2.0
+# Of one response, or one line of a watch. The store reads its largest keys in pages; etcd's own limit of a request is
+# 1.5 MiB by default.
+RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 # A second server answers while the first one is silent.
 _ATTEMPTS_PER_LIMIT: Final = 3
 
@@ -72,7 +78,7 @@ class Gateway:
         endpoints: Sequence[str],
         *,
         user: str | None = None,
-        password: str | None = None,
+        password: Secret | str | None = None,
         tls: ssl.SSLContext | None = None,
         limit_ms: float,
         rng: random.Random,
@@ -83,13 +89,20 @@ class Gateway:
         if (user is None) != (password is None):
             raise BadConfig("user", "needs a password, and a password needs a user")
         rng.shuffle(self._endpoints)
-        self._credentials = None if user is None else {"name": user, "password": password}
+        self._user = user
+        self._password = Secret.of(password or "")
         self._tls = tls
         self.limit_s = limit_ms / 1000
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
+        self._token_since_s = 0.0
         self._current = 0
         self.trouble = ""
+
+    @property
+    def has_user(self) -> bool:
+        """Whether requests are authenticated."""
+        return self._user is not None
 
     async def __aenter__(self) -> Self:
         import aiohttp
@@ -137,12 +150,18 @@ class Gateway:
 
         begun = b""
         try:
+            await self._log_in()
             async with self._post(path, body) as response:
                 if response.status != _OK:
-                    raise _rejected(await response.read())
+                    rejected = _rejected(await _whole(response))
+                    if rejected.grpc_code == UNAUTHENTICATED:
+                        self.renew_token()
+                    raise rejected
                 self.trouble = ""
                 async for part in response.content.iter_any():
                     *complete, begun = (begun + part).split(b"\n")
+                    if len(begun) > RESPONSE_BYTES_MAX:
+                        raise _too_long()
                     for line in complete:
                         yield line
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -162,7 +181,7 @@ class Gateway:
                     self.trouble = ""
                     return answer
                 except EtcdError as error:
-                    if error.grpc_code == UNAUTHENTICATED and self._credentials and not renewed:
+                    if error.grpc_code == UNAUTHENTICATED and self._user and not renewed:
                         renewed, self._token = True, ""
                         continue
                     if error.grpc_code not in (UNAVAILABLE, DEADLINE_EXCEEDED):
@@ -180,15 +199,26 @@ class Gateway:
                 await anyio.sleep(_PAUSE_MS / 1000)
         raise self._failed(last)
 
-    async def _ask(self, path: str, body: bytes) -> bytes:
-        if self._credentials and not self._token:
-            async with self._post("/v3/auth/authenticate", messages.encoder.encode(self._credentials)) as response:
-                answer = await response.read()
+    def renew_token(self) -> None:
+        """Log in before the next request, unless the last login was a moment ago: another one would not help."""
+        if anyio.current_time() - self._token_since_s >= TOKEN_PAUSE_S:
+            self._token = ""
+
+    async def _log_in(self) -> None:
+        """Get a token, unless there is one or none is needed."""
+        if self._user and not self._token:
+            credentials = {"name": self._user, "password": self._password.reveal().decode()}
+            async with self._post("/v3/auth/authenticate", messages.encoder.encode(credentials)) as response:
+                answer = await _whole(response)
                 if response.status != _OK:
                     raise _rejected(answer)
                 self._token = messages.token_response.decode(answer).token
+                self._token_since_s = anyio.current_time()
+
+    async def _ask(self, path: str, body: bytes) -> bytes:
+        await self._log_in()
         async with self._post(path, body) as response:
-            answer = await response.read()
+            answer = await _whole(response)
             if response.status != _OK:
                 raise _rejected(answer)
             return answer
@@ -209,6 +239,24 @@ class Gateway:
 
 _OK: Final = 200
 _UNAUTHENTICATED: Final = ("invalid auth token", "authentication failed", "user name is empty")
+
+
+async def _whole(response: "aiohttp.ClientResponse") -> bytes:
+    """Returns the body of a response.
+
+    Raises:
+        EtcdError: it is longer than any that the store asks for.
+    """
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > RESPONSE_BYTES_MAX:
+            raise _too_long()
+    return bytes(body)
+
+
+def _too_long() -> EtcdError:
+    return EtcdError(f"a response of more than {RESPONSE_BYTES_MAX} bytes, which is not etcd's", UNAVAILABLE)
 
 
 def _rejected(answer: bytes) -> EtcdError:

@@ -49,6 +49,8 @@ class Keys:
             raise BadConfig("prefix", f"{prefix!r} should begin with a slash, as in /kactl")
         if not _CLUSTER.fullmatch(cluster):
             raise BadConfig("cluster", f"{cluster!r} should consist of ASCII letters, digits, '.', '_' and '-'")
+        # No key of kactl; a user for the prefix may not read it.
+        self.outside = f"{prefix.rstrip('/')}0".encode()
         self.root = f"{prefix.rstrip('/')}/{cluster}/".encode()
         self.controller = self.root + b"controller"
         self.epoch = self.root + b"epoch"

@@ -28,7 +28,7 @@ log = logger(__name__)
 
 # Each round settles a row of each failed transaction, or finds the present number of a topic.
 ROUNDS_MAX: Final = 100
-# Of one transaction whose responses are lost.
+# Of one transaction with lost responses.
 SENDS_MAX: Final = 3
 # From this number of partitions of one topic on, all of them are read in one range.
 RANGE_MIN: Final = 8
@@ -300,7 +300,7 @@ class LeadershipStore:
 
 
 def _outcome(row: _Row, stored: KeyValue | None, *, adopt: bool) -> Outcome | None:
-    """Returns the outcome of a row whose transaction did not succeed, by the stored record; None: send it again.
+    """Returns the outcome of a row after its transaction failed, by the stored record; None: send it again.
 
     Args:
         adopt: the transaction may have been executed, so that the stored record may be its own.

@@ -141,7 +141,8 @@ class EtcdSession:
 
     With one member of etcd its renewals are counted. With several they are witnessed: a former leader may revoke a
     lease that its successor has renewed (etcd's issue 15247, which releases 3.4.31 and 3.5.13 mitigate), and it may
-    answer a renewal. Each renewal then reads the registration too, which goes through the present leader.
+    answer a renewal. Each renewal reads the registration too, which goes through the present leader, and shows an
+    eviction.
 
     Attributes:
         lease: its id in etcd, NO_SESSION once it has ended.
@@ -173,7 +174,7 @@ class EtcdSession:
         for _ in range(_TRIES_MAX):
             put = Put(key, value, lease=self._live_lease)
             try:
-                response = await client.txn([messages.created_at(key, 0)], [put], [Range(key, keys_only=True)])
+                response = await client.txn([messages.created_at(key, 0)], [put], [Range(key)])
             except EtcdError as error:
                 if is_lost_lease(error):
                     raise self._expired() from error
@@ -184,6 +185,8 @@ class EtcdSession:
             present = response.read(0)[0]
             if present.lease != self.lease:
                 raise BrokerIdTaken(broker.id)
+            if registration.is_evicted(present.value):
+                raise self._expired()
             # A later registration has a later broker epoch, which is the revision at which its key was created.
             await client.txn([messages.written_at(key, present.mod_revision)], [DeleteRange(key)])
         raise StoreUnavailable(f"broker {broker.id} could not be registered: its registration keeps changing")
@@ -192,9 +195,9 @@ class EtcdSession:
         limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
         lease = self._live_lease
         alive = bool(await self._client.keep_alive(lease, limit_ms=limit_ms))
-        if alive and self._registered is not None and self._bound.kind == "witnessed":
+        if alive and self._registered is not None:
             stored = await self._client.get(self._registered)
-            alive = stored is not None and stored.lease == lease
+            alive = stored is not None and stored.lease == lease and not registration.is_evicted(stored.value)
         if not alive:
             self.lease = NO_SESSION
             raise self._expired()

@@ -24,6 +24,7 @@ from kactl.model import (
 )
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
+from kactl.runtime.secret import Secret
 from kactl.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
@@ -91,7 +92,7 @@ class EtcdStore:
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int | None = None,
         user: str | None = None,
-        password: str | None = None,
+        password: Secret | str | None = None,
         tls: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
         clock: Clock | None = None,
@@ -131,7 +132,7 @@ class EtcdStore:
             self._deleted_topics,
             on_client_key=self._session.on_key_deleted,
         )
-        self._brokers = Brokers(self._client)
+        self._brokers = Brokers(self._client, self._clock)
         self._records = AdminRecords(self._client, self._watch.unreadable_requests, self._rng)
         self._broker_sessions: list[EtcdSession] = []
         self._stack: BlockStack | None = None
@@ -140,6 +141,7 @@ class EtcdStore:
         async with BlockStack("the etcd store") as stack:
             await stack.enter_async_context(self._gateway)
             await self._watch.begin()
+            await self._check_rights()
             stack.push_async_callback(self._close)
             await self._session.open()
             tasks = await stack.enter_async_context(Background("the session of the etcd store"))
@@ -147,6 +149,15 @@ class EtcdStore:
             tasks.start_soon(self._watch.run)
             self._stack = stack.pop_all()
         return self
+
+    async def _check_rights(self) -> None:
+        """Report a user with more rights than this store needs. Missing ones are errors of the first write."""
+        if self._gateway.has_user and await self._client.may_read(self._client.keys.outside):
+            log.warning(
+                "the user of etcd has rights outside of %s: grant it READWRITE on this prefix only; whoever finds "
+                "its password has them too",
+                self._client.keys.root.decode(),
+            )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -205,6 +216,15 @@ class EtcdStore:
 
     async def broker(self, broker: int) -> Broker | None:
         return await self._brokers.read_one(broker)
+
+    async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        return await self._brokers.register_remote(broker, incarnation, timeout_ms, fence)
+
+    async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._brokers.end_remote(broker, epoch, fence)
+
+    async def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._brokers.evict(broker, epoch, fence)
 
     async def topics(self) -> list[str]:
         numbers = await self._watched(Changed.TOPICS, self._topics.all_numbers())

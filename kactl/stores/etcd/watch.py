@@ -1,10 +1,10 @@
-"""One watch of the cluster's keys, whose events become events of the store.
+"""One watch of the cluster's keys. Its events become events of the store.
 
 The watch begins at a revision and continues behind the last revision that it has delivered, over any number of
 connections, so no change is lost. If the server has discarded that revision meanwhile (compaction), everything may have
 changed: each armed kind is reported once.
 
-The watch contains leadership only while somebody needs it: a client that keeps a copy (`changes`), or that watches
+The watch contains leadership only while it is needed: by a client that keeps a copy (`changes`), or that watches
 single partitions.
 """
 
@@ -133,6 +133,8 @@ class ClusterWatch:
                     self._compacted(await self._client.revision())
                     return
                 if result.canceled:
+                    # Also the answer to a token that has expired, or that a restarted server does not know.
+                    self._client.gateway.renew_token()
                     raise StoreUnavailable(f"etcd ended the watch: {result.cancel_reason}")
                 self._receive(result)
 

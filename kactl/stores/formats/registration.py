@@ -1,13 +1,13 @@
 """Format of broker registrations.
 
 Real brokers write versions 4 and 5; versions 1 to 3 are of brokers before 0.10. kactl's own participants register as
-version 5.
+version 5 with one object more, `kactl`, which Kafka's brokers ignore.
 
 Source: Kafka's BrokerIdZNode.
 """
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -37,6 +37,17 @@ class _Levels(msgspec.Struct):
     max_version: _Level
 
 
+class _Participant(msgspec.Struct, omit_defaults=True):
+    """What only kactl's participants register; see `kactl.model.Broker`. `incarnation` is hexadecimal."""
+
+    incarnation: _Text = ""
+    evicted: bool = False
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)] = 0
+    session: Literal["store", "controller"] = "store"
+    handover_wait_ms: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)] = 0
+    peer: Endpoint | None = None
+
+
 class _Node(msgspec.Struct):
     version: Annotated[int, msgspec.Meta(ge=1)]
     host: _Text | None = None
@@ -47,6 +58,7 @@ class _Node(msgspec.Struct):
     listener_security_protocol_map: dict[str, _Text] | None = None
     rack: _Text | msgspec.UnsetType | None = msgspec.UNSET
     features: dict[str, _Levels] | None = None
+    kactl: _Participant | msgspec.UnsetType = msgspec.UNSET
 
 
 _decoder: Final = msgspec.json.Decoder(_Node)
@@ -65,7 +77,33 @@ def encode(broker: Broker, now_ms: int) -> bytes:
         rack=msgspec.UNSET if broker.rack is None else broker.rack,
         features={name: _Levels(lowest, highest) for name, lowest, highest in broker.features},
     )
+    own = _Participant(
+        incarnation=broker.incarnation.hex(),
+        evicted=broker.evicted,
+        timeout_ms=broker.timeout_ms,
+        session=broker.session,
+        handover_wait_ms=broker.handover_wait_ms,
+        peer=broker.peer,
+    )
+    if own != _Participant():
+        node.kactl = own
     return msgspec.json.encode(node)
+
+
+def encode_evicted(data: bytes) -> bytes:
+    """Returns a registration with the mark of an eviction. Everything else in it stays, known or not."""
+    node: dict[str, Any] = msgspec.json.decode(data)
+    node["kactl"] = {**node.get("kactl", {}), "evicted": True}
+    return msgspec.json.encode(node)
+
+
+def is_evicted(data: bytes | None) -> bool:
+    """Returns whether a registration has the mark of an eviction; False if it cannot be read."""
+    try:
+        own = decode_json(_decoder, data).kactl
+    except ValueError:
+        return False
+    return own is not msgspec.UNSET and own.evicted
 
 
 def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
@@ -77,6 +115,8 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
     try:
         node = decode_json(_decoder, data)
         endpoints = _endpoints(node)
+        own = _Participant() if node.kactl is msgspec.UNSET else node.kactl
+        incarnation = bytes.fromhex(own.incarnation)
     except Malformed:
         raise
     except ValueError as error:
@@ -89,6 +129,12 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
         features=tuple(
             (name, levels.min_version, levels.max_version) for name, levels in sorted((node.features or {}).items())
         ),
+        incarnation=incarnation,
+        evicted=own.evicted,
+        timeout_ms=own.timeout_ms,
+        session=own.session,
+        handover_wait_ms=own.handover_wait_ms,
+        peer=own.peer,
     )
 
 

@@ -130,10 +130,38 @@ class ClientSessions:
         state = self.state
         if broker.id in state.brokers and state.brokers[broker.id][1] != session:
             raise BrokerIdTaken(broker.id)
+        return self._put_broker(broker, session)
+
+    def _put_broker(self, broker: Broker, session: int | None) -> int:
+        state = self.state
         state.broker_epoch += 1
         state.brokers[broker.id] = (msgspec.structs.replace(broker, epoch=state.broker_epoch), session)
         state.changed(Changed.BROKERS)
         return state.broker_epoch
+
+    def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        self.state.check(fence)
+        remote = broker.in_remote_session(incarnation, timeout_ms)
+        known, _ = self.state.brokers.get(broker.id, (None, None))
+        if known is None:
+            return self._put_broker(remote, None)
+        if not known.has_remote_session(incarnation):
+            raise BrokerIdTaken(broker.id)
+        return known.epoch
+
+    def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        self.state.check(fence)
+        known, session = self.state.brokers.get(broker, (None, None))
+        if known is not None and known.epoch == epoch and session is None:
+            del self.state.brokers[broker]
+            self.state.changed(Changed.BROKERS)
+
+    def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        self.state.check(fence)
+        known, session = self.state.brokers.get(broker, (None, None))
+        if known is not None and known.epoch == epoch and not known.evicted:
+            self.state.brokers[broker] = (msgspec.structs.replace(known, evicted=True), session)
+            self.state.changed(Changed.BROKERS)
 
     def keep_alive(self, session: int) -> None:
         lease = self._check_session(session)
@@ -153,4 +181,6 @@ class ClientSessions:
             self.expire_session(session)
         if lease is None or session not in self.state.sessions:
             raise SessionExpired("the session of this broker has ended: open a new one and register again")
+        if any(broker.evicted for broker, holder in self.state.brokers.values() if holder == session):
+            raise SessionExpired("the controller has evicted this broker: open a new session and register again")
         return lease

@@ -27,7 +27,7 @@ class MemoryState:
     def __init__(self) -> None:
         self.epoch = 0
         self.controller: tuple[ControllerRecord, int] | None = None  # with the session that holds it
-        self.brokers: dict[int, tuple[Broker, int]] = {}  # with the session of each
+        self.brokers: dict[int, tuple[Broker, int | None]] = {}  # with the session of each; None: with the controller
         self.broker_epoch = 0
         self.sessions: set[int] = set()
         self.session_ids = itertools.count(1)

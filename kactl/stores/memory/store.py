@@ -50,6 +50,15 @@ class MemoryStore(MemoryRequests):
     async def broker(self, broker: int) -> Broker | None:
         return await self._open_link.ask(ServerConnection.broker, broker)
 
+    async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        return await self._open_link.ask(ServerConnection.register_remote, broker, incarnation, timeout_ms, fence)
+
+    async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._open_link.ask(ServerConnection.end_remote, broker, epoch, fence)
+
+    async def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._open_link.ask(ServerConnection.evict, broker, epoch, fence)
+
     async def topics(self) -> list[str]:
         is_watched = self._listener is not None
         numbers = await self._open_link.ask(ServerConnection.topics, watched=is_watched)

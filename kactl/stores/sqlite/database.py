@@ -19,7 +19,8 @@ from .checkpoint import Checkpoint, Start, start_at_once
 from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
 from .journal import Journal
-from .schema import check_file, check_structure, create, damaged, migrate
+from .protection import check_place
+from .schema import DISTRUST, check_file, check_structure, create, damaged, migrate
 from .snapshot import Snapshot
 
 # Transferring the write-ahead log into the file costs a second force to disk. It is done between changes, not within
@@ -71,6 +72,7 @@ class Database:
         self._data_version = -1
         self._snapshot: Snapshot | None = None  # the next one, while it is being written
         self._began_with = (0, 0)  # length of the journal when `_snapshot` was begun
+        check_place(path)
         if not os.path.lexists(path):
             create(path, connect)
         check_file(path)
@@ -79,7 +81,7 @@ class Database:
             self.connection = connect(path)
             try:
                 migrate(path, self.connection, clock)
-                for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
+                for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0", *DISTRUST):
                     self.connection.execute(f"PRAGMA {pragma}")
                 self._stamp = self.one("SELECT stamp FROM meta")
                 self.checkpoint = Checkpoint(path, self.connection, connect=connect, start=start)
@@ -246,6 +248,8 @@ class Database:
 
     def _check_with(self, connection: Connection) -> None:
         try:
+            for pragma in DISTRUST:
+                connection.execute(f"PRAGMA {pragma}")
             present = check_structure(self.path, connection)
             connection.execute("BEGIN")
             self.journal.catch_up(connection)

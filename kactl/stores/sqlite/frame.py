@@ -6,6 +6,7 @@
 A column is stored in the narrowest integer type that holds its values, and not at all if all values are equal.
 """
 
+import math
 import struct
 import zlib
 from collections.abc import Mapping
@@ -19,6 +20,11 @@ _MAGIC: Final = b"kcf1"  # 1 is the version of this format
 _HEAD: Final = struct.Struct("<4sI")
 _LENGTH: Final = struct.Struct("<I")
 _NARROW: Final = tuple(np.dtype(code) for code in ("<i1", "<i2", "<i4"))
+# numpy would take any text as a type, and evaluate parts of it.
+_CODES: Final = frozenset(narrow.str for narrow in _NARROW)
+# Values of one column. A header of some bytes can announce any number of equal ones; 2,000,000 partitions with 32
+# replicas each fit.
+_VALUES_MAX: Final = 1 << 26
 
 
 class FrameDamagedError(ValueError):
@@ -113,13 +119,16 @@ def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32
         columns = {}
         for column in header.columns:
             shape = (header.rows,) if column.slots < 0 else (column.slots, header.rows)
+            count = math.prod(shape)
+            if not 0 <= count <= _VALUES_MAX or (column.code and column.code not in _CODES):
+                raise FrameDamagedError(f"its column {column.name} has {count} values of type {column.code!r}")
             if column.code:
-                flat = np.frombuffer(payload, column.code, int(np.prod(shape)), offset)
+                flat = np.frombuffer(payload, column.code, count, offset)
                 offset += flat.nbytes
                 columns[column.name] = flat.astype(np.int32).reshape(shape)
             else:
                 columns[column.name] = np.full(shape, column.value, np.int32)
-    except (struct.error, msgspec.DecodeError, ValueError, TypeError) as error:
+    except (struct.error, msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
         raise FrameDamagedError(str(error)) from error
     return columns
 

@@ -18,6 +18,9 @@ log = logger(__name__)
 APPLICATION_ID: Final = 0x6B616374
 SCHEMA_VERSION: Final = 4
 
+# The content of a file is not trusted: no functions with side effects in its schema, and all cells are checked.
+DISTRUST: Final = ("trusted_schema = OFF", "cell_size_check = ON")
+
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\x00"
 
@@ -39,7 +42,11 @@ CREATE TABLE sessions (
     timeout_ms INTEGER NOT NULL,
     expires_ms INTEGER NOT NULL           -- wall clock in schemas 1 to 3, boot time since
 );
-CREATE TABLE brokers (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE brokers (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,             -- in leases, negative: evicted; 0: with the controller
+    data BLOB NOT NULL
+);
 CREATE TABLE topics (
     name TEXT PRIMARY KEY,
     number INTEGER NOT NULL UNIQUE,       -- identifies the topic in all frames; never reused
@@ -171,6 +178,9 @@ def check_structure(path: Path, connection: Connection) -> frozenset[str]:
         raise damaged(path, f"its pages are damaged ({verdict})")
     version = _version(path, connection)
     present = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    foreign = connection.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')").fetchone()
+    if foreign is not None:
+        raise damaged(path, f"it contains the {foreign[0]} {foreign[1]}, and kactl creates none")
     missing = sorted(TABLES[version] - present)
     if missing:
         raise damaged(path, f"it has no table {missing[0]}")

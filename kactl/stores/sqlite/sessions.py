@@ -25,6 +25,8 @@ from kactl.stores.base import Changed
 from .database import Database
 from .frame import seal, unseal
 
+# Registrations in sessions with the controller depend on no lease. SQLite numbers leases from 1.
+_REMOTE: Final = 0
 _ENCODER = msgspec.msgpack.Encoder()
 _BROKER = msgspec.msgpack.Decoder(Broker)
 # If either boot id is unknown, the boots count as the same.
@@ -83,7 +85,8 @@ class Sessions:
         """
         with self._database.writing() as connection:
             renewed = connection.execute(
-                f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {_IS_OVER}",
+                f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {_IS_OVER} "
+                "AND NOT EXISTS (SELECT 1 FROM brokers WHERE session = -:id)",
                 {"id": session, **self._now()},
             )
             if not renewed.rowcount:
@@ -153,14 +156,44 @@ class Sessions:
             self._end_silent()
             self._check_alive(session)
             holder = self._database.one("SELECT session FROM brokers WHERE id = ?", broker.id)
+            if holder == -session:
+                raise _expired(session)
             if holder not in (None, session):
                 raise BrokerIdTaken(broker.id)
             query = "UPDATE meta SET broker_epoch = broker_epoch + 1 RETURNING broker_epoch"
             epoch = int(connection.execute(query).fetchone()[0])
-            data = seal(_ENCODER.encode(msgspec.structs.replace(broker, epoch=epoch)))
-            connection.execute("INSERT OR REPLACE INTO brokers VALUES (?, ?, ?)", (broker.id, session, data))
-            self._database.stamp(Changed.BROKERS)
+            self._put_broker(msgspec.structs.replace(broker, epoch=epoch), session)
         return epoch
+
+    def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        with self._database.writing() as connection:
+            self._database.check_fence(fence)
+            self._end_silent()
+            known = self._broker(broker.id)
+            if known is not None:
+                if not known.has_remote_session(incarnation):
+                    raise BrokerIdTaken(broker.id)
+                return known.epoch
+            query = "UPDATE meta SET broker_epoch = broker_epoch + 1 RETURNING broker_epoch"
+            epoch = int(connection.execute(query).fetchone()[0])
+            self._put_broker(broker.in_remote_session(incarnation, timeout_ms, epoch=epoch), _REMOTE)
+        return epoch
+
+    def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        with self._database.writing() as connection:
+            self._database.check_fence(fence)
+            known = self._broker(broker)
+            if known is not None and known.epoch == epoch and known.session == "controller":
+                connection.execute("DELETE FROM brokers WHERE id = ?", (broker,))
+                self._database.stamp(Changed.BROKERS)
+
+    def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        with self._database.writing():
+            self._database.check_fence(fence)
+            known = self._broker(broker)
+            if known is not None and known.epoch == epoch and not known.evicted:
+                session = self._database.one("SELECT session FROM brokers WHERE id = ?", broker)
+                self._put_broker(msgspec.structs.replace(known, evicted=True), -int(session))
 
     def brokers(self) -> dict[int, Broker]:
         with self._database.reading() as connection:
@@ -169,10 +202,24 @@ class Sessions:
 
     def broker(self, number: int) -> Broker | None:
         with self._database.reading():
-            data = self._database.one("SELECT data FROM brokers WHERE id = ?", number)
-        return None if data is None else _BROKER.decode(unseal(data))
+            return self._broker(number)
 
     # -- inside a transaction
+
+    def _broker(self, number: int) -> Broker | None:
+        data = self._database.one("SELECT data FROM brokers WHERE id = ?", number)
+        return None if data is None else _BROKER.decode(unseal(data))
+
+    def _put_broker(self, broker: Broker, session: int) -> None:
+        """Write a registration.
+
+        Args:
+            session: the lease on which it depends, negative once the broker is evicted; or _REMOTE.
+        """
+        data = seal(_ENCODER.encode(broker))
+        connection = self._database.connection
+        connection.execute("INSERT OR REPLACE INTO brokers VALUES (?, ?, ?)", (broker.id, session, data))
+        self._database.stamp(Changed.BROKERS)
 
     def _check_alive(self, session: int) -> None:
         if not self.has_session(session):
@@ -190,7 +237,7 @@ class Sessions:
         connection = self._database.connection
         connection.execute("DELETE FROM leases WHERE id = ?", (session,))
         self._vacate("controller_session = ?", session)
-        if connection.execute("DELETE FROM brokers WHERE session = ?", (session,)).rowcount:
+        if connection.execute("DELETE FROM brokers WHERE session IN (?, ?)", (session, -session)).rowcount:
             self._database.stamp(Changed.BROKERS)
 
     def _vacate(self, condition: str, *values: int) -> None:

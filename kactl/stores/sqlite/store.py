@@ -147,6 +147,15 @@ class SqliteStore:
     async def broker(self, broker: int) -> Broker | None:
         return await self._thread.run(self._thread.sessions.broker, broker)
 
+    async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        return await self._thread.run(self._thread.sessions.register_remote, broker, incarnation, timeout_ms, fence)
+
+    async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._thread.run(self._thread.sessions.end_remote, broker, epoch, fence)
+
+    async def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        await self._thread.run(self._thread.sessions.evict, broker, epoch, fence)
+
     async def topics(self) -> list[str]:
         arm = partial(self._watches.arm, Changed.TOPICS)
         numbers = await self._thread.watch(arm, self._thread.catalog.topics)

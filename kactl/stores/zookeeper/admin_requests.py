@@ -15,7 +15,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 from kactl.stores.formats import admin_records, records
 
-from . import fenced_writes, layout, request
+from . import fenced_writes, layout
 from .client import Client
 from .topic_node import NODE_BYTES_MAX
 from .watches import Kind, Watches
@@ -74,7 +74,7 @@ async def delete_preferred_election(client: Client, fence: Fence) -> None:
 
 
 async def _create(client: Client, path: str, data: bytes, description: str) -> None:
-    responses = await client.ask_all([request.create(client.path(path), _bounded(data))])
+    responses = await client.ask_all([client.create(path, _bounded(data))])
     result = responses.results[0]
     if isinstance(result, NodeExistsError):
         if responses.repeated:

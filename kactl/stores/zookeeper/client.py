@@ -28,6 +28,7 @@ from kactl.errors import KactlError, SessionExpired, StoreUnavailable
 from kactl.runtime.logs import logger
 
 from . import connection, request
+from .acls import NodeAcls
 from .request import MultiRead
 from .responses import Call, Responses
 
@@ -59,6 +60,8 @@ class Client:
             callback.
         kind: of the connection, or a factory.
         rng: of the connection.
+        credentials: of the connection.
+        acls: the permissions of new nodes; open ones by default.
     """
 
     def __init__(
@@ -72,7 +75,10 @@ class Client:
         on_tree: Callable[[str], None] = lambda path: None,
         kind: connection.Kind | connection.Factory = "kactl",
         rng: random.Random | None = None,
+        credentials: connection.Credentials = connection.NONE,
+        acls: NodeAcls | None = None,
     ) -> None:
+        self.acls = NodeAcls() if acls is None else acls
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = (slash + chroot).rstrip("/")
         self.session_timeout_ms = session_timeout_ms
@@ -96,6 +102,7 @@ class Client:
             session_timeout_ms=session_timeout_ms,
             listener=SessionListener(self),
             rng=rng or random.SystemRandom(),
+            credentials=credentials,
         )
 
     # -- beginning and end
@@ -127,6 +134,11 @@ class Client:
     def trouble(self) -> str:
         """Returns why no request can be sent now; empty while there is a connection."""
         return "" if self.connected else f"there is no connection to ZooKeeper at {self.hosts}{self._trouble()}"
+
+    @property
+    def granted_timeout_ms(self) -> int:
+        """The session timeout that the server has granted, within its own limits; the requested one before that."""
+        return self._connection.granted_ms
 
     @property
     def session_id(self) -> int | None:
@@ -295,7 +307,12 @@ class Client:
         for call in calls:
             call.responses.finish(error)
 
-    # -- requests that may watch
+    # -- requests with relative paths
+
+    def create(self, path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False) -> Any:
+        """Returns the request for a new node with the permissions that are due to it; see `request.create`."""
+        acls = self.acls.of(path)
+        return request.create(self.path(path), data, ephemeral=ephemeral, sequential=sequential, acls=acls)
 
     def get(self, path: str, *, watch: bool = False) -> Any:
         return GetData(self.path(path), self._connection.watcher if watch else None)

@@ -63,9 +63,7 @@ async def set_of_all_brokers(client: Client, config: Mapping[str, str]) -> None:
 
 async def _write(client: Client, path: str, config: Mapping[str, str], *, owner: str, notice: bytes) -> None:
     """Replace a configuration, and notify brokers and controllers by the notice that they watch for."""
-    notification = request.create(
-        client.path(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"), notice, sequential=True
-    )
+    notification = client.create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", notice, sequential=True)
     there = await client.ask(client.exists(path))
     operation = put_or_create(client, path, config, exists=there is not None)
     error = request.first_error(await client.ask(request.multi([operation, notification])))
@@ -80,4 +78,4 @@ async def _write(client: Client, path: str, config: Mapping[str, str], *, owner:
 def put_or_create(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
     """Returns the request, or the part of a multi, that writes a configuration."""
     data = records.encode_config(config)
-    return request.put(client.path(path), data) if exists else request.create(client.path(path), data)
+    return request.put(client.path(path), data) if exists else client.create(path, data)

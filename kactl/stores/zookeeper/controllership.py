@@ -98,21 +98,20 @@ def _is_held(client: Client, controller: Any, lock: Any, *, sticky: bool) -> boo
 
 def _taking(client: Client, path: str, stat: Any, data: bytes, *, ephemeral: bool) -> list[Any]:
     """Returns the operations that make a node this session's, whichever session owns it."""
-    create = request.create(client.path(path), data, ephemeral=ephemeral)
+    create = client.create(path, data, ephemeral=ephemeral)
     return [create] if stat is None else [request.delete(client.path(path), stat.version), create]
 
 
 async def _create_lock_folder(client: Client) -> None:
     folder = layout.LOCK.rpartition("/")[0]
-    created = await client.ask(request.create(client.path(folder), None))
+    created = await client.ask(client.create(folder, None))
     if isinstance(created, ZookeeperError) and not isinstance(created, NodeExistsError):
         raise StoreError(f"{folder} could not be created: {created!r}")
 
 
 async def _first_epoch(client: Client) -> tuple[int, int]:
     """Create /controller_epoch, unless it exists. Returns the epoch and its version."""
-    path = client.path(layout.CONTROLLER_EPOCH)
-    created = await client.ask(request.create(path, records.encode_epoch(_FIRST)))
+    created = await client.ask(client.create(layout.CONTROLLER_EPOCH, records.encode_epoch(_FIRST)))
     if isinstance(created, ZookeeperError) and not isinstance(created, NodeExistsError):
         raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be created: {created!r}")
     return _epoch(await client.ask(client.get(layout.CONTROLLER_EPOCH)))

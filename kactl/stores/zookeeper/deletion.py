@@ -23,7 +23,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Ints
 from kactl.stores.base import Outcome
 
-from . import fenced_writes, layout, request
+from . import fenced_writes, layout
 from .client import Client
 from .delete_multi import PartitionsDeletion, packed
 
@@ -43,7 +43,7 @@ async def mark(client: Client, topic: str) -> None:
     such.
     """
     path = layout.deletion(topic)
-    responses = await client.ask_all([request.create(client.path(path), None)])
+    responses = await client.ask_all([client.create(path, None)])
     result = responses.results[0]
     if isinstance(result, NodeExistsError):
         if not responses.repeated:

@@ -66,7 +66,7 @@ async def producer_ids(client: Client) -> tuple[ProducerIdBlock | None, int]:
     """See `Store.producer_ids`. A missing node is created without data, as brokers create it."""
     node = await client.ask(client.get(layout.PRODUCER_IDS))
     if isinstance(node, NoNodeError):
-        created = await client.ask(request.create(client.path(layout.PRODUCER_IDS), None))
+        created = await client.ask(client.create(layout.PRODUCER_IDS, None))
         if isinstance(created, ZookeeperError) and not isinstance(created, NodeExistsError):
             raise StoreError(f"{layout.PRODUCER_IDS} could not be created: {created!r}")
         node = await client.ask(client.get(layout.PRODUCER_IDS))

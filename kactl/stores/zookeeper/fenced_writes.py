@@ -157,7 +157,7 @@ def _operations(client: Client, groups: Sequence[Sequence[Op]], members: Sequenc
             if op.deletes:
                 yield request.delete(path)
             elif op.expected is None:
-                yield request.create(path, op.data)
+                yield client.create(op.path, op.data)
             else:
                 yield request.put(path, op.data or b"", op.expected)
 

@@ -14,7 +14,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Notification, Outcome
 from kactl.stores.formats import records
 
-from . import fenced_writes, layout, request, topic_node
+from . import fenced_writes, layout, topic_node
 from .client import Client
 from .watches import Watches
 
@@ -37,7 +37,7 @@ async def notify_log_dir(client: Client, broker: int) -> None:
 
 async def _create(client: Client, path: str, notices: Sequence[bytes]) -> None:
     """Create notifications. One that was lost with its connection may be created twice, which is harmless."""
-    responses = await client.ask_all([request.create(client.path(path), data, sequential=True) for data in notices])
+    responses = await client.ask_all([client.create(path, data, sequential=True) for data in notices])
     for result in responses.results:
         if isinstance(result, ZookeeperError):
             raise StoreError(f"nothing could be written under {path}: {result!r}")

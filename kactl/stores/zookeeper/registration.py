@@ -1,25 +1,31 @@
-"""Broker registrations: ephemeral nodes. Their creation transaction is the broker epoch.
+"""Broker registrations. Their creation transaction is the broker epoch.
 
-kactl's own participants register each in a session of its own.
+A registration is an ephemeral node: of a Kafka broker, or of one of kactl's participants, each in a session of its own.
+That of a participant whose session is with the controller is a persistent node, which only the controller writes.
 
 Source: KafkaZkClient.registerBroker.
 """
 
-from typing import Any
+from typing import Any, Final
 
-from kazoo.exceptions import NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import StoreError
-from kactl.model import Broker
+from kactl.errors import BrokerIdTaken, ControllerMoved, StoreError, StoreUnavailable
+from kactl.model import Broker, Fence
 from kactl.runtime.logs import logger
+from kactl.stores.formats import registration as format
 from kactl.stores.formats.json_text import Malformed
 from kactl.stores.formats.registration import decode, is_broker_id
 
-from . import layout
+from . import layout, request
 from .client import Client
 from .watches import Kind, Watches
 
 log = logger(__name__)
+
+# A write is tried again if the registration has changed since it was read.
+_TRIES_MAX: Final = 10
+_PERSISTENT: Final = 0  # the owner of a node that no session owns
 
 
 async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
@@ -62,3 +68,96 @@ def _is_id(name: str) -> bool:
         log.warning("%s/%s is no broker", layout.BROKERS, name)
         return False
     return True
+
+
+# -- written by the controller
+
+
+async def register_remote(
+    client: Client, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence, *, now_ms: int
+) -> int:
+    """See `Store.register_remote`."""
+    path = client.path(layout.broker(broker.id))
+    data = format.encode(broker.in_remote_session(incarnation, timeout_ms), now_ms)
+    for _ in range(_TRIES_MAX):
+        result = await _fenced(client, [request.create(path, None), request.put(path, data, 0)], fence)
+        error = request.first_error(result)
+        if error is None:
+            return int(result[-1].czxid)
+        if not isinstance(error, NodeExistsError):
+            raise StoreError(f"broker {broker.id} could not be registered: {error!r}")
+        # Another registration, or this one: the response to its first write was lost.
+        known = await _stored(client, broker.id)
+        if known is not None:
+            registered, _, stat = known
+            if registered.has_remote_session(incarnation) and stat.ephemeralOwner == _PERSISTENT:
+                return int(stat.czxid)
+            raise BrokerIdTaken(broker.id)
+    raise StoreUnavailable(f"broker {broker.id} could not be registered: its registration keeps changing")
+
+
+async def end_remote(client: Client, number: int, epoch: int, fence: Fence) -> None:
+    """See `Store.end_remote`."""
+    for _ in range(_TRIES_MAX):
+        known = await _stored(client, number)
+        if known is None or known[0].epoch != epoch or known[2].ephemeralOwner != _PERSISTENT:
+            await _check(client, fence)
+            return
+        delete = request.delete(client.path(layout.broker(number)), known[2].version)
+        if await _written(client, delete, fence):
+            return
+    raise StoreUnavailable(f"the registration of broker {number} could not be removed: it keeps changing")
+
+
+async def evict(client: Client, number: int, epoch: int, fence: Fence) -> None:
+    """See `Store.evict`. The mark changes the version of the node, which renewals of its session check."""
+    for _ in range(_TRIES_MAX):
+        known = await _stored(client, number)
+        if known is None or known[0].epoch != epoch or known[0].evicted:
+            await _check(client, fence)
+            return
+        _, data, stat = known
+        put = request.put(client.path(layout.broker(number)), format.encode_evicted(data), stat.version)
+        if await _written(client, put, fence):
+            return
+    raise StoreUnavailable(f"broker {number} could not be evicted: its registration keeps changing")
+
+
+async def _written(client: Client, operation: Any, fence: Fence) -> bool:
+    """Send one write under the fence. Returns False if the node has changed since it was read."""
+    error = request.first_error(await _fenced(client, [operation], fence))
+    if error is not None and not isinstance(error, BadVersionError | NoNodeError):
+        raise StoreError(f"a registration could not be written: {error!r}")
+    return error is None
+
+
+async def _check(client: Client, fence: Fence) -> None:
+    error = request.first_error(await _fenced(client, [], fence))
+    if error is not None:
+        raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be checked: {error!r}")
+
+
+async def _fenced(client: Client, operations: list[Any], fence: Fence) -> Any:
+    check = request.check(client.path(layout.CONTROLLER_EPOCH), fence.version)
+    result = await client.ask(request.multi([check, *operations]))
+    if isinstance(result, list) and isinstance(result[0], BadVersionError):
+        raise ControllerMoved(ours=fence.epoch)
+    return result
+
+
+async def _stored(client: Client, number: int) -> tuple[Broker, bytes, Any] | None:
+    """Returns a registration with its data and the stat of its node, or None.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    node = await client.ask(client.get(layout.broker(number)))
+    if isinstance(node, NoNodeError):
+        return None
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"{layout.broker(number)} could not be read: {node!r}")
+    data, stat = node
+    try:
+        return decode(number, data, stat.czxid), data or b"", stat
+    except Malformed as error:
+        raise StoreError(f"{layout.broker(number)} is no registration: {error}") from None

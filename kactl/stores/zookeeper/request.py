@@ -29,9 +29,16 @@ _HEADER_END: Final = _HEADER.pack(-1, True, -1)
 _UNWATCHED: Final = b"\0"
 
 
-def create(path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False) -> Any:
-    """A node with open permissions, as Kafka creates them; None writes null, which differs from b""."""
-    return Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential)
+def create(
+    path: str,
+    data: bytes | None,
+    *,
+    ephemeral: bool = False,
+    sequential: bool = False,
+    acls: Sequence[Any] = OPEN_ACL_UNSAFE,
+) -> Any:
+    """A new node; None writes null, which differs from b"". `Client.create` knows the permissions that are due."""
+    return Create(path, data, acls, _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential)
 
 
 def put(path: str, data: bytes, version: int = -1) -> Any:
@@ -106,6 +113,31 @@ class Unwatch:
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> None:
         return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WhoAmI:
+    """The identities of the connection: a list of (scheme, id). Needs a server of 3.7 or later.
+
+    Source: ZooKeeper's WhoAmIResponse.
+    """
+
+    type: ClassVar[int] = 107
+
+    def serialize(self) -> bytes:
+        return b""
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> list[tuple[str, str]]:
+        (count,) = _INT.unpack_from(answer, offset)
+        offset += _INT.size
+        texts = []
+        for _ in range(2 * max(count, 0)):
+            (length,) = _INT.unpack_from(answer, offset)
+            offset += _INT.size
+            texts.append(answer[offset : offset + max(length, 0)].decode())
+            offset += max(length, 0)
+        return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def _path(path: str) -> bytes:

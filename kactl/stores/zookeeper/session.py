@@ -23,6 +23,7 @@ from kactl.stores.base import SessionBound
 from kactl.stores.formats import registration
 
 from . import connection, layout, request
+from .acls import NodeAcls
 from .client import Client
 
 # A node of an ended session of this process is deleted and the registration retried; one or two rounds are needed, more
@@ -42,6 +43,8 @@ class ZooKeeperSession:
         kind: of the client's connection, or a factory.
         rng: of the client's connection.
         clock: for the time that is stored in a registration.
+        credentials: of the client's connection.
+        acls: the permissions of the registration.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class ZooKeeperSession:
         kind: connection.Kind | connection.Factory,
         rng: random.Random,
         clock: Clock,
+        credentials: connection.Credentials = connection.NONE,
+        acls: NodeAcls | None = None,
     ) -> None:
         self._client = Client(
             connect,
@@ -61,6 +66,8 @@ class ZooKeeperSession:
             on_state=self._on_state,
             kind=kind,
             rng=rng,
+            credentials=credentials,
+            acls=acls,
         )
         self._clock = clock
         self._timeout_ms = timeout_ms
@@ -74,7 +81,7 @@ class ZooKeeperSession:
 
     @property
     def timeout_ms(self) -> int:
-        """The requested timeout; the server may have granted another one."""
+        """The timeout that the server has granted, which may differ from the requested one."""
         return self._timeout_ms
 
     @property
@@ -88,7 +95,7 @@ class ZooKeeperSession:
             StoreUnavailable: there is no server.
         """
         await self._client.open()
-        self._id = self._client.session_id
+        self._id, self._timeout_ms = self._client.session_id, self._client.granted_timeout_ms
         self._touch()
         self._watch_clock()
 
@@ -99,13 +106,15 @@ class ZooKeeperSession:
             StoreUnavailable: it is unknown whether the broker is registered; registering again shows it.
         """
         await self.keep_alive()
-        path = self._client.path(layout.broker(broker.id))
+        path = layout.broker(broker.id)
         data = registration.encode(broker, self._clock.now_ms())
-        registration_request = request.multi([request.create(path, None, ephemeral=True), request.put(path, data, 0)])
+        registration_request = request.multi(
+            [self._client.create(path, None, ephemeral=True), request.put(self._client.path(path), data, 0)]
+        )
         for _ in range(_TRIES_MAX):
             result = await self._ask(registration_request)
             if not isinstance(result, ZookeeperError) and not isinstance(result[0], ZookeeperError):
-                self._registered = path, result[1].version
+                self._registered = self._client.path(path), result[1].version
                 return int(result[1].czxid)
             if not isinstance(result, list) or not isinstance(result[0], NodeExistsError):
                 raise StoreError(f"broker {broker.id} could not be registered: {result!r}")
@@ -121,10 +130,13 @@ class ZooKeeperSession:
             the broker epoch, or None to try again.
         """
         path = layout.broker(broker.id)
-        node = await self._ask(self._client.exists(path))
-        if node is None or isinstance(node, ZookeeperError):
+        found = await self._ask(self._client.get(path))
+        if isinstance(found, ZookeeperError):
             return None
+        stored, node = found
         if node.ephemeralOwner == self._id:
+            if registration.is_evicted(stored):
+                raise SessionExpired(f"the controller has evicted broker {broker.id}: register in a new session")
             # Registered before, or the multi succeeded before its connection broke: the data may be new.
             stat = await self._ask(request.put(self._client.path(path), data))
             if isinstance(stat, ZookeeperError):

@@ -19,7 +19,7 @@ from kactl.stores.formats import records, states
 from . import fenced_writes, layout, request, state_reads, state_writes
 from .client import Client
 from .topic_lives import TopicLives
-from .watches import Kind, Watches
+from .watches import Watches
 
 log = logger(__name__)
 
@@ -136,12 +136,9 @@ async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, 
     raise StoreError(f"{path} could not be written: {result!r}")
 
 
-async def watch(client: Client, names: Collection[TopicPartition], watches: Watches) -> None:
+async def watch(names: Collection[TopicPartition], watches: Watches) -> None:
     """See `Store.watch_leaderships`."""
     partitions = {layout.state(name.topic, name.partition): name for name in names}
-    watches.name_leaderships(partitions)
-    responses = await client.ask_all([client.exists(path, watch=True) for path in partitions])
-    for path, result in zip(partitions, responses.results, strict=True):
+    for path, result in zip(partitions, await watches.watch_leaderships(partitions), strict=True):
         if isinstance(result, ZookeeperError):
             raise StoreError(f"{path} could not be watched: {result!r}")
-        watches.record_read(path, Kind.DATA, result)

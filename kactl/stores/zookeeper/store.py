@@ -4,6 +4,7 @@ This module dispatches; each subject has a module of its own.
 """
 
 import random
+import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +26,7 @@ from kactl.model import (
 )
 from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
+from kactl.runtime.secret import Secret
 from kactl.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
@@ -49,10 +51,13 @@ from . import (
     layout,
     notification,
     registration,
+    start_check,
     state_node,
     topic_node,
     tree,
 )
+from .access import AccessRecords
+from .acls import NodeAcls
 from .client import Client
 from .config_changes import ConfigChanges
 from .session import ZooKeeperSession
@@ -90,6 +95,13 @@ class ZooKeeperStore:
         rng: draws the cluster id of an empty chroot, and the order and the times of reconnections; by default from the
             operating system.
         clock: for times that are stored with the controllership and with registrations; by default the machine's.
+        tls: for the servers' secure port; their certificates are compared with the hosts in `connect`.
+        username, password: of SASL's DIGEST-MD5, for every connection.
+        set_acl: whether new nodes give other identities than the creator's only the right to read, as those of brokers
+            with `zookeeper.set.acl=true`; None to do as the nodes that exist.
+
+    Raises:
+        BadConfig: an argument is invalid.
     """
 
     def __init__(
@@ -103,8 +115,18 @@ class ZooKeeperStore:
         client: connection.Kind | connection.Factory = "kactl",
         rng: random.Random | None = None,
         clock: Clock | None = None,
+        tls: ssl.SSLContext | None = None,
+        username: str | None = None,
+        password: Secret | str | None = None,
+        set_acl: bool | None = None,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
+        self._credentials = connection.Credentials(tls, username, None if password is None else Secret.of(password))
+        if set_acl and self._credentials.is_default:
+            raise BadConfig(
+                "set_acl", "needs an identity: give username and password, or tls with a client certificate"
+            )
+        self._acls = NodeAcls(set_acl)
         self._connect = connect
         self._kind = client
         self._rng = rng or random.SystemRandom()
@@ -125,6 +147,8 @@ class ZooKeeperStore:
             on_tree=self._on_tree,
             kind=client,
             rng=self._rng,
+            credentials=self._credentials,
+            acls=self._acls,
         )
         self._lives = TopicLives()
         self._armed = Watches(self._client, self._tell, self._check_configs)
@@ -135,6 +159,11 @@ class ZooKeeperStore:
     async def __aenter__(self) -> Self:
         await self._client.open()
         try:
+            await self._acls.adapt(
+                self._client, identity=None if self._credentials.is_default else self._credentials.identity
+            )
+            if self._acls.is_automatic or not self._credentials.is_default:
+                await start_check.check(self._client, secure=self._acls.secure, identity=self._credentials.identity)
             await tree.make(self._client, self._rng)
         except BaseException:
             await self._client.close()
@@ -155,6 +184,11 @@ class ZooKeeperStore:
         self._listener = listener
 
     @property
+    def access(self) -> AccessRecords:
+        """The brokers' users and access control lists."""
+        return AccessRecords(self._client)
+
+    @property
     def trouble(self) -> str:
         return self._client.trouble
 
@@ -167,6 +201,8 @@ class ZooKeeperStore:
             kind=self._kind,
             rng=self._rng,
             clock=self._clock,
+            credentials=self._credentials,
+            acls=self._acls,
         )
         self._sessions.append(session)
         await session.open()
@@ -195,6 +231,17 @@ class ZooKeeperStore:
 
     async def broker(self, broker: int) -> Broker | None:
         return await registration.read_one(self._client, broker, self._watches)
+
+    async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
+        return await registration.register_remote(
+            self._client, broker, incarnation, timeout_ms, fence, now_ms=self._clock.now_ms()
+        )
+
+    async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
+        await registration.end_remote(self._client, broker, epoch, fence)
+
+    async def evict(self, broker: int, epoch: int, fence: Fence) -> None:
+        await registration.evict(self._client, broker, epoch, fence)
 
     async def topics(self) -> list[str]:
         if self._watches is None:
@@ -303,7 +350,7 @@ class ZooKeeperStore:
         return await state_node.write_isr(self._client, name, state, expected=expected)
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
-        await state_node.watch(self._client, names, self._armed)
+        await state_node.watch(names, self._armed)
 
     # -- notifications
 

@@ -100,7 +100,7 @@ async def create(
             request.multi(
                 [
                     config_node.put_or_create(client, config_path, config, exists=config_there is not None),
-                    request.create(client.path(path), data),
+                    client.create(path, data),
                 ]
             )
         ]

@@ -25,9 +25,9 @@ async def make(client: Client, rng: random.Random) -> None:
     cluster_id = base64.urlsafe_b64encode(uuid.UUID(bytes=rng.randbytes(16), version=4).bytes).decode().rstrip("=")
     responses = await client.ask_all(
         [
-            *(request.create(path, None) for path in chroot),
-            *(request.create(client.path(path), None) for path in layout.PERSISTENT),
-            request.create(client.path(layout.CLUSTER_ID), records.encode_cluster_id(cluster_id)),
+            *(request.create(path, None, acls=client.acls.of("")) for path in chroot),
+            *(client.create(path, None) for path in layout.PERSISTENT),
+            client.create(layout.CLUSTER_ID, records.encode_cluster_id(cluster_id)),
         ]
     )
     for result, path in zip(responses.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):

@@ -44,13 +44,14 @@ class Kind(enum.Enum):
 
 
 class _Mark(NamedTuple):
-    """The transactions that last changed, and that created, a watched node."""
+    """The transactions that last changed, and that created, a watched node, and the number of writes of its data."""
 
     changed: int
     created: int
+    version: int
 
 
-_ABSENT: Final = _Mark(0, 0)  # no transaction has this number
+_ABSENT: Final = _Mark(0, 0, -1)  # no transaction has this number
 
 _CHILDREN_CHANGED: Final = {
     layout.BROKERS: Changed.BROKERS,
@@ -82,6 +83,8 @@ class Watches:
         self._config_changed = config_changed
         self._armed: dict[tuple[str, Kind], _Mark] = {}
         self._leaderships: dict[str, StoreEvent] = {}
+        # Versions of partitions' states that were reported, while their watches are being armed again.
+        self._reported: dict[str, int | None] = {}
         self._connections = 0  # number of connections before this one
         self._arms_many = True  # False if the server does not support SetWatches
         self._event_paths: list[set[str]] = []  # receive the paths of all events
@@ -125,15 +128,31 @@ class Watches:
         return await self._read_each(paths)
 
     async def _read_each(self, paths: Sequence[str]) -> list[Any]:
-        responses = await self._client.ask_all([self._client.get(path, watch=True) for path in paths])
+        return await self._ask_each(paths, [self._client.get(path, watch=True) for path in paths])
+
+    async def _ask_each(self, paths: Sequence[str], reads: list[Any]) -> list[Any]:
+        """Returns the results of reads that watch the data of nodes."""
+        connections = self._connections
+        responses = await self._client.ask_all(reads)
         for path, node in zip(paths, responses.results, strict=True):
             self.record_read(path, Kind.DATA, node)
+        if connections != self._connections:
+            # The watches of the first responses were lost with their connection, before `rearm` knew of them.
+            self._arm([(path, Kind.DATA) for path in paths if (path, Kind.DATA) in self._armed])
         return responses.results
 
-    def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
-        """Keep the watches of these partitions armed, by the path of their state, and no others. Read them next."""
+    async def watch_leaderships(self, partitions: Mapping[str, TopicPartition]) -> list[Any]:
+        """Keep the watches of these partitions armed, by the path of their state, and no others.
+
+        Returns the stat of each node, None if it does not exist, or an error as an object.
+        """
+        self._name_leaderships(partitions)
+        return await self._ask_each([*partitions], [self._client.exists(path, watch=True) for path in partitions])
+
+    def _name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
         for path in self._leaderships.keys() - partitions.keys():
             self._armed.pop((path, Kind.DATA), None)
+            self._reported.pop(path, None)
         events = {path: StoreEvent(Changed.LEADERSHIP, str(name)) for path, name in partitions.items()}
         self._leaderships = events
 
@@ -145,7 +164,8 @@ class Watches:
             self._arm([(path, Kind.DATA)])  # and report it if it is a new request
             return
         if path in self._leaderships:
-            self._armed.pop((path, Kind.DATA), None)
+            before = self._armed.pop((path, Kind.DATA), None)
+            self._reported[path] = _version_after(event, before)
             self._arm([(path, Kind.DATA)])  # before the partition is read again
             self._fired(self._leaderships[path])
             return
@@ -159,6 +179,7 @@ class Watches:
         """Discard all watches: the session has ended."""
         self._armed.clear()
         self._leaderships = {}
+        self._reported.clear()
         self.topics.forget()
 
     def disconnected(self) -> None:
@@ -235,7 +256,10 @@ class Watches:
         else:
             self._armed[path, Kind.DATA] = now
         if path in self._leaderships:
-            if now is None or (before is not None and now != before):
+            reported = self._reported.pop(path, None)
+            # Writes that followed the reported one before the watch was armed.
+            is_later = reported is not None and now is not None and now.version != reported
+            if now is None or is_later or (before is not None and now != before):
                 self._fired(self._leaderships[path])
         elif now is None or (now != _ABSENT and (before is None or now.created != before.created)):
             self._fired(_REQUESTED[path])
@@ -262,6 +286,15 @@ class Watches:
                 self._fired(StoreEvent(Changed.TOPIC, name))
 
 
+def _version_after(event: str, before: _Mark | None) -> int | None:
+    """Returns the version of a node's data after an event, if it is known."""
+    if event == EventType.DELETED:
+        return _ABSENT.version
+    if event == EventType.CREATED:
+        return 0
+    return None if before is None or before == _ABSENT else before.version + 1
+
+
 def _topic(path: str) -> str | None:
     """Returns the topic of a topic node, or None for other paths."""
     parent, _, name = path.rpartition("/")
@@ -272,4 +305,6 @@ def _mark(kind: Kind, result: Any) -> _Mark:
     if result is None:
         return _ABSENT
     stat: Any = result[1] if isinstance(result[1], ZnodeStat) else result
-    return _Mark(int(stat.mzxid if kind is Kind.DATA else stat.pzxid), int(stat.czxid))
+    if kind is Kind.CHILDREN:
+        return _Mark(int(stat.pzxid), int(stat.czxid), 0)
+    return _Mark(int(stat.mzxid), int(stat.czxid), int(stat.version))

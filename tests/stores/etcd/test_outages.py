@@ -12,7 +12,7 @@ from kactl.errors import BadRequest, ControllerMoved, SessionExpired, StoreError
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore
-from kactl.stores.etcd.gateway import EtcdError
+from kactl.stores.etcd.gateway import TOKEN_PAUSE_S, EtcdError
 from kactl.stores.etcd.messages import DeleteRange
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
@@ -347,6 +347,45 @@ async def test_user_works_within_the_prefix(guarded_etcd: EtcdServer) -> None:
         store._gateway._token = "expired"
 
         assert await store.topics() == ["orders"]
+
+
+async def test_restart_that_forgets_all_tokens_loses_no_event_and_no_session(guarded_etcd: EtcdServer) -> None:
+    settings: dict[str, Any] = {"cluster": "ours", "user": "kactl", "password": "secret"}
+    async with (
+        EtcdStore([guarded_etcd.url], session_timeout_ms=LONG_MS, **settings) as store,
+        EtcdStore([guarded_etcd.url], session_timeout_ms=LONG_MS, **settings) as other,
+    ):
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(store)
+        await store.topics()
+
+        await anyio.to_thread.run_sync(guarded_etcd.kill)
+        await anyio.to_thread.run_sync(guarded_etcd.start)
+        await other.create_topic(TopicRef("more"), {}, {})
+
+        await recorder.wait_for(Changed.TOPICS)
+        await store.check(fence)
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
+
+
+@pytest.mark.parametrize(("user", "password", "reported"), [("kactl", "secret", False), ("root", "root", True)])
+async def test_user_with_too_many_rights_is_reported(
+    guarded_etcd: EtcdServer, caplog: pytest.LogCaptureFixture, user: str, password: str, *, reported: bool
+) -> None:
+    async with EtcdStore([guarded_etcd.url], cluster="ours", user=user, password=password):
+        assert ("rights outside of /kactl/ours/" in caplog.text) == reported
+
+
+async def test_watches_do_not_log_in_again_at_once(guarded_etcd: EtcdServer) -> None:
+    async with EtcdStore([guarded_etcd.url], cluster="ours", user="kactl", password="secret") as store:
+        gateway = store._gateway
+        first = gateway._token
+        gateway._token_since_s = anyio.current_time()
+        gateway.renew_token()
+        assert gateway._token == first
+        gateway._token_since_s -= TOKEN_PAUSE_S
+        gateway.renew_token()
+        assert gateway._token == ""
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tests.support.store_clients import broker_info
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 SESSION_MS = 10_000
+SESSION_MAX_MS = 10_000  # of the server of the tests, whose ticks take 500 ms
 
 
 async def test_renewal_is_a_transaction_on_the_registration(store: ZooKeeperStore) -> None:
@@ -30,6 +31,14 @@ async def test_renewal_is_a_transaction_on_the_registration(store: ZooKeeperStor
     path = session._client.path(layout.broker(1))
     assert sent == [request.multi([request.check(path, 1)])]
     assert session.bound.kind == "witnessed"
+    await session.close()
+
+
+async def test_session_has_the_timeout_that_the_server_grants(store: ZooKeeperStore) -> None:
+    """A server limits the timeout to twenty ticks. Leases are computed from the granted one."""
+    session = await store.new_session(10 * SESSION_MAX_MS)
+
+    assert session.timeout_ms == SESSION_MAX_MS
     await session.close()
 
 

@@ -345,3 +345,55 @@ async def test_thousand_partitions_are_watched(store: ZooKeeperStore, connect: s
         await recorder.wait_for_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
         await store.topics()  # all earlier events are received before this response
         assert recorder.events == []
+
+
+async def test_write_before_the_watch_is_armed_again_is_reported(
+    store: ZooKeeperStore, connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server executes the second write before it arms the watch that the first one has fired."""
+    held: list[Any] = []
+    recorder = EventRecorder(store)
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
+        fence = await create_and_lead(store)
+        state = Leadership(1, 0, (1, 2), 0, fence.epoch)
+        await store.watch_leaderships([ORDERS_0])
+        with monkeypatch.context() as patched:
+            patched.setattr(store._armed, "_arm", held.append)
+            await other.write_isr(ORDERS_0, state, expected=0)
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
+        await other.write_isr(ORDERS_0, state, expected=1)
+
+        for watched in held:
+            store._armed._arm(watched)
+
+        await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
+        await other.write_isr(ORDERS_0, state, expected=2)
+        await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
+        await store.topics()
+        assert recorder.events == []
+
+
+async def test_watches_of_one_call_survive_a_disconnection_between_its_responses(
+    chroot: str, proxy: Proxy, connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = proxy_address(proxy, chroot)
+    async with (
+        ZooKeeperStore(address, session_timeout_ms=SESSION_MS, max_in_flight=1) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(store)
+        answered = store._client._answered
+
+        def disconnect(call: Any, result: Any) -> None:
+            monkeypatch.undo()
+            answered(call, result)
+            store._client._connection._connection.drop("cut by the test")  # type: ignore[attr-defined]
+
+        monkeypatch.setattr(store._client, "_answered", disconnect)
+        await store.watch_leaderships([ORDERS_0, ORDERS_1])
+
+        for name in (ORDERS_0, ORDERS_1):
+            await other.write_isr(name, Leadership(1, 0, (1, 2), 0, fence.epoch), expected=0)
+            await recorder.wait_for(Changed.LEADERSHIP, str(name))
+        assert store._armed._connections == 1

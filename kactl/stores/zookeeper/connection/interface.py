@@ -65,10 +65,13 @@ class Connection(Protocol):
     Attributes:
         watcher: the `watcher` of a request that arms a watch.
         trouble: the reason of the last disconnection; empty at first.
+        granted_ms: the session timeout that the server has granted; the requested one before that, or if it is not
+            known.
     """
 
     watcher: Any
     trouble: str
+    granted_ms: int
 
     @property
     def session(self) -> tuple[int, bytes] | None:

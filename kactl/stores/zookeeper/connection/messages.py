@@ -1,6 +1,7 @@
 """Messages between client and server other than the bodies of requests and responses.
 
-Source: ZooKeeper's zookeeper.jute (ConnectRequest, ConnectResponse, RequestHeader, ReplyHeader, WatcherEvent).
+Source: ZooKeeper's zookeeper.jute (ConnectRequest, ConnectResponse, RequestHeader, ReplyHeader, WatcherEvent,
+GetSASLRequest, SetSASLResponse).
 """
 
 import struct
@@ -16,6 +17,7 @@ PING_XID: Final = -2
 XID_MAX: Final = 2**31 - 1
 
 _PING: Final = 11
+_SASL: Final = 102
 _CLOSE: Final = -11
 
 _REQUEST: Final = struct.Struct("!iii")
@@ -23,8 +25,12 @@ _REPLY: Final = struct.Struct("!iqi")
 _CONNECT: Final = struct.Struct("!iqiqi")
 _GRANTED: Final = struct.Struct("!iiqi")
 _EVENT: Final = struct.Struct("!iii")
+_LENGTH: Final = struct.Struct("!i")
 _PROTOCOL: Final = 0
 _NO_PASSWORD: Final = bytes(16)
+
+# Of a server's message in a login.
+SASL_TOKEN_BYTES_MAX: Final = 4096
 
 # Offset of a response's body.
 BODY: Final = _REPLY.size
@@ -75,6 +81,26 @@ def request_frame(xid: int, request: Any) -> tuple[bytes, bytes]:
     """Returns the frame of one request, in two parts."""
     body = request.serialize()
     return _REQUEST.pack(len(body) + 8, xid, request.type), body
+
+
+def sasl(xid: int, token: bytes) -> bytes:
+    """Returns the frame with a message of the client in a login. Source: GetSASLRequest."""
+    return _REQUEST.pack(len(token) + 12, xid, _SASL) + _LENGTH.pack(len(token)) + token
+
+
+def sasl_token(frame: bytes) -> bytes:
+    """Returns the server's message in a login; a null one is empty. Source: SetSASLResponse.
+
+    Raises:
+        MalformedFrame: it is not such a response, or too long.
+    """
+    token = frame[BODY + _LENGTH.size :]
+    if len(frame) < BODY + _LENGTH.size:
+        raise MalformedFrame("a response to a login without a message")
+    (length,) = _LENGTH.unpack_from(frame, BODY)
+    if max(length, 0) != len(token) or length > SASL_TOKEN_BYTES_MAX:
+        raise MalformedFrame(f"a login's message of {length} bytes, of which {len(token)} were received")
+    return token
 
 
 def close(xid: int) -> bytes:

@@ -18,7 +18,9 @@ from typing import Any, Final
 
 from kactl.runtime.logs import logger
 
+from . import credentials as security
 from . import hosts as names
+from .credentials import Credentials, NotAuthenticated
 from .frames import FRAME_BYTES_MAX
 from .hosts import Host
 from .interface import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
@@ -31,6 +33,8 @@ log = logger(__name__)
 _CONNECT_SHARE: Final = 3
 # The minimum, which a busy server may need to create a session.
 HANDSHAKE_S_MIN: Final = 1.0
+# After a round in which a server rejected the credentials: only a change at the server can help.
+REJECTED_PAUSE_S: Final = 5.0
 
 # Connects a new protocol to an address and a port. Raises OSError if that fails.
 Dial = Callable[[Callable[[], SocketConnection], str, int], Awaitable[object]]
@@ -43,6 +47,7 @@ class NativeConnection:
         rng: orders the servers, and spreads the pauses of many clients.
         frame_bytes_max: the longest accepted response; a longer one closes the connection.
         dial: connects to a server; by default the loop's `create_connection`.
+        credentials: the encryption, and the identity to present; without effect on `dial`.
 
     Raises:
         BadConfig: `hosts` is malformed.
@@ -59,13 +64,17 @@ class NativeConnection:
         rng: random.Random | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         dial: Dial | None = None,
+        credentials: Credentials = security.NONE,
     ) -> None:
         self._hosts = names.parse(hosts)
         self._text = hosts
         self._timeout_ms = session_timeout_ms
+        self.granted_ms = session_timeout_ms
         self._listener = listener
         self._rng = rng or random.SystemRandom()
-        self._dial = dial or _dial
+        self._dial = dial
+        self._credentials = credentials
+        self._rejected = False
         self._frame_bytes_max = frame_bytes_max
         self._session = Session()
         self._zxid = 0
@@ -119,6 +128,8 @@ class NativeConnection:
                 log.exception("internal error in the session at %s, reconnecting", self._text)
             if duration_s >= RECONNECT_S_MAX:
                 pause_s = RECONNECT_S_MIN  # not one of a series that breaks at once
+            if self._rejected:
+                await asyncio.sleep(REJECTED_PAUSE_S)
             await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RECONNECT_S_MAX)
 
@@ -156,6 +167,7 @@ class NativeConnection:
     async def _connect(self) -> SocketConnection | None:
         """Try each server once. Returns a connection, or None."""
         limit_s = max(self._timeout_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
+        self._rejected = False
         for host in self._rng.sample(self._hosts, len(self._hosts)):
             try:
                 async with asyncio.timeout(limit_s):
@@ -164,23 +176,28 @@ class NativeConnection:
                 self._refused(host, f"its address cannot be resolved ({error})")
                 continue
             for address in self._rng.sample(addresses, len(addresses)):
-                connection = await self._try(address, limit_s)
+                connection = await self._try(host, address, limit_s)
                 if connection is not None:
                     return connection
         return None
 
-    async def _try(self, address: Host, limit_s: float) -> SocketConnection | None:
+    async def _try(self, host: Host, address: Host, limit_s: float) -> SocketConnection | None:
         """Connect to one server; None if it rejects the session."""
         connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
             async with asyncio.timeout(limit_s):
-                await self._dial(lambda: connection, address.name, address.port)
-                granted = await connection.handshake(self._session, timeout_ms=self._timeout_ms, zxid=self._zxid)
+                await self._open(connection, host, address)
+                granted = await connection.handshake(
+                    self._session, timeout_ms=self._timeout_ms, zxid=self._zxid, login=self._credentials.login()
+                )
             reason = self._refusal(granted)
+        except NotAuthenticated as error:
+            self._rejected = True
+            reason = f"it does not accept {self._credentials.identity}: {error}"
         except TimeoutError:
             reason = f"it did not answer within {limit_s:g} s"
         except OSError as error:
-            reason = str(error)
+            reason = security.failure(error, self._credentials.tls)
         except BaseException:
             connection.drop("given up")
             raise
@@ -189,6 +206,15 @@ class NativeConnection:
             self._refused(address, reason)
             return None
         return connection
+
+    async def _open(self, connection: SocketConnection, host: Host, address: Host) -> None:
+        if self._dial is not None:
+            await self._dial(lambda: connection, address.name, address.port)
+            return
+        tls = self._credentials.tls
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection, address.name, address.port, ssl=tls, server_hostname=host.name if tls else None
+        )
 
     def _refusal(self, granted: Granted) -> str:
         """Returns reason a granted session is useless; empty if it is not, and then it becomes the current session."""
@@ -200,7 +226,7 @@ class NativeConnection:
             return "it has ended the session"
         if granted.read_only:
             return "it has lost its quorum and is read-only"
-        self._session = granted.session
+        self._session, self.granted_ms = granted.session, granted.timeout_ms
         return ""
 
     def _refused(self, host: Host, reason: str) -> None:
@@ -209,7 +235,3 @@ class NativeConnection:
         self.trouble = f"{host}: {reason}"
         level = logging.WARNING if self._refusals <= len(self._hosts) else logging.DEBUG
         log.log(level, "ZooKeeper at %s did not accept the connection: %s", host, reason)
-
-
-async def _dial(protocol: Callable[[], SocketConnection], host: str, port: int) -> object:
-    return await asyncio.get_running_loop().create_connection(protocol, host, port)

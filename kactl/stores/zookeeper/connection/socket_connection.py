@@ -9,28 +9,35 @@ whatever else is sent, so that a healthy server always has something to send.
 
 import asyncio
 from collections import deque
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
 from kactl.runtime.logs import logger
+from kactl.sasl import ClientMechanism, SaslError
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages
 from .armed_watches import ArmedWatches
+from .credentials import NoSession, NotAuthenticated
 from .frames import FRAME_BYTES_MAX, Frames, MalformedFrame
 from .interface import PendingCall
 from .messages import Granted, Session
 
 log = logger(__name__)
 
+_T = TypeVar("_T")
+
 # Before a silent server is given up the loop runs once more: if this process was delayed, its responses have arrived.
 LAST_LOOK_S: Final = 0.05
 
 _NO_NODE: Final = NoNodeError.code
 # Errors of a server that rejects the client or its session.
-_NOT_LET_IN: Final = {-115: "the server rejects this client", -124: "the server requires SASL authentication"}
+_NOT_LET_IN: Final = {
+    -115: "the server rejects this client: check its username and password",
+    -124: "the server requires SASL authentication: give a username and a password",
+}
 _SESSION_GONE: Final = {-112: "the session has ended", -118: "the session has moved to another server"}
 
 
@@ -62,6 +69,7 @@ class SocketConnection(asyncio.Protocol):
         self._xid = first_xid
         self._transport: asyncio.Transport | None = None
         self._granted: asyncio.Future[Granted] = self._loop.create_future()
+        self._login: asyncio.Future[bytes] | None = None
         self._reason = ""
         self._pending: deque[tuple[int, PendingCall | None]] = deque()
         self._out: list[bytes] = []
@@ -76,27 +84,58 @@ class SocketConnection(asyncio.Protocol):
 
     # -- beginning and end
 
-    async def handshake(self, session: Session, *, timeout_ms: int, zxid: int) -> Granted:
-        """Request a session and wait for the response; from then on the server is pinged.
+    async def handshake(
+        self, session: Session, *, timeout_ms: int, zxid: int, login: ClientMechanism | None = None
+    ) -> Granted:
+        """Request a session and wait for the response, and log in; from then on the server is pinged.
+
+        A server may answer a request that arrives during a login with an error. So nothing is sent before its end.
+
+        Args:
+            login: presents an identity to the server, which belongs to the connection and not to the session.
 
         Returns:
             the granted session.
 
         Raises:
+            NotAuthenticated: the server rejected the login, or could not prove that it knows the password.
             ConnectionError: the server closed the connection, or sent another response.
         """
         self._write([messages.connect(session, timeout_ms=timeout_ms, zxid=zxid)])
-        granted_or_gone: list[asyncio.Future[Any]] = [self._granted, self.ended]
-        await asyncio.wait(granted_or_gone, return_when=asyncio.FIRST_COMPLETED)
-        if not self._granted.done():
-            raise ConnectionError(f"{self.ended.result()} before it granted a session")
-        granted = self._granted.result()
+        granted = await self._first(self._granted)
         self.zxid = zxid
         if granted.timeout_ms > 0:
+            if login is not None:
+                await self._log_in(login)
             self._third_s = granted.timeout_ms / 3000
             self._pinged_at = self._loop.time()
             self._keep_alive()
         return granted
+
+    async def _log_in(self, login: ClientMechanism) -> None:
+        token = login.first()
+        try:
+            while True:
+                self._login = self._loop.create_future()
+                self._write([messages.sasl(self._xid, token)])
+                token = login.respond(await self._first(self._login))
+                self._next_xid()
+                if login.is_complete:
+                    break
+        except SaslError as error:
+            raise NotAuthenticated(f"{login.name}: {error}") from None
+        finally:
+            self._login = None
+
+    async def _first(self, response: "asyncio.Future[_T]") -> _T:
+        """Returns a response of the handshake, unless the connection ends first."""
+        response_or_end: list[asyncio.Future[Any]] = [response, self.ended]
+        await asyncio.wait(response_or_end, return_when=asyncio.FIRST_COMPLETED)
+        if not response.done():
+            raise NoSession(
+                f"{self.ended.result()} {'during the login' if self._login else 'before it granted a session'}"
+            )
+        return response.result()
 
     def drop(self, reason: str) -> None:
         """Close the connection at once. The first reason is kept."""
@@ -189,7 +228,9 @@ class SocketConnection(asyncio.Protocol):
             self._granted.set_result(messages.granted(frame))
             return
         xid, zxid, code = messages.reply_header(frame)
-        if xid > 0:
+        if self._login is not None:
+            self._take_login(frame, xid, code)
+        elif xid > 0:
             self._take_answer(frame, xid, code)
             if zxid > 0:
                 self.zxid = zxid
@@ -197,6 +238,16 @@ class SocketConnection(asyncio.Protocol):
             self._take_event(frame)
         elif xid != messages.PING_XID:
             raise MalformedFrame(f"a response to request {xid}, a number that no request has")
+
+    def _take_login(self, frame: bytes, xid: int, code: int) -> None:
+        assert self._login is not None
+        if xid != self._xid or self._login.done():
+            raise MalformedFrame(f"a response to request {xid} during the login")
+        if code:
+            reason = _NOT_LET_IN.get(code, f"the server ended the login with error {code}")
+            self._login.set_exception(NotAuthenticated(reason))
+        else:
+            self._login.set_result(messages.sasl_token(frame))
 
     def _take_event(self, frame: bytes) -> None:
         kind, path = messages.event(frame)

@@ -128,8 +128,8 @@ def random_write(rng: random.Random, client: Client) -> Any:
     path, version = client.path(rng.choice(PATHS)), rng.choice((-1, 0, 1, 2))
     match rng.randrange(6):
         case 0 | 1 | 2:
-            flags = {"ephemeral": rng.random() < 0.2, "sequential": rng.random() < 0.1}
-            return request.create(path, rng.choice(DATA), **flags)
+            ephemeral, sequential = rng.random() < 0.2, rng.random() < 0.1
+            return request.create(path, rng.choice(DATA), ephemeral=ephemeral, sequential=sequential)
         case 3:
             return request.put(path, rng.choice(DATA[1:]) or b"", version)
         case 4:

@@ -1,0 +1,91 @@
+"""Formats of SCRAM users and of access control lists.
+
+Source: Kafka's ScramCredentialUtils, ConfigEntityZNode, AclEntry, ResourceZNode.
+"""
+
+import base64
+import binascii
+import urllib.parse
+from typing import Final
+
+import msgspec
+
+from kactl.access import Acl, Operation
+from kactl.runtime.logs import logger
+from kactl.sasl import ScramVerifier
+from kactl.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
+
+from .json_text import Malformed, decode, decoder
+
+log = logger(__name__)
+
+# Entries of one resource, and bytes of one text.
+ACLS_MAX: Final = 10_000
+_DENY_ALL: Final = Acl("User:*", "*", Operation.ALL, is_denial=True)
+_PERMISSIONS: Final = {"allow": False, "deny": True}
+_OPERATIONS: Final = {operation.value.lower(): operation for operation in Operation}
+
+
+class _Config(msgspec.Struct):
+    config: dict[str, str]
+
+
+class _Entry(msgspec.Struct, rename={"permission_type": "permissionType"}):
+    principal: str
+    permission_type: str
+    host: str
+    operation: str
+
+
+class _Entries(msgspec.Struct):
+    acls: list[_Entry]
+
+
+_config_decoder: Final = decoder(_Config)
+_entries_decoder: Final = decoder(_Entries)
+
+
+def user_name(name: str) -> str:
+    """Returns the name of a user's node."""
+    return urllib.parse.quote(name, safe="").replace("~", "%7E")
+
+
+def decode_user(data: bytes | None, mechanism: str) -> ScramVerifier | None:
+    """Returns what is stored of a user's password for a mechanism; None if nothing is.
+
+    Raises:
+        Malformed: it cannot be read.
+    """
+    text = decode(_config_decoder, data).config.get(mechanism)
+    if text is None:
+        return None
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        iterations = int(fields["iterations"])
+        salt, stored_key, server_key = (
+            base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+    except (KeyError, ValueError, binascii.Error):
+        raise Malformed("the credentials of a user are malformed") from None  # without quoting them
+    if not (salt and stored_key and server_key and ITERATIONS_MIN <= iterations <= ITERATIONS_MAX):
+        raise Malformed(f"the credentials of a user have {iterations} iterations, or an empty part")
+    return ScramVerifier(salt, iterations, stored_key, server_key)
+
+
+def decode_acls(path: str, data: bytes | None) -> list[Acl]:
+    """Returns the entries of a node. One that cannot be read denies everything: a denial in it must not be lost."""
+    try:
+        entries = decode(_entries_decoder, data).acls
+        if len(entries) > ACLS_MAX:
+            raise Malformed(f"{len(entries)} entries, and at most {ACLS_MAX} are read")
+        return [_decoded(entry) for entry in entries]
+    except Malformed as error:
+        log.error("%s: the access control list is malformed, and everything is denied by it: %s", path, error)
+        return [_DENY_ALL]
+
+
+def _decoded(entry: _Entry) -> Acl:
+    permission, operation = _PERMISSIONS.get(entry.permission_type.lower()), _OPERATIONS.get(entry.operation.lower())
+    if permission is None or operation is None:
+        raise Malformed(f"{entry.permission_type} {entry.operation} is no permission and operation")
+    return Acl(entry.principal, entry.host, operation, permission)

@@ -1,0 +1,103 @@
+"""Checks of the place of a database: whether other users could replace or change it, and whether locks work there.
+
+They run before SQLite opens or creates a file. The database, its folder and the files that SQLite keeps beside it have
+to belong to the user of this process, or to root, and no other user may write them. Symbolic links are rejected for the
+files, because a link can lead to a place that other users write. Links in the path of the folder are followed.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from kactl.errors import StoreDamaged
+
+# Beside the database while it is open.
+_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+_MOUNTS: Final = Path("/proc/self/mounts")
+# Their locks, or their fsync, depend on other machines and on options of the mount.
+_NETWORK_TYPES: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse", "ceph", "glusterfs", "afs", "lustre", "ncpfs", "gpfs"}
+)
+# A layer over local file systems, in containers without root.
+_LOCAL_FUSE: Final = frozenset({"fuse.fuse-overlayfs"})
+
+
+def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
+    """Reject a database that other users could change, or that is on a network file system.
+
+    Args:
+        mounts: the table of mounted file systems; systems without one are not checked.
+
+    Raises:
+        StoreDamaged: nothing was changed. The message has the command that helps.
+    """
+    folder = path.parent
+    try:
+        _check_folder(path, folder.stat())
+    except OSError:
+        return  # creating or opening the file fails with a better message
+    for suffix in _SUFFIXES:
+        file = Path(f"{path}{suffix}")
+        try:
+            _check_entry(path, file, file.lstat())
+        except FileNotFoundError:
+            continue
+    kind = file_system_of(folder, mounts)
+    if kind is not None and kind not in _LOCAL_FUSE and kind.partition(".")[0] in _NETWORK_TYPES:
+        remedy = "locks and durable writes are not reliable there: name a file on a local disk"
+        raise StoreDamaged(str(path), f"is on a network file system ({kind})", remedy)
+
+
+def _check_folder(path: Path, status: os.stat_result) -> None:
+    folder = path.parent
+    # Only the owner of a file can replace it in a folder with the sticky bit, such as /tmp.
+    if status.st_mode & stat.S_ISVTX:
+        return
+    _check_owner(path, folder, status, "its folder ")
+    _check_writers(path, folder, status, "its folder ")
+
+
+def _check_entry(path: Path, file: Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise StoreDamaged(
+            str(path), f"{file} is a symbolic link", f"name the file that it points to: {file.resolve()}"
+        )
+    if stat.S_ISREG(status.st_mode):
+        _check_owner(path, file, status, "")
+        _check_writers(path, file, status, "")
+
+
+def _check_owner(path: Path, entry: Path, status: os.stat_result, kind: str) -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        remedy = f"chown {os.geteuid()} {entry}, or run kactl as that user"
+        raise StoreDamaged(str(path), f"{kind}{entry} belongs to user {status.st_uid}, who could replace it", remedy)
+
+
+def _check_writers(path: Path, entry: Path, status: os.stat_result, kind: str) -> None:
+    # The group of the same number as the user is by convention the user's own.
+    others = stat.S_IWOTH | (0 if status.st_gid == status.st_uid else stat.S_IWGRP)
+    if status.st_mode & others:
+        mode = stat.S_IMODE(status.st_mode)
+        raise StoreDamaged(
+            str(path), f"other users can write {kind}{entry} (mode {mode:04o})", f"run: chmod go-w {entry}"
+        )
+
+
+def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Returns the type of the file system that contains a folder; None if it is unknown."""
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+        real = folder.resolve()
+    except OSError:
+        return None
+    found, depth = None, -1
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        # Blanks, tabs, line ends and backslashes in names are written as octal numbers.
+        point = Path(fields[1].encode(errors="surrogateescape").decode("unicode_escape"))
+        if len(point.parts) >= depth and real.is_relative_to(point):
+            found, depth = fields[2], len(point.parts)
+    return found

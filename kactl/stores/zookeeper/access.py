@@ -1,0 +1,108 @@
+"""The brokers' SCRAM users and access control lists in ZooKeeper. kactl reads them and writes none.
+
+Users are read at each login, so that a change counts at once. The lists are read as a whole when the notices about
+their changes have changed.
+
+Source: Kafka's ZkData (ConfigEntityZNode, ZkAclStore), ZkAclChangeStore.
+"""
+
+from typing import Final
+
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from kactl.access import Acl, Acls, Resource, ResourceType
+from kactl.errors import StoreError
+from kactl.runtime.logs import logger
+from kactl.sasl import ScramVerifier
+from kactl.sasl.scram import Name
+from kactl.stores.formats import access as formats
+from kactl.stores.formats.json_text import Malformed
+
+from .client import Client
+
+log = logger(__name__)
+
+_USERS: Final = "/config/users"
+_LITERAL: Final = "/kafka-acl"
+_PREFIXED: Final = "/kafka-acl-extended/prefixed"
+# The notices. Their names rise; brokers delete old ones.
+_CHANGES: Final = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
+_TYPES: Final = {kind.value: kind for kind in ResourceType}
+
+
+class AccessRecords:
+    """Reads users and lists over a store's connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
+        """Returns what is stored of a user's password; None if there is no such user, or not for this mechanism.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        path = f"{_USERS}/{formats.user_name(username)}"
+        (node,) = await self._client.read_all([path])
+        if isinstance(node, NoNodeError):
+            return None
+        if isinstance(node, ZookeeperError):
+            raise StoreError(f"a user below {_USERS} could not be read in ZooKeeper: {node!r}")
+        try:
+            return formats.decode_user(node[0], mechanism)
+        except Malformed as error:
+            raise StoreError(f"a user below {_USERS} is malformed: {error}") from None
+
+    async def acl_version(self) -> tuple[int, ...]:
+        """Returns a value that differs after the lists have changed.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        results = (await self._client.ask_all([self._client.exists(path) for path in _CHANGES])).results
+        for path, stat in zip(_CHANGES, results, strict=True):
+            if isinstance(stat, ZookeeperError):
+                raise StoreError(f"{path} could not be read in ZooKeeper: {stat!r}")
+        return tuple(-1 if stat is None else stat.cversion for stat in results)
+
+    async def has_authorizer(self) -> bool:
+        """Returns whether any broker has had an authorizer, which creates the folders of notices when it starts.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return any(version >= 0 for version in await self.acl_version())
+
+    async def acls(self) -> Acls:
+        """Returns all lists.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return Acls(await self._below(_LITERAL), await self._below(_PREFIXED))
+
+    async def _below(self, folder: str) -> dict[Resource, list[Acl]]:
+        """Returns the lists of the resources in a folder, which has a folder for each type."""
+        resources = [
+            Resource(_TYPES[kind], name)
+            for kind in await self._children(folder)
+            if kind in _TYPES
+            for name in await self._children(f"{folder}/{kind}")
+        ]
+        paths = [f"{folder}/{resource.type.value}/{resource.name}" for resource in resources]
+        acls: dict[Resource, list[Acl]] = {}
+        for resource, path, node in zip(resources, paths, await self._client.read_all(paths), strict=True):
+            if isinstance(node, NoNodeError):
+                continue  # deleted meanwhile
+            if isinstance(node, ZookeeperError):
+                raise StoreError(f"{path} could not be read in ZooKeeper: {node!r}")
+            acls[resource] = formats.decode_acls(path, node[0])
+        return acls
+
+    async def _children(self, path: str) -> list[str]:
+        result = await self._client.ask(self._client.children(path))
+        if isinstance(result, NoNodeError):
+            return []
+        if isinstance(result, ZookeeperError):
+            raise StoreError(f"{path} could not be listed in ZooKeeper: {result!r}")
+        return sorted(result[0])

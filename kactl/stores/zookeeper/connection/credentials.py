@@ -1,0 +1,76 @@
+"""Encryption of connections to ZooKeeper, and the identity that they present."""
+
+import dataclasses
+import ssl
+
+from kactl.errors import BadConfig
+from kactl.runtime.secret import Secret
+from kactl.runtime.tls import rejected_certificate, require_verification
+from kactl.sasl import ClientMechanism, DigestMd5
+
+# ZooKeeper's servers accept these names in a digest-uri, wherever they run.
+_SERVICE = "zookeeper"
+_HOST = "zk-sasl-md5"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a connection needs to be accepted. The default is a connection in clear text without an identity.
+
+    Args:
+        tls: settings of the encryption; the server's certificate is compared with the host in the connect string.
+        username, password: of SASL's DIGEST-MD5.
+
+    Raises:
+        BadConfig: only one of username and password is given, or TLS settings that compare no host name.
+    """
+
+    tls: ssl.SSLContext | None = None
+    username: str | None = None
+    password: Secret | None = None
+
+    def __post_init__(self) -> None:
+        if (self.username is None) != (self.password is None):
+            raise BadConfig("username", "needs a password, and a password needs a username")
+        if self.username == "":
+            raise BadConfig("username", "is empty")
+        require_verification(self.tls)
+
+    @property
+    def is_default(self) -> bool:
+        return self.tls is None and self.username is None
+
+    @property
+    def identity(self) -> str:
+        """What servers know this connection by, as far as it is known here; for messages."""
+        return "no identity" if self.username is None else f"sasl:{self.username}"
+
+    def login(self) -> ClientMechanism | None:
+        """Returns the client's side of a new login; None without a username."""
+        if self.username is None or self.password is None:
+            return None
+        return DigestMd5(self.username, self.password.reveal().decode(), service=_SERVICE, host=_HOST)
+
+
+NONE = Credentials()
+
+
+class NotAuthenticated(ConnectionError):
+    """The server has rejected the credentials: trying again at once is useless."""
+
+
+class NoSession(ConnectionError):
+    """The server closed the connection before it granted a session."""
+
+
+def failure(error: OSError, tls: ssl.SSLContext | None) -> str:
+    """Returns why a connection could not be made. Ports for TLS and for clear text close each other's connections."""
+    if tls is None and isinstance(error, NoSession):
+        return f"{error}: is this the secure port (secureClientPort), which needs tls?"
+    if rejected := rejected_certificate(error):
+        return rejected
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError | ssl.SSLZeroReturnError) or (
+        isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+    ):
+        return "it ended the TLS handshake: is this the secure port (secureClientPort)?"
+    return str(error)
