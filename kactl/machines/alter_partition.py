@@ -10,7 +10,8 @@ Source: the classic controller's tryProcessAlterPartition. Unlike there, only th
 proposed ISR must contain the leader, and the broker epochs in it are compared: a follower that has restarted since the
 leader found it in sync may have lost its log. A broker that is not assigned cannot join: a reassignment has stopped it
 and the leader does not know yet. Members of the ISR that are no longer assigned may stay until the controller removes
-them.
+them. So may members that are shutting down, as long as they are registered: the leader may be one itself, for as long
+as it is drained and no other replica is in sync, and only others that join the ISR end this.
 """
 
 import dataclasses
@@ -130,13 +131,15 @@ def judge(
     *,
     broker: int,
     live: BrokerSet,
+    registered: BrokerSet,
     version: int,
     epochs: Mapping[int, int] | None = None,
 ) -> Judged:
     """Returns the decisions on the proposals of `broker` for n rows. The first matching case decides.
 
     Args:
-        live: brokers that may be in an ISR: registered, and not shutting down.
+        live: brokers that may join an ISR: registered, not shutting down, and not fenced.
+        registered: brokers that may stay in an ISR.
         version: of the request.
         epochs: broker epoch of each registered broker; needed if a proposal carries broker epochs.
     """
@@ -160,19 +163,21 @@ def judge(
         ErrorCode.INVALID_REQUEST,
         proposed.recovering & ~rows.recovering,
         ErrorCode.INVALID_REQUEST,
-        some(is_member & (~live[proposed.isr] | ~_has_replica(rows, proposed.isr) | _is_stale(proposed, epochs or {}))),
+        some(is_member & ~(_may_be_member(rows, proposed.isr, live, registered) & ~_is_stale(proposed, epochs or {}))),
         not_live,
         ErrorCode.NONE,
     ).astype(np.int16)
     return Judged(error, same & (error == ErrorCode.NONE))
 
 
-def _has_replica(rows: Rows, isr: Ints) -> Bools:
-    """Returns bool[K, n]: members of int32[K, n] `isr` that are assigned, or in sync already."""
-    found = np.zeros(isr.shape, np.bool_)
-    for replica, is_known in zip(rows.replicas, rows.assigned | rows.in_sync, strict=True):
-        found |= (isr == replica) & is_known
-    return found
+def _may_be_member(rows: Rows, isr: Ints, live: BrokerSet, registered: BrokerSet) -> Bools:
+    """Returns bool[K, n]: members of `isr` that are assigned and live, or in sync already and registered."""
+    joins, stays = np.zeros(isr.shape, np.bool_), np.zeros(isr.shape, np.bool_)
+    for replica, assigned, in_sync in zip(rows.replicas, rows.assigned, rows.in_sync, strict=True):
+        joins |= (isr == replica) & assigned
+        stays |= (isr == replica) & in_sync
+    allowed: Bools = (joins & live[isr]) | (stays & registered[isr])
+    return allowed
 
 
 def _is_stale(proposed: Proposed, epochs: Mapping[int, int]) -> Bools:

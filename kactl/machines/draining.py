@@ -58,7 +58,12 @@ def preview(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
     elected = partition.elect(
         rows.take(leads),
         Election.CONTROLLED_SHUTDOWN,
-        LiveBrokers(BrokerSet(brokers.live.ids - {broker}), brokers.registered, brokers.recovery),
+        LiveBrokers(
+            BrokerSet(brokers.live.ids - {broker}),
+            brokers.registered,
+            brokers.recovery,
+            None if brokers.unfenced is None else BrokerSet(brokers.unfenced.ids - {broker}),
+        ),
         unclean=np.zeros(int(leads.sum()), np.bool_),
         controller_epoch=0,
     )

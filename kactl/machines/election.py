@@ -9,6 +9,9 @@
 * controlled shutdown: the first in-sync replica that is registered, has a working directory, and is not shutting down.
   All brokers that are shutting down leave the ISR.
 
+A broker is online here if it is registered, not shutting down, and the replica's directory works. Fenced brokers are
+online, but are never elected, and do not start in sync: an election that finds no other candidate waits.
+
 "First" always means first in assignment order. An in-sync replica outside of the assignment stays in the ISR while it
 is online and can never be elected.
 
@@ -59,9 +62,9 @@ Strategy = Callable[[Rows, LiveBrokers, Bools], Elected]
 
 def first_leader(p: Rows, brokers: LiveBrokers) -> Elected:
     """Elect the first leader of a new partition. Every online replica starts in sync."""
-    eligible = p.assigned & p.online(brokers.live)
-    none = np.zeros(len(p), np.bool_)
-    return Elected(first(eligible, p.replicas), eligible, recovering=none, notify=eligible, unclean=none)
+    eligible, none = p.assigned & p.online(brokers.electable), np.zeros(len(p), np.bool_)
+    notify = eligible if brokers.unfenced is None else p.assigned & p.online(brokers.live)
+    return Elected(first(eligible, p.replicas), eligible, recovering=none, notify=notify, unclean=none)
 
 
 def nobody_in_sync_online(p: Rows, brokers: LiveBrokers) -> Bools:
@@ -74,7 +77,7 @@ def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     it.
     """
     online = p.online(brokers.live)
-    candidates = p.assigned & online
+    candidates = p.assigned & online if brokers.unfenced is None else p.assigned & p.online(brokers.unfenced)
     in_sync_online = p.in_sync & online
     clean = first(candidates & p.in_sync, p.replicas)
     fallback = choose(unclean & ~some(in_sync_online), first(candidates, p.replicas), np.int32(NO_LEADER))
@@ -84,7 +87,7 @@ def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
         leader,
         in_sync=choose(is_unclean, p.replicas == leader, in_sync_online),
         recovering=p.recovering | is_unclean if brokers.recovery else p.recovering,
-        notify=candidates,
+        notify=candidates if brokers.unfenced is None else p.assigned & online,
         unclean=is_unclean,
     )
 
@@ -92,13 +95,13 @@ def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
 def reassignment(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """Elect the first replica of the target that is online and in sync. The ISR does not change."""
     target = p.assigned & ~p.removing
-    return _same_isr(p, first(target & p.in_sync & p.online(brokers.live), p.replicas), notify=target)
+    return _same_isr(p, first(target & p.in_sync & p.online(brokers.electable), p.replicas), notify=target)
 
 
 def preferred(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """Elect the first replica of the assignment, if it is online and in sync. The ISR does not change."""
     head = preferred_slot(p.assigned)
-    return _same_isr(p, first(head & p.in_sync & p.online(brokers.live), p.replicas), notify=p.assigned)
+    return _same_isr(p, first(head & p.in_sync & p.online(brokers.electable), p.replicas), notify=p.assigned)
 
 
 def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
@@ -107,7 +110,7 @@ def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Electe
     """
     registered = p.online(brokers.registered)
     leaving = brokers.registered[p.replicas] & ~brokers.live[p.replicas]
-    leader = first(p.assigned & p.in_sync & registered & ~leaving, p.replicas)
+    leader = first(p.assigned & p.in_sync & p.online(brokers.electable), p.replicas)
     elected = _same_isr(p, leader, notify=p.assigned & registered)
     return dataclasses.replace(elected, in_sync=p.in_sync & ~leaving)
 

@@ -3,19 +3,59 @@
 Derived from the cluster state by the rules of election. Read-only.
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 
-from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState, TopicPartition
+from kactl.model import NO_BROKER, NO_LEADER, PartitionState, PartitionView, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.state.cluster import Cluster
+from kactl.state.holds import VANISHED_BEFORE, past_life
+from kactl.state.replica_reports import ReplicaReport
 from kactl.state.table import NO_ROW
 
 DeletionState = Literal["none", "halted", "running"]
-BrokerState = Literal["live", "shutting_down", "dead"]
-_STATE_TEXT: Final = {"live": "is live", "shutting_down": "is shutting down", "dead": "is dead"}
+BrokerState = Literal["live", "fenced", "shutting_down", "dead"]
+_STATE_TEXT: Final = {
+    "live": "is live",
+    "fenced": "is registered, but has never linked to this controller",
+    "shutting_down": "is shutting down",
+    "dead": "is dead",
+}
+
+
+_HANDLER_TEXT: Final = {
+    ReplicaStatus.NOT_READY: "its handler is not ready",
+    ReplicaStatus.FAILED: "its handler has failed and is called again after a pause",
+    ReplicaStatus.STUCK: "a call of its handler does not end",
+    ReplicaStatus.ERROR: "its handler has failed too often",
+    ReplicaStatus.BUSY: "its handler is busy",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moment:
+    """What an explanation needs and the cluster state does not contain.
+
+    Attributes:
+        monotonic_ms: the present time; None if the caller has no clock, and the text then has no durations.
+        links: by participant without a link to this controller: since when and why, as text.
+    """
+
+    monotonic_ms: float | None = None
+    links: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    def since(self, began_ms: float) -> str:
+        """Returns " since 9 s" for a time in the past."""
+        if self.monotonic_ms is None:
+            return ""
+        age_ms = max(self.monotonic_ms - began_ms, 0.0)
+        return f" since {age_ms:.0f} ms" if age_ms < 1_000 else f" since {age_ms / 1_000:.0f} s"
+
+
+_NO_MOMENT: Final = Moment()
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -23,7 +63,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     Attributes:
         broker_state: state of the broker that holds it.
-        directory_failed: the broker reported the directory as failed.
+        directory_failed: the broker reported the directory as failed, or its handler cannot serve.
         may_lead: it would be elected if no replica before it could be.
         verdict: the same as text, with the reason.
     """
@@ -65,14 +105,15 @@ class DeletionExplanation(msgspec.Struct, frozen=True):
     waits_for: tuple[str, ...]
 
 
-def explain_partition(cluster: Cluster, name: TopicPartition) -> Explanation | None:
+def explain_partition(cluster: Cluster, name: TopicPartition, moment: Moment = _NO_MOMENT) -> Explanation | None:
     """Returns the explanation of a partition; None if it is unknown."""
     row = cluster.table.row(name)
     if row == NO_ROW:
         return None
     view = cluster.table.view(row)
-    candidates = tuple(_candidate(cluster, view, broker) for broker in view.replicas)
-    verdict, remedies = _verdict(cluster, view, candidates)
+    candidates = tuple(_candidate(cluster, view, broker, moment) for broker in view.replicas)
+    verdict, remedies = _verdict(cluster, view, candidates, moment)
+    remedies += _resets(cluster, view)
     return Explanation(name.topic, name.partition, view.leader, verdict, remedies, candidates)
 
 
@@ -98,18 +139,21 @@ def broker_state(cluster: Cluster, broker: int) -> BrokerState:
     """Returns whether a broker can serve."""
     if broker not in cluster.brokers:
         return "dead"
-    return "shutting_down" if broker in cluster.shutting_down else "live"
+    if broker in cluster.shutting_down:
+        return "shutting_down"
+    return "fenced" if broker in cluster.fenced else "live"
 
 
-def _candidate(cluster: Cluster, view: PartitionView, broker: int) -> Candidate:
+def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Moment) -> Candidate:
     state = broker_state(cluster, broker)
+    report = cluster.replica_report(view.name, broker)
     failed = cluster.table.row(view.name) in cluster.table.dirs_offline(broker)
     in_sync = broker in view.isr
     reasons = []
     if state != "live":
         reasons.append(f"its broker {_STATE_TEXT[state]}")
     if failed:
-        reasons.append("its directory has failed")
+        reasons.append("its directory has failed" if report is None else _handler_text(report, moment))
     if not in_sync and view.leadership is not None:
         reasons.append("it is not in sync")
     if broker == view.leader:
@@ -118,17 +162,61 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int) -> Candidate:
         verdict = "cannot lead: " + " and ".join(reasons)
     else:
         verdict = "could lead"
+    if report is not None and not report.status.is_failure:
+        verdict += f"; {_handler_text(report, moment)}"
+    if broker in moment.links:
+        verdict += f"; {moment.links[broker]}"
     return Candidate(broker, state, in_sync, failed, not reasons, verdict)
 
 
-def _verdict(cluster: Cluster, view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
+def _handler_text(report: ReplicaReport, moment: Moment) -> str:
+    detail = f" ({report.detail})" if report.detail else ""
+    return f"{_HANDLER_TEXT[report.status]}{moment.since(report.since_ms)}{detail}"
+
+
+def _resets(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
+    """Returns the remedies for replicas with handlers that do not recover by themselves."""
+    remedies = []
+    for broker in view.replicas:
+        report = cluster.replica_report(view.name, broker)
+        if report is not None and report.status is ReplicaStatus.ERROR:
+            remedies.append(
+                f"when the cause is removed, use the replica again: kactl replica reset {view.name} --broker {broker}"
+            )
+        elif report is not None and report.status is ReplicaStatus.STUCK:
+            remedies.append(f"restart the process of broker {broker}: the call in it ignores its cancellation")
+    return tuple(remedies)
+
+
+def _waits_for(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
+    """Returns what a new leader waits for before it acts; empty if it does not wait."""
+    if not cluster.holds.is_used or view.leader not in cluster.holds.participants:
+        return ""
+    row, columns = cluster.table.row(view.name), cluster.table.hold_columns()
+    holder = int(columns.holder[row])
+    if holder >= 0:
+        link = moment.links.get(holder, "it is linked")
+        return f"the release of broker {holder}, which led before: {link}"
+    if holder != NO_BROKER:
+        return f"the end of the lease of the earlier process of broker {past_life(holder)}"
+    others = cluster.holds.unanswered - {view.leader}
+    if others and int(columns.waiting_epoch[row]) == view.leader_epoch:
+        silent = sorted({other if other >= 0 else past_life(other) for other in others if other > VANISHED_BEFORE})
+        named = f"brokers {_listed(silent)}" if silent else "sessions that ended before this controller was elected"
+        return f"the answers of {named} to this controller, which has just been elected"
+    return ""
+
+
+def _verdict(
+    cluster: Cluster, view: PartitionView, candidates: tuple[Candidate, ...], moment: Moment
+) -> tuple[str, tuple[str, ...]]:
     if view.topic in cluster.topics_to_delete:
         return f"topic {view.topic} is being deleted, so no leader is elected", ()
     if not candidates:
         return "no replica is assigned to it", (f"assign replicas: kactl reassign plan --topic {view.topic}",)
     leading = next((candidate for candidate in candidates if candidate.broker == view.leader), None)
     if leading is not None and leading.broker_state != "dead" and not leading.directory_failed:
-        return _led(view, candidates)
+        return _led(view, candidates, _waits_for(cluster, view, moment))
     if leading is not None:
         return f"broker {view.leader} leads, but {leading.verdict.partition('although ')[2]}: an election is due", ()
     if view.leader != NO_LEADER:
@@ -136,8 +224,10 @@ def _verdict(cluster: Cluster, view: PartitionView, candidates: tuple[Candidate,
     return _leaderless(view, candidates)
 
 
-def _led(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
+def _led(view: PartitionView, candidates: tuple[Candidate, ...], waits_for: str) -> tuple[str, tuple[str, ...]]:
     led = f"broker {view.leader} leads, elected under leader epoch {view.leader_epoch}"
+    if waits_for:
+        led = f"broker {view.leader} was elected under leader epoch {view.leader_epoch}, and waits for {waits_for}"
     preferred = candidates[0]
     if preferred.broker == view.leader:
         return f"{led}; it is the preferred replica", ()
@@ -158,14 +248,16 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
         if view.state is PartitionState.NEW and not online:
             return (
                 "it never had a leader: none of its replicas is online",
-                _restore(candidates)
+                _link(candidates)
+                or _restore(candidates)
                 or (f"start one of the brokers {_listed(candidate.broker for candidate in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
     stopping = [candidate for candidate in candidates if candidate.broker_state == "shutting_down"]
-    known = [candidate.broker for candidate in (*online, *stopping)]
+    fenced = [candidate for candidate in candidates if candidate.broker_state == "fenced"]
+    known = [candidate.broker for candidate in (*online, *stopping, *fenced)]
     lost = [broker for broker in view.isr if broker not in known]
-    remedies = [*_restore(candidate for candidate in stopping if candidate.in_sync)]
+    remedies = [*_link(fenced), *_restore(candidate for candidate in stopping if candidate.in_sync)]
     if lost:
         remedies.append(f"bring back broker {' or '.join(map(str, lost))}, which has all records")
     if online:
@@ -173,10 +265,16 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
             f"or let broker {online[0].broker} lead, which loses the records that it does not have:"
             f" kactl elect unclean -p {view.name}"
         )
-    elif len(stopping) < len(candidates):
-        dead = _listed(candidate.broker for candidate in candidates if candidate not in stopping)
+    elif len(stopping) + len(fenced) < len(candidates):
+        dead = _listed(candidate.broker for candidate in candidates if candidate.broker_state == "dead")
         remedies.append(f"none of its replicas is online: start brokers {dead}")
     return f"no leader: none of the in-sync replicas ({_listed(view.isr)}) is online", tuple(remedies)
+
+
+def _link(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """Returns the remedy for replicas on participants that this controller has not reached."""
+    fenced = [candidate.broker for candidate in candidates if candidate.broker_state == "fenced"]
+    return (f"let broker {' and '.join(map(str, fenced))} reach this controller over its network",) if fenced else ()
 
 
 def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:

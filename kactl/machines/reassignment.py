@@ -80,7 +80,7 @@ def hand_over(rows: Rows, stays: Ints, brokers: LiveBrokers, *, controller_epoch
     Args:
         stays: int32[K, n], the replicas that stay, in order of preference; NO_BROKER in unused positions.
     """
-    eligible = rows.assigned & rows.in_sync & rows.online(brokers.live)
+    eligible = rows.assigned & rows.in_sync & rows.online(brokers.electable)
     leaves = rows.has_leadership & some(rows.assigned & (rows.replicas == rows.leader))
     successor = np.full(len(rows), NO_LEADER, np.int32)
     orphaned = rows.has_leadership & (rows.leader == NO_LEADER) & some(rows.assigned & rows.in_sync)

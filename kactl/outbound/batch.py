@@ -65,11 +65,18 @@ class Addressed(NamedTuple):
 
 
 class _Lead(NamedTuple):
-    """One addition to LeaderAndIsr. `notify`: bool[W, n], the replicas that receive it; `is_new`: bool[n]."""
+    """One addition to LeaderAndIsr.
+
+    Attributes:
+        notify: bool[W, n], the replicas that receive it.
+        is_new: bool[n].
+        hold: bool[n], or None if no leader has to wait.
+    """
 
     rows: Rows
     notify: Bools
     is_new: Bools
+    hold: Bools | None
 
     @classmethod
     def joined(cls, leads: list["_Lead"]) -> "_Lead | None":
@@ -81,7 +88,11 @@ class _Lead(NamedTuple):
             return None
         width = len(rows.replicas)
         notify = np.concatenate([padded(lead.notify, width) for lead in leads], axis=1)
-        return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]))
+        hold = None
+        if any(lead.hold is not None for lead in leads):
+            hold = np.concatenate([np.zeros(len(lead.rows), np.bool_) if lead.hold is None else lead.hold
+                                   for lead in leads])  # fmt: skip
+        return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]), hold)
 
     def once(self, registered: Iterable[int]) -> tuple[LeadershipColumns, Ints, RowNumbers]:
         """Returns the columns of the rows in table order, and pairs of a registered recipient and a row position.
@@ -91,7 +102,8 @@ class _Lead(NamedTuple):
         lead = self
         order = order_of(lead.rows.topic, lead.rows.partition)
         if order is not None:
-            lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order])
+            hold = None if lead.hold is None else lead.hold[order]
+            lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order], hold)
         brokers, positions = pairs(lead.rows.replicas, lead.notify)
         return lead._columns(), *registered_only(brokers, positions, registered)
 
@@ -107,6 +119,7 @@ class _Lead(NamedTuple):
             removing=listed(rows.removing, rows),
             recovering=rows.recovering,
             flag=self.is_new,
+            hold=self.hold,
         )
 
 
@@ -140,11 +153,23 @@ class RequestBatch:
 
     # -- filling -------------------------------------------------------------------------------------------------------
 
-    def lead_and_follow(self, rows: Rows, notify: Bools, *, is_new: bool | Bools = False) -> None:
-        """Add LeaderAndIsr for `rows` to the replicas `notify`, bool[W, n], and UpdateMetadata to all brokers."""
+    def lead_and_follow(
+        self, rows: Rows, notify: Bools, *, is_new: bool | Bools = False, first: Bools | None = None
+    ) -> None:
+        """Add LeaderAndIsr for `rows` to the replicas `notify`, bool[W, n], and UpdateMetadata to all brokers.
+
+        Args:
+            first: bool[n], partitions that never had a leader before; their leaders wait for no other broker.
+        """
         if not len(rows):
             return
-        self._lead.append(_Lead(rows, notify, np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))))
+        cluster = self._cluster
+        holds = cluster.holds
+        # The columns are made on first use.
+        hold = holds.held(cluster.table.hold_columns(), rows.index, rows.leader) if holds.is_used else None
+        if hold is not None and first is not None:
+            hold &= ~first
+        self._lead.append(_Lead(rows, notify, np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),)), hold))
         self.update_metadata(self._cluster.brokers, rows)
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
@@ -203,6 +228,7 @@ class RequestBatch:
                 removing=columns.removing,
                 is_new=columns.flag,
                 recovering=columns.recovering,
+                hold=columns.hold,
             ),
             positions,
             bounds,

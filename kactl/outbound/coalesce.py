@@ -23,7 +23,8 @@ flight is never touched: the broker may have acted on it.
 * StopReplica and UpdateMetadata always.
 
 A request with a topic that occurs under two ids is neither merged nor moved past: that topic was deleted and created
-again. Requests of different controllers, or to different registrations, are not changed.
+again. Requests of different controllers, or to different registrations, are not changed. LeaseRelease and StateSent
+stay where they are, and no other request moves past them.
 
 Source: the handling of the three requests in brokers (ReplicaManager, MetadataCache).
 """
@@ -34,7 +35,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import NO_BROKER, Broker
 from kactl.state.topics import Topics
 
@@ -62,7 +63,22 @@ def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) 
         broker: the recipient.
         alive: the brokers that the recipient knows to be alive when it receives the first request; None if unknown.
     """
-    untouched = [Coalesced(request, index) for index, request in enumerate(requests)]
+    result: list[Coalesced] = []
+    part: list[KafkaRequest] = []
+    for index, request in enumerate(requests):
+        if isinstance(request, KafkaRequest):
+            part.append(request)
+            continue
+        result += _between(part, index - len(part), broker=broker, alive=alive)
+        alive = next((alive_in(other) for other in reversed(part) if isinstance(other, UpdateMetadata)), alive)
+        part = []
+        result.append(Coalesced(request, index))
+    return result + _between(part, len(requests) - len(part), broker=broker, alive=alive)
+
+
+def _between(requests: Sequence[KafkaRequest], begin: int, *, broker: int, alive: Alive | None) -> list[Coalesced]:
+    """Coalesce a part of the queue that begins at a position."""
+    untouched = [Coalesced(request, begin + index) for index, request in enumerate(requests)]
     if len(requests) < 2 or len({(r.controller_id, r.controller_epoch, r.broker_epoch) for r in requests}) > 1:
         return untouched
     index_of = PartitionIndex(requests)
@@ -74,10 +90,12 @@ def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) 
         _place(groups, candidate)
     for group in groups[-_PAST_MAX - 1 :]:
         group.settle()
-    return [Coalesced(_merged(group, requests, index_of), min(group.members)) for group in groups]
+    return [Coalesced(_merged(group, requests, index_of), begin + min(group.members)) for group in groups]
 
 
-def _group(index: int, request: Request, named: PartitionIndex, broker: int, alive: Alive | None) -> MergeCandidate:
+def _group(
+    index: int, request: KafkaRequest, named: PartitionIndex, broker: int, alive: Alive | None
+) -> MergeCandidate:
     match request:
         case LeaderAndIsr():
             return Leading(index, request, named, broker, alive)
@@ -127,7 +145,7 @@ def _may_pass(mover: MergeCandidate, other: MergeCandidate) -> bool:
 # -- the merged request ------------------------------------------------------------------------------------------------
 
 
-def _merged(group: MergeCandidate, requests: Sequence[Request], named: PartitionIndex) -> Request:
+def _merged(group: MergeCandidate, requests: Sequence[KafkaRequest], named: PartitionIndex) -> KafkaRequest:
     last = requests[group.members[-1]]
     if group.words is None:
         return last
@@ -172,7 +190,7 @@ _STATES: Final = tuple(
 class _Columns:
     """Gathers columns of the deciding rows."""
 
-    def __init__(self, positions: list[int], members: Sequence[Request], words: Winners) -> None:
+    def __init__(self, positions: list[int], members: Sequence[KafkaRequest], words: Winners) -> None:
         self._parts = []
         for position, request in zip(positions, members, strict=True):
             which = np.flatnonzero(words.source == position)

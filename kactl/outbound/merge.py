@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import KafkaRequest, LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
 from kactl.state.rows import Bools, Ints, RowNumbers
 
@@ -36,7 +36,7 @@ class PartitionIndex:
         topic, partition: of each partition number.
     """
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(self, requests: Sequence[KafkaRequest]) -> None:
         self.topics: list[TopicRef] = []
         numbers: dict[str, int] = {}
         two_ids: set[int] = set()

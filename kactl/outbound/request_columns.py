@@ -73,6 +73,7 @@ class LeadershipColumns(RequestColumns, frozen=True, kw_only=True, eq=False):
     removing: Ints | None = None
     offline: Ints | None = None
     recovering: Bools | None = None
+    hold: Bools | None = None
 
 
 _LISTS: Final = frozenset({"isr", "replicas", "adding", "removing", "offline"})
@@ -204,6 +205,11 @@ def _joined(additions: Sequence[Columns]) -> Columns:
                 np.full((width, len(columns.row)), NO_BROKER, np.int32)
                 if value is None
                 else padded(value, width, NO_BROKER)
+                for value, columns in zip(values, additions, strict=True)
+            ]
+        elif name == "hold":
+            values = [
+                np.zeros(len(columns.row), np.bool_) if value is None else value
                 for value, columns in zip(values, additions, strict=True)
             ]
         joined[name] = np.concatenate(values, axis=-1)

@@ -18,6 +18,9 @@ LINE_LENGTH_MAX: Final = 8000
 TRACE_LINES_MAX: Final = 400
 TRACE_MARGIN: Final = "    | "
 
+# A host program that has not configured logging gets no lines of kactl on stderr.
+logging.getLogger("kactl").addHandler(logging.NullHandler())
+
 
 def logger(name: str) -> logging.Logger:
     """Returns the logger of a module."""

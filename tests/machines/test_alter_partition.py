@@ -61,14 +61,25 @@ def proposed_of(cases: list[Case]) -> Proposed:
     )
 
 
-def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, version: int = 3) -> list[tuple[str, bool]]:
-    """Return the error name of each case, and whether the proposal equals the current state."""
+def judged(
+    *cases: Case,
+    broker: int = 1,
+    live: tuple[int, ...] = REPLICAS,
+    leaving: tuple[int, ...] = (),
+    version: int = 3,
+) -> list[tuple[str, bool]]:
+    """Return the error name of each case, and whether the proposal equals the current state.
+
+    Args:
+        leaving: brokers that are registered and shut down.
+    """
     proposals = list(cases)
     answer = judge(
         rows_of(proposals),
         proposed_of(proposals),
         broker=broker,
         live=BrokerSet(live),
+        registered=BrokerSet({*live, *leaving}),
         version=version,
         epochs=REGISTERED,
     )
@@ -78,7 +89,9 @@ def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, vers
     ]
 
 
-def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> tuple[str, bool]:
+def oracle(
+    case: Case, *, broker: int, live: tuple[int, ...], leaving: tuple[int, ...], version: int
+) -> tuple[str, bool]:
     """Judge one proposal by sequential rules."""
     known, members = case.known, set(case.isr)
     if known is None:
@@ -95,7 +108,8 @@ def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> t
         return "INVALID_REQUEST", False
     if case.recovering and (len(members) > 1 or not known.recovering):
         return "INVALID_REQUEST", False
-    if not members <= set(live) & {*REPLICAS, *known.isr}:
+    joins, stays = set(live) & set(REPLICAS), {*live, *leaving} & set(known.isr)
+    if not members <= joins | stays:
         return "INELIGIBLE_REPLICA" if version >= 2 else "OPERATION_NOT_ATTEMPTED", False
     return "NONE", False
 
@@ -193,6 +207,23 @@ def test_broker_that_is_not_assigned_is_ineligible_unless_it_is_in_sync_already(
     ) == [("INELIGIBLE_REPLICA", False), ("NONE", False), ("NONE", False)]
 
 
+def test_member_that_shuts_down_may_stay_and_not_join() -> None:
+    alone = Leadership(leader=1, leader_epoch=5, isr=(1,), partition_epoch=9, controller_epoch=1)
+
+    assert judged(
+        Case(known=alone, isr=(1, 3)),  # the leader itself shuts down
+        Case(isr=(1, 2, 3)),
+        Case(known=alone, isr=(1, 2)),
+        Case(known=alone, isr=(1, 2, 3)),
+        live=(3, 4),
+        leaving=(1, 2),
+    ) == [("NONE", False), ("NONE", False), ("INELIGIBLE_REPLICA", False), ("INELIGIBLE_REPLICA", False)]
+
+
+def test_member_that_is_not_registered_may_not_stay() -> None:
+    assert judged(Case(isr=(1, 2, 3)), live=(1, 3)) == [("INELIGIBLE_REPLICA", False)]
+
+
 def test_no_proposals_give_no_results() -> None:
     assert judged() == []
 
@@ -216,13 +247,14 @@ KNOWN = st.builds(
 CASES = st.builds(Case, st.none() | KNOWN, ISRS, EPOCHS, EPOCHS, st.booleans())
 
 
-@given(st.lists(CASES, max_size=12), st.sampled_from([1, 2]), ISRS, st.sampled_from([1, 2]))
+@given(st.lists(CASES, max_size=12), st.sampled_from([1, 2]), ISRS, ISRS, st.sampled_from([1, 2]))
 def test_columns_agree_with_the_sequential_oracle(
-    cases: list[Case], broker: int, live: tuple[int, ...], version: int
+    cases: list[Case], broker: int, live: tuple[int, ...], others: tuple[int, ...], version: int
 ) -> None:
-    expected = [oracle(case, broker=broker, live=live, version=version) for case in cases]
+    leaving = tuple(set(others) - set(live))
+    expected = [oracle(case, broker=broker, live=live, leaving=leaving, version=version) for case in cases]
 
-    assert judged(*cases, broker=broker, live=live, version=version) == expected
+    assert judged(*cases, broker=broker, live=live, leaving=leaving, version=version) == expected
 
 
 def test_proposals_are_converted_to_columns() -> None:

@@ -13,6 +13,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.outbound.coalesce import alive_in, coalesced
+from tests.support.marks import at_most
 from tests.support.model_broker import ModelBroker
 
 US = 1
@@ -168,7 +169,7 @@ class CoalescingQueue:
         return broker, self.results.failed, deletions
 
 
-@settings(max_examples=500)
+@settings(max_examples=at_most(500))
 @given(
     seed=st.integers(0, 2**32),
     sane=st.booleans(),

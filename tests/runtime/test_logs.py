@@ -119,8 +119,8 @@ def nodes_if_named(path: Path, attributes: AbstractSet[str]) -> Iterator[ast.AST
 
 
 def test_every_module_uses_the_protected_logger() -> None:
-    # The package needs a logger for its null handler, and the simulator one to record what kactl logs; the others
-    # configure loggers of libraries.
+    # The package needs a logger for its null handler, and the simulator one to record the log lines of kactl; the
+    # others configure loggers of libraries.
     allowed = {
         "kactl/runtime/logs.py",
         "kactl/__init__.py",

@@ -1,0 +1,38 @@
+"""Addresses at which participants can be reached by other participants."""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from kactl.model import Endpoint
+
+# Addresses that mean "all of this host", which is no place to connect to.
+WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only programs of the same host can connect to a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def why_unusable(peer: Endpoint, others: Iterable[Endpoint] = ()) -> str | None:
+    """Returns why other participants cannot use an address, with the remedy; None if they may.
+
+    Args:
+        others: the addresses of the other participants.
+    """
+    if peer.host in WILDCARDS:
+        return "it means all addresses of a host, and no program can connect to it: give advertise= the host's own"
+    if is_loopback(peer.host):
+        remote = next((other for other in others if not is_loopback(other.host)), None)
+        if remote is not None:
+            return (
+                f"only programs of its own host can connect to it, and another participant advertises {remote.host}:"
+                f"{remote.port}: give advertise= the host's own address"
+            )
+    return None

@@ -1,0 +1,68 @@
+"""Progress of a topic towards leaders that have acknowledged their orders."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from kactl.messages.admin import TopicEnsureRequested, TopicProgress
+from kactl.model import NO_LEADER, TopicPartition
+from kactl.state.cluster import Cluster
+
+from .explain import explain_partition
+
+# As many as an error message can name.
+NAMED_MAX: Final = 5
+
+
+def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
+    """Returns why a topic cannot be created before more brokers have registered; empty if it can."""
+    if asked.assignment is not None:
+        named = {broker for assignment in asked.assignment.values() for broker in assignment.replicas}
+        absent = sorted(named - cluster.brokers.keys())
+        return f"brokers {absent} are not registered" if absent else ""
+    wanted = 1 if asked.replication_factor is None else asked.replication_factor
+    live = len(cluster.live_brokers.live.ids)
+    return f"{wanted} replicas need as many live brokers, and there are {live}" if live < wanted else ""
+
+
+def progress_of(
+    cluster: Cluster, topic: str, *, count: int, created: bool, last_error: Callable[[int], str]
+) -> TopicProgress:
+    """Returns which partitions of a topic wait for a leader, or for its acknowledgement.
+
+    Acknowledgements are known for topics of `Cluster.awaited`. The leaders of other topics only have to be registered.
+
+    Args:
+        count: the number of partitions that the topic is to have at least.
+        created: as the result states it.
+        last_error: returns why a broker cannot be reached; empty if it can.
+    """
+    known = cluster.table.topic(topic)
+    index = cluster.table.rows_of(known) if known is not None else np.zeros(0, np.intp)
+    if len(index) < count:
+        return TopicProgress(created, count - len(index), ("its partitions have not been read from the store",))
+    rows = cluster.table.rows(index)
+    has_leader = rows.leader != NO_LEADER
+    if topic in cluster.awaited:
+        acknowledged = cluster.acknowledged.holds(rows.index, rows.topic, rows.partition, rows.leader_epoch)
+    else:
+        acknowledged = cluster.live_brokers.registered[rows.leader]
+    waiting = np.flatnonzero(~(has_leader & acknowledged))
+    named = [
+        _reason(cluster, TopicPartition(topic, int(rows.partition[row])), int(rows.leader[row]), last_error)
+        for row in waiting[:NAMED_MAX].tolist()
+    ]
+    return TopicProgress(created, len(waiting), tuple(named))
+
+
+def _reason(cluster: Cluster, name: TopicPartition, leader: int, last_error: Callable[[int], str]) -> str:
+    if leader == NO_LEADER:
+        explanation = explain_partition(cluster, name)
+        return f"{name} has no leader" + (f" ({explanation.verdict})" if explanation is not None else "")
+    if leader not in cluster.brokers:
+        return f"{name}: its leader {leader} is not registered any more"
+    if cluster.table.row(name) in cluster.table.dirs_offline(leader):
+        return f"{name}: its leader {leader} has reported an error"
+    error = last_error(leader)
+    return f"{name}: its leader {leader} has not acknowledged the order" + (f" ({error})" if error else "")

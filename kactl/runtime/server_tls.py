@@ -1,0 +1,132 @@
+"""TLS of a server, whose certificate is replaced when its files change.
+
+Loading a wrong key into a context that is in use breaks it. So the files are loaded into a new context, which the
+listening one hands to each connection during its handshake. The handshake takes certificate, key, authorities and
+revocation lists from there, but not whether a client needs a certificate: that is the listening context's for good.
+"""
+
+import os
+import ssl
+from typing import Final, Literal
+
+import anyio.to_thread
+
+from kactl.errors import BadConfig
+
+from . import reloading
+from .logs import logger
+
+log = logger(__name__)
+
+POLL_S: Final = 10.0
+HANDSHAKE_S: Final = 10.0
+
+ClientAuth = Literal["none", "optional", "required"]
+_Version = tuple[tuple[int, int, int], ...]
+
+
+class ServerTls:
+    """Certificate and key of a server.
+
+    Args:
+        section: of the configuration, for errors.
+        cert, key: PEM files.
+        client_auth: whether clients are asked for a certificate, and whether they need one.
+        client_ca: file with the authority of the clients' certificates.
+        crl: file with the certificates that it has revoked; empty for none.
+        protocols: what the server speaks, for ALPN; empty for no ALPN.
+
+    Attributes:
+        context: for the listening sockets.
+        reload_failed: the files have changed, and cannot be used; the previous ones stay.
+
+    Raises:
+        BadConfig: the files cannot be used.
+    """
+
+    def __init__(
+        self,
+        section: str,
+        *,
+        cert: str,
+        key: str,
+        client_auth: ClientAuth = "none",
+        client_ca: str = "",
+        crl: str = "",
+        protocols: tuple[str, ...] = ("http/1.1",),
+    ) -> None:
+        self._section = section
+        self._cert = cert
+        self._key = key
+        self._client_auth = client_auth
+        self._client_ca = client_ca
+        self._crl = crl
+        self._protocols = protocols
+        self._version = self._seen()
+        self._present = self._load()
+        self.reload_failed = False
+        self.context = self._load()
+        self.context.sni_callback = self._choose
+
+    async def run(self) -> None:
+        """Load the files again when they change, until cancelled."""
+        while True:
+            await reloading.pause(POLL_S)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Load the files again if they have changed."""
+        version = await anyio.to_thread.run_sync(self._seen)
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            self._present = await anyio.to_thread.run_sync(self._load)
+        except BadConfig as error:
+            self.reload_failed = True
+            log.error("the certificate cannot be loaded again, so the previous one is used: %s", error)
+        else:
+            self.reload_failed = False
+            log.info("the certificate %s has been loaded again", self._cert)
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        """Called during each handshake, also of clients that name no server."""
+        connection.context = self._present
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        if self._protocols:
+            context.set_alpn_protocols(list(self._protocols))
+        try:
+            context.load_cert_chain(self._cert, self._key)
+        except OSError as error:
+            reason = f"{self._cert} and {self._key} are no certificate and key: {error}"
+            raise BadConfig(f"{self._section}.cert", reason) from None
+        if self._client_auth != "none":
+            self._verify_clients(context)
+        return context
+
+    def _verify_clients(self, context: ssl.SSLContext) -> None:
+        context.verify_mode = ssl.CERT_REQUIRED if self._client_auth == "required" else ssl.CERT_OPTIONAL
+        for key, path in (("client-ca", self._client_ca), ("crl", self._crl)):
+            if not path:
+                continue
+            try:
+                context.load_verify_locations(path)
+            except OSError as error:
+                raise BadConfig(f"{self._section}.{key}", f"{path} cannot be used: {error}") from None
+        if self._crl:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+    def _seen(self) -> _Version:
+        return tuple(_version(path) for path in (self._cert, self._key, self._client_ca, self._crl) if path)
+
+
+def _version(path: str) -> tuple[int, int, int]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return error.errno or 0, 0, 0  # loading it explains the error
+    return status.st_mtime_ns, status.st_ino, status.st_size
