@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.errors import KactlError, Remedy
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_origin import NO_ORIGIN, Origin, present
 
 log = logger(__name__)
 
@@ -56,11 +57,13 @@ class Entry(NamedTuple, Generic[M]):
     Attributes:
         reply_to: receives the result; None for a message of `tell`.
         put_ms: when it was queued, by the monotonic clock of the inbox.
+        origin: what led to it.
     """
 
     message: M
     reply_to: asyncio.Future[Any] | None
     put_ms: float
+    origin: Origin = NO_ORIGIN
 
 
 class Inbox(Generic[M]):
@@ -73,6 +76,7 @@ class Inbox(Generic[M]):
     Attributes:
         refused: number of messages that were rejected because of the limit.
         waited_ms: how long the message that was taken last had waited.
+        origin: what led to that message.
     """
 
     def __init__(self, owner: str, limit: int = INBOX_LIMIT, *, now: Callable[[], float] = _no_time) -> None:
@@ -83,6 +87,7 @@ class Inbox(Generic[M]):
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self.waited_ms = 0.0
+        self.origin = NO_ORIGIN
         self.refused = 0
 
     def __len__(self) -> int:
@@ -104,14 +109,14 @@ class Inbox(Generic[M]):
         if self._bounded() >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
-        self._append(Entry(message, reply_to, self._now()))
+        self._append(Entry(message, reply_to, self._now(), present(traced=reply_to is not None)))
 
     async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
         """Return the next message and the future of its result; wait for one."""
         while (entry := self._pop()) is None:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        self.waited_ms = self._now() - entry.put_ms
+        self.waited_ms, self.origin = self._now() - entry.put_ms, entry.origin
         return entry.message, entry.reply_to
 
     def drain(self) -> list[Entry[M]]:

@@ -12,13 +12,16 @@ Source: the classic controller's RequestSendThread.
 """
 
 import asyncio
+import collections
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import (
+    Acknowledged,
+    LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
     Request,
@@ -32,6 +35,8 @@ from kactl.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, 
 from kactl.model import Broker
 from kactl.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_origin import ORIGIN, Origin
+from kactl.telemetry.event_trace import EventTrace
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
@@ -56,7 +61,14 @@ SLOW_FACTOR: Final = 4
 COALESCE_COUNT: Final = 64
 
 
-class Channel(Actor[Request]):
+class Outgoing(NamedTuple):
+    """A queued request, and the controller events that wait for its response: several once it was coalesced."""
+
+    request: Request
+    events: tuple[EventTrace, ...] = ()
+
+
+class Channel(Actor[Outgoing]):
     """Channel to one registration of one broker.
 
     Args:
@@ -95,7 +107,7 @@ class Channel(Actor[Request]):
         self._deletions_in = deletions_in
         self._gate = gate
         self._others_ms = others_ms
-        self._in_flight: Entry[Request] | None = None  # may have reached the broker
+        self._in_flight: Entry[Outgoing] | None = None  # may have reached the broker
         self._began_ms = 0.0  # when the last request was begun
         self._took_ms = 0.0  # how long the last request was in flight
         self._alive: Alive | None = None  # the live brokers that the broker was sent last
@@ -122,11 +134,15 @@ class Channel(Actor[Request]):
             return self._took_ms
         return max(self._took_ms, self._clock.monotonic_ms() - self._began_ms)
 
-    def put(self, request: Request) -> bool:
-        """Queue a request. Returns False if the queue is full; nothing was queued then."""
+    def put(self, request: Request, event: EventTrace | None = None) -> bool:
+        """Queue a request, sent by `event`. Returns False if the queue is full; nothing was queued then."""
         if len(self) >= QUEUE_LIMIT:
             return False
-        self.inbox.put(request)
+        if event is None or event.because is None:
+            self.inbox.put(Outgoing(request))
+        else:
+            self.inbox.put(Outgoing(request, (event,)))
+            event.sent(self.broker.id)
         if len(self) >= self._coalesce_count:
             self.inbox.refill(self._coalesced(self.inbox.drain()))
         return True
@@ -140,37 +156,72 @@ class Channel(Actor[Request]):
         finally:
             await asyncio.shield(self._connection.close())
 
-    async def receive(self, message: Request) -> None:
+    def drop(self) -> None:
+        """Drop the requests that wait, and the one in flight. To be called before the channel is cancelled."""
+        waiting = self.inbox.drain()
+        if self._in_flight is not None:
+            waiting.append(self._in_flight)
+        for entry in waiting:
+            for event in entry.message.events:
+                event.dropped(self.broker.id)
+
+    async def receive(self, message: Outgoing) -> None:
         """Send a request and queue the event of its response. The request counts as waiting until it is answered."""
         now_ms = self._clock.monotonic_ms()
-        entry: Entry[Request] = Entry(message, None, now_ms - self.inbox.waited_ms)
+        entry: Entry[Outgoing] = Entry(message, None, now_ms - self.inbox.waited_ms)
         if len(self.inbox) + 1 >= SLOW_COUNT and self._is_slow():
             entry, *waiting = self._coalesced([entry, *self.inbox.drain()])
             self.inbox.refill(waiting)
-        request = entry.message
+        request, events = entry.message
         self._telemetry.waited(self.broker.id, now_ms - entry.put_ms)
         self._in_flight, self._began_ms = entry, now_ms
         response = await self._deliver(request)
-        self._took_ms = self._clock.monotonic_ms() - self._began_ms
+        ended_ms = self._clock.monotonic_ms()
+        self._took_ms = ended_ms - now_ms
         self._in_flight = None
+        self._telemetry.spans.request(
+            events,
+            request,
+            response,
+            broker=self.broker.id,
+            queued_ms=entry.put_ms,
+            began_ms=now_ms,
+            ended_ms=ended_ms,
+        )
+        for event in events:
+            event.acknowledged(self.broker.id)
         if isinstance(request, UpdateMetadata) and not response.error:
             self._alive = alive_in(request)
+        ORIGIN.set(Origin(answered=events))
         await self._answered(request, response)
 
     def _is_slow(self) -> bool:
         return self._took_ms >= SLOW_MS and self._took_ms >= SLOW_FACTOR * self._others_ms()
 
-    def _coalesced(self, waiting: list[Entry[Request]]) -> list[Entry[Request]]:
+    def _coalesced(self, waiting: list[Entry[Outgoing]]) -> list[Entry[Outgoing]]:
         """Replace several waiting requests by one, where that makes no difference to the broker."""
         if not self._coalesce:
             return waiting
         alive = self._alive
-        if self._in_flight is not None and isinstance(self._in_flight.message, UpdateMetadata):
-            alive = alive_in(self._in_flight.message)
-        left = coalesced([entry.message for entry in waiting], broker=self.broker.id, alive=alive)
+        in_flight = None if self._in_flight is None else self._in_flight.message.request
+        if isinstance(in_flight, UpdateMetadata):
+            alive = alive_in(in_flight)
+        left = coalesced([entry.message.request for entry in waiting], broker=self.broker.id, alive=alive)
         self._coalesce_count = max(COALESCE_COUNT, 2 * (len(left) + (self._in_flight is not None)))
         log.info("broker %d is slow: of %d requests that waited %d are left", self.broker.id, len(waiting), len(left))
-        return [Entry(one.request, None, waiting[one.since].put_ms) for one in left]
+        # The last one answers for all: which event is part of which request is not followed through the merges.
+        events = [() for _ in left[1:]] + [self._merged(waiting)]
+        return [
+            Entry(Outgoing(one.request, of_one), None, waiting[one.since].put_ms)
+            for one, of_one in zip(left, events, strict=True)
+        ]
+
+    def _merged(self, waiting: list[Entry[Outgoing]]) -> tuple[EventTrace, ...]:
+        """Returns the events that wait for some requests, each once."""
+        counts = collections.Counter(event for entry in waiting for event in entry.message.events)
+        for event, count in counts.items():
+            event.merged(self.broker.id, count)
+        return tuple(counts)
 
     async def _deliver(self, request: Request) -> Response:
         while True:
@@ -184,7 +235,7 @@ class Channel(Actor[Request]):
                 # Only the first failure is a warning.
                 level = logging.WARNING if self.failures == 1 else logging.DEBUG
                 log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
-                await self._clock.sleep_ms(RETRY_BACKOFF_MS)
+                await self._clock.sleep_ms(max(RETRY_BACKOFF_MS, unreachable.retry_after_ms))
             else:
                 if self.failures:
                     log.info("broker %d answers again after %d failures", self.broker.id, self.failures)
@@ -195,8 +246,12 @@ class Channel(Actor[Request]):
 
     async def _answered(self, request: Request, response: Response) -> None:
         event: Event
+        if isinstance(response, Acknowledged):
+            # A participant reports what follows from the request.
+            return
         if isinstance(response, LeaderAndIsrResponse):
-            event = LeaderAndIsrAnswered(self.broker.id, self.broker.epoch, response)
+            assert isinstance(request, LeaderAndIsr)
+            event = LeaderAndIsrAnswered(self.broker.id, self.broker.epoch, response, request)
         elif isinstance(response, UpdateMetadataResponse):
             event = UpdateMetadataAnswered(self.broker.id, self.broker.epoch, response)
         else:

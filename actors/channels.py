@@ -7,17 +7,20 @@ Source: the classic controller's ControllerChannelManager.
 """
 
 import asyncio
+import dataclasses
 import functools
+import itertools
 import statistics
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from kactl.clock import Clock
-from kactl.messages.control import StopReplica
+from kactl.messages.control import StopReplica, UpdateMetadata
 from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
 from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
@@ -38,6 +41,7 @@ class Channels:
         deliver_event: queues the events of responses, and BrokerLagged, which is never rejected; may raise ActorStopped
             once the controller stops.
         deletions_in: returns the results of a StopReplica response that a topic deletion waits for.
+        history: names the event in progress, which sends the requests.
         coalesce: whether requests that wait for a slow broker may be coalesced.
     """
 
@@ -49,6 +53,7 @@ class Channels:
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
+        history: EventLog,
         coalesce: bool = True,
     ) -> None:
         self._connect = connect
@@ -56,7 +61,10 @@ class Channels:
         self._telemetry = telemetry
         self._deliver_event = deliver_event
         self._deletions_in = deletions_in
+        self._history = history
         self._coalesce = coalesce
+        # Of metadata: they outlive a channel, as a new one continues for the same registration.
+        self._numbers = itertools.count(1)
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         # Brokers with a dropped queue that have not been sent the complete state yet. Until then an update of
         # some partitions is dropped as well: it must not be the first that a registration receives. StopReplica is
@@ -117,7 +125,10 @@ class Channels:
         """Close the channel to a broker; waiting requests are dropped."""
         self._lagging.discard(broker)
         entry = self._channels.pop(broker, None)
-        if entry is not None and not entry[1].done():
+        if entry is None:
+            return
+        entry[0].drop()
+        if not entry[1].done():
             self._closing.add(entry[1])
             entry[1].cancel()
 
@@ -133,13 +144,16 @@ class Channels:
 
     def send(self, requests: Iterable[Addressed]) -> None:
         """Queue requests in the order in which they are to be sent."""
+        event = self._history.current
         for broker, request in requests:
+            if isinstance(request, UpdateMetadata):
+                request = dataclasses.replace(request, number=next(self._numbers))
             entry = self._channels.get(broker)
             if entry is None:
                 log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
             elif broker in self._lagging and not isinstance(request, StopReplica):
                 log.debug("%s for broker %d is dropped: everything is sent anew", type(request).__name__, broker)
-            elif not entry[0].put(request):
+            elif not entry[0].put(request, event):
                 log.warning(
                     "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
                     broker,
@@ -147,6 +161,10 @@ class Channels:
                 )
                 self._renew(entry[0].broker)
                 self._tell_lagged(broker)
+
+    def last_error(self, broker: int) -> str:
+        """See `BrokerChannels`."""
+        return self[broker].last_error if broker in self else ""
 
     def resume(self, broker: int) -> None:
         """Queue requests again for a broker after its queue was dropped; the next ones contain the complete state."""

@@ -14,14 +14,17 @@ from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.messages.admin import ControllerRequest
-from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, WritesFailed
+from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_traces import EventTraces
 from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
 from .event_stats import EventStats
 from .handlers.base import ControllerContext
+from .handlers.controllership import CONTEST_BACKOFF_MS
 from .handlers.registry import AllHandlers
+from .late_start import LateStart
 from .machines.unclean import Unclean
 from .preemption import Preemption
 from .priority_inbox import PriorityInbox
@@ -33,6 +36,8 @@ STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
 # The pause before an abandoned event is handled again: its change may not be notified a second time.
 RETRY_LATER_MS: Final = 10_000
+# The pause before another attempt to start.
+START_AGAIN_MS: Final = 5_000
 # Responses of brokers preempt a large event only after this time: its next chunk is not planned before they are
 # handled, though the store could be writing it meanwhile.
 BETWEEN_AFTER_MS: Final = 100
@@ -61,10 +66,13 @@ class ControllerLoop(Actor[Event], Preemption):
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
         self.event_stats = EventStats(context.clock)
+        # No process handles an event per microsecond, so ids keep rising over restarts.
+        self.traces = EventTraces(context.history, context.clock, telemetry, first=context.clock.now_ms() * 1000)
         self._asked_ms = -HIGH_RATE_MS  # when the last event of high priority began
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
+        self._late_start = LateStart(context.cluster.controller_id, context.clock)
         handlers = AllHandlers(context, unclean=unclean, retry_later=self._retry_later)
         self.controllership = handlers.controllership
         self.failover = handlers.failover
@@ -93,12 +101,12 @@ class ControllerLoop(Actor[Event], Preemption):
         if message.priority is Priority.HIGH:
             self._asked_ms = self.clock.monotonic_ms()
         try:
-            with self.telemetry.event(
-                message.label,
-                message.state.label,
+            with self.traces.handling(
+                message,
+                waited_ms,
                 controller_id=self.cluster.controller_id,
-                epoch=self.cluster.fence.epoch,
-                queued_ms=waited_ms,
+                controller_epoch=self.cluster.fence.epoch,
+                origin=self.inbox.origin,
             ):
                 return await self._receive(message)
         finally:
@@ -113,7 +121,10 @@ class ControllerLoop(Actor[Event], Preemption):
                 raise self._not_controller(message)
             return None
         try:
-            return await self._handle(message)
+            result = await self._handle(message)
+            if isinstance(message, Started):
+                self._late_start.started()
+            return result
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
             self._failed(moved)
@@ -135,10 +146,15 @@ class ControllerLoop(Actor[Event], Preemption):
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
             if message.asked:
                 raise
-            # A KactlError explains itself; other errors need the traceback.
-            log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
+            starting = isinstance(message, Started)
+            if starting and isinstance(error, StoreError):
+                self._late_start.failed(error)
+            else:
+                # A KactlError explains itself; other errors need the traceback.
+                log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
             if message.retry_later:
-                self._retry_later(message)
+                later_ms = RETRY_LATER_MS if self.is_active else CONTEST_BACKOFF_MS
+                self._retry_later(message, pause_ms=START_AGAIN_MS if starting else later_ms)
         finally:
             self.context.batch.clear()
             if self.cluster.has_retries:
@@ -147,7 +163,7 @@ class ControllerLoop(Actor[Event], Preemption):
 
     def _failed(self, error: Exception) -> None:
         self.event_stats.fail()
-        self.telemetry.failed(error)
+        self.context.history.current.error = error
 
     def _not_controller(self, asked: Event, *, unknown: bool = False) -> NotController:
         """Returns the error for the caller of `asked`, which names the active controller.
@@ -260,7 +276,7 @@ class ControllerLoop(Actor[Event], Preemption):
         """Drop all waiting events, and raise NotController for those that are requests."""
         drained = self.inbox.drain()
         self.event_stats.preempted(entry.message for entry in drained)
-        for message, reply_to, _ in drained:
+        for message, reply_to, *_ in drained:
             if reply_to is not None and not reply_to.done():
                 reply_to.set_exception(self._not_controller(message))
 

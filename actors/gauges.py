@@ -1,5 +1,9 @@
 """Readings of the gauges. They are zero while another instance is the controller."""
 
+import functools
+import importlib.metadata
+import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -7,18 +11,26 @@ import numpy as np
 
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.cluster import Cluster
+from kactl.state.min_isr import under_and_at
 from kactl.telemetry.metrics import Reading
 
 from .channels import Channels
 from .controller import ControllerLoop
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
+from .machines.topic_settings import TopicSettings
+from .remote_sessions import RemoteSessions
 
 _NO_ATTRIBUTES: Mapping[str, str | int] = {}
 
 
 def readings(
-    loop: ControllerLoop, partitions: Partitions, replicas: Replicas, channels: Channels
+    loop: ControllerLoop,
+    partitions: Partitions,
+    replicas: Replicas,
+    channels: Channels,
+    sessions: RemoteSessions,
+    topic_settings: TopicSettings,
 ) -> dict[str, Reading]:
     """Returns a reading for each gauge and counter, by name."""
     cluster = loop.cluster
@@ -29,6 +41,9 @@ def readings(
     def by_broker(read: Callable[[int], float]) -> Reading:
         return lambda: [(read(channel.broker.id), {"kafka.broker.id": channel.broker.id}) for channel in channels.all()]
 
+    def min_isr() -> tuple[int, int]:
+        return under_and_at(cluster, topic_settings.min_isr_of_topics(cluster.table)) if loop.is_active else (0, 0)
+
     return {
         "kafka.controller.active.count": _one(lambda: int(loop.is_active)),
         "kafka.controller.state": _one(lambda: int(loop.state)),
@@ -36,6 +51,8 @@ def readings(
         "kafka.controller.partition.count": _one(lambda: cluster.table.leadership_count()),
         "kafka.partition.offline": _one(lambda: cluster.offline_count),
         "kafka.partition.underReplicated": _one(lambda: len(cluster.table.under_replicated())),
+        "kafka.controller.partition.under_min_isr": _one(lambda: min_isr()[0]),
+        "kafka.controller.partition.at_min_isr": _one(lambda: min_isr()[1]),
         "kafka.controller.partition.preferred_imbalance": _one(lambda: cluster.imbalance_count),
         "kafka.controller.topic.deletion.pending": _one(lambda: len(cluster.topics_to_delete)),
         "kafka.controller.topic.deletion.ineligible": _one(lambda: len(cluster.deletion_ineligible)),
@@ -49,14 +66,22 @@ def readings(
             cluster, cluster.table.column("replicas")[cluster.table.column("assigned")]
         ),
         "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
-        "kafka.controller.broker.fenced": _one(lambda: 0),
+        "kafka.controller.broker.fenced": _one(lambda: len(cluster.fenced)),
         "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
+        "kactl.controller.event.queue.oldest": _one(lambda: loop.inbox.oldest_ms / 1000),
         "kafka.controller.broker.queue.size": by_broker(lambda broker: len(channels[broker])),
         "kactl.controller.broker.queue.oldest": by_broker(lambda broker: channels[broker].oldest_ms / 1000),
+        "kactl.partition.unavailable.oldest": _one(
+            lambda: loop.context.history.outages.oldest_ms(loop.clock.monotonic_ms()) / 1000 if loop.is_active else 0.0
+        ),
+        "kactl.build_info": _build_info,
         "kactl.controller.epoch": _one(lambda: cluster.fence.epoch),
         "kactl.standby.partition.count": _one(lambda: loop.standby.copied),
         "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
         "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
+        "kactl.controller.session.count": _one(lambda: len(sessions)),
+        "kactl.controller.heartbeat.count": _counted(sessions.heartbeats, "kactl.heartbeat.verdict"),
+        "kactl.controller.session.ended.count": _counted(sessions.ended, "kactl.session.cause"),
         "kactl.controller.change.count": _one(lambda: loop.controllership.elections_won),
         "kactl.assignment.rewritten.count": _one(lambda: loop.hosting.rewritten),
         "kafka.leaderElection.unclean.count": _one(lambda: partitions.unclean_elections),
@@ -89,6 +114,19 @@ def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str 
     brokers, counts = np.unique(column, return_counts=True)
     count_of = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
     return [(count_of.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
+
+
+def _counted(counter: Counter[str], attribute: str) -> Reading:
+    return lambda: [(count, {attribute: kind}) for kind, count in counter.items()]
+
+
+@functools.cache  # reading the version takes a millisecond
+def _build_info() -> list[tuple[float, Mapping[str, str | int]]]:
+    try:
+        version = importlib.metadata.version("kactl")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return [(1, {"version": version, "python": platform.python_version()})]
 
 
 def _one(read: Callable[[], float]) -> Reading:

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kactl.telemetry.event_origin import Origin, present
+
 from .actor import INBOX_LIMIT, Entry, Inbox
 
 M = TypeVar("M")
@@ -24,6 +26,7 @@ class _Queued(NamedTuple):
     reply_to: asyncio.Future[Any] | None
     put_ms: float
     once: bool
+    origin: Origin
 
 
 class PriorityInbox(Inbox[M]):
@@ -77,7 +80,7 @@ class PriorityInbox(Inbox[M]):
         """
         if message not in self._once:
             self._check_open()
-            self._queue(Entry(message, None, self._now()), once=True)
+            self._queue(Entry(message, None, self._now(), present(traced=False)), once=True)
             self._once.add(message)
 
     def take_from(self, *lanes: int) -> tuple[M, asyncio.Future[Any] | None] | None:
@@ -85,7 +88,7 @@ class PriorityInbox(Inbox[M]):
         for lane in lanes:
             if self._lanes[lane]:
                 entry = self._pop_from(self._lanes[lane])
-                self.waited_ms = self._now() - entry.put_ms
+                self.waited_ms, self.origin = self._now() - entry.put_ms, entry.origin
                 return entry.message, entry.reply_to
         return None
 
@@ -106,7 +109,7 @@ class PriorityInbox(Inbox[M]):
 
     def _queue(self, entry: Entry[M], *, once: bool = False) -> None:
         lane = self._lanes[self._lane(entry.message)]
-        lane.append(_Queued(self._count, entry.message, entry.reply_to, entry.put_ms, once))
+        lane.append(_Queued(self._count, entry.message, entry.reply_to, entry.put_ms, once, entry.origin))
         self._count += 1
         self._wake_up()
 
@@ -118,7 +121,7 @@ class PriorityInbox(Inbox[M]):
         queued = lane.popleft()
         if queued.once:
             self._once.discard(queued.message)
-        return Entry(queued.message, queued.reply_to, queued.put_ms)
+        return Entry(queued.message, queued.reply_to, queued.put_ms, queued.origin)
 
     def _next_lane(self) -> collections.deque[_Queued] | None:
         """The lane of the oldest message, or of one that passes it; None if the inbox is empty."""

@@ -4,19 +4,24 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
+from kactl.clock import Clock
 from kactl.errors import BadRequest, NotController, NotFound
 from kactl.machines.deletion import Waiting, waiting
-from kactl.machines.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
+from kactl.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion, explain_partition
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
-from kactl.messages.log import KINDS, AnyEvent
-from kactl.model import Broker, PartitionView, TopicRef
+from kactl.messages.log import KINDS, AnyEvent, ElectionEvent
+from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 from kactl.state.cluster import Cluster
+from kactl.state.replica_reports import ReplicaReport
 from kactl.telemetry.event_log import EventLog
+from kactl.telemetry.event_traces import RECORDS_MAX
 from kactl.telemetry.terms import Term
 
 from .controller import ControllerLoop
 from .event_stats import QueueView
+from .links import Links
+from .remote_sessions import RemoteSessions
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -41,6 +46,9 @@ class Queries:
     loop: ControllerLoop
     cluster: Cluster
     history: EventLog
+    links: Links
+    sessions: RemoteSessions
+    clock: Clock
 
     def snapshot(self) -> Snapshot:
         """The cluster in numbers; zeros while another instance is the controller."""
@@ -58,17 +66,29 @@ class Queries:
             seq=self.history.seq,
         )
 
-    def recall(self, events: Sequence[AnyEvent], terms: Iterable[Term], *, orderly: bool) -> None:
+    def recall(
+        self,
+        events: Sequence[AnyEvent],
+        terms: Iterable[Term],
+        *,
+        orderly: bool,
+        elections: Iterable[ElectionEvent] = (),
+    ) -> None:
         """Continue the history of earlier processes of this instance. To be called before the instance is entered.
 
-        See `EventLog.restore` and `Controllerships.restore`.
+        See `EventLog.restore`, `Controllerships.restore` and `EventTraces.restore`.
         """
+        self.loop.traces.restore(elections)
         self.history.restore(events, orderly=orderly)
         self.loop.controllership.terms.restore(terms)
 
     def controllerships(self) -> list[Term]:
         """Returns the controllerships that this instance has observed, the oldest first."""
         return self.loop.controllership.terms.all()
+
+    def elections(self, *, limit: int = RECORDS_MAX) -> list[ElectionEvent]:
+        """Returns the newest events that moved leadership, newest first; those in progress come first."""
+        return self.loop.traces.recent(limit=limit)
 
     def queue(self, *, limit: int = 20) -> QueueView:
         """Returns the waiting events, the first `limit` by name, the event in progress, and durations by kind."""
@@ -111,10 +131,40 @@ class Queries:
         """
         asked = arguments.partition(name, "name")
         self._require_active()
-        explanation = explain_partition(self.cluster, asked)
+        explanation = explain_partition(self.cluster, asked, self._moment(asked))
         if explanation is None:
             raise NotFound("partition", asked)
         return explanation
+
+    def replica_status(self, name: AnyPartition) -> dict[int, ReplicaReport]:
+        """Returns the replicas of a partition that are not in their normal state, as their participants report it.
+
+        Raises:
+            BadRequest, NotController, NotFound: see `explain`.
+        """
+        asked = arguments.partition(name, "name")
+        self._require_active()
+        view = self.cluster.view(asked)
+        if view is None:
+            raise NotFound("partition", asked)
+        reports = {broker: self.cluster.replica_report(asked, broker) for broker in view.replicas}
+        return {broker: report for broker, report in reports.items() if report is not None}
+
+    def _moment(self, name: TopicPartition) -> Moment:
+        """Returns the time, and the participants without a link that an explanation of a partition may name."""
+        view = self.cluster.view(name)
+        named = () if view is None else {*view.replicas, *self.cluster.holders_of(name)}
+        now_ms, links = self.clock.now_ms(), {}
+        for broker in named:
+            registered = self.cluster.brokers.get(broker)
+            link = None if registered is None else self.links.view(registered)
+            if link is not None and not link.is_linked and link.since_ms is not None:
+                lost = f"its link was lost {(now_ms - link.since_ms) / 1_000:.1f} s ago: {link.reason}"
+                left_ms = self.sessions.left_ms(broker, registered.epoch) if registered is not None else None
+                if left_ms is not None:
+                    lost += f"; its session ends in {left_ms / 1_000:.1f} s unless it returns"
+                links[broker] = lost
+        return Moment(self.clock.monotonic_ms(), links)
 
     def explain_deletion(self, topic: str) -> DeletionExplanation:
         """Returns the progress of a topic's deletion, and its blockers.

@@ -18,16 +18,19 @@ from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
-from kactl.messages.events import BrokerLagged, Event, Started
+from kactl.messages.events import BrokerLagged, ControllerChanged, Event, LinksChanged, Started
+from kactl.messages.routes import RouteMessage, Watch
+from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
-from kactl.stores.base import Store
+from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
+from kactl.telemetry.store_metrics import StoreMetrics
 from kactl.transports.base import Connection, Network, Transport
 from kactl.transports.memory import MemoryHub
 
@@ -37,11 +40,14 @@ from .commands import Commands
 from .controller import ControllerLoop
 from .gauges import readings
 from .handlers.base import ControllerContext
+from .links import Links
 from .machines.chunks import WHOLE
-from .machines.min_isr import MinIsr
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
+from .machines.topic_settings import TopicSettings
 from .queries import Queries, Snapshot
+from .remote_sessions import RemoteSessions
+from .spectators import Spectators
 from .watcher import Watcher
 
 __all__ = ["Controller", "Snapshot"]
@@ -79,6 +85,9 @@ class Controller(Commands, Queries):
     An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup. A bug that ends the instance
     leaves the block as ControllerFailed. `kactl.runtime.background` has the rules, also for several exceptions at once.
 
+    Attributes:
+        is_open: the block has been entered and not left.
+
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
 
@@ -110,6 +119,7 @@ class Controller(Commands, Queries):
         arguments.implements(store, Store, "store")
         arguments.implements(network if hub is None else hub, Network, "network")
         self.node_id = node_id
+        self.is_open = False
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
         if hub is not None and network is not None:
@@ -119,7 +129,14 @@ class Controller(Commands, Queries):
         # No process adds an event per microsecond, so numbers keep rising over restarts.
         self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
-        self.min_isr = MinIsr(self.store, self.clock, own=settings.min_insync_replicas)
+        self._store_metrics = StoreMetrics(self.telemetry, self.clock)
+        measured = self._store_metrics.measured(self.store)
+        self.topic_settings = TopicSettings(
+            measured,
+            self.clock,
+            min_isr=settings.min_insync_replicas,
+            unclean=settings.unclean_leader_election,
+        )
         self._transport = transport
         self.channels = Channels(
             self._connect,
@@ -127,23 +144,37 @@ class Controller(Commands, Queries):
             telemetry=self.telemetry,
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
+            history=self.history,
             # Participants in this process receive columns, so coalescing would save nothing.
             coalesce=(transport is not None or not isinstance(self.network, MemoryHub)) and not settings.parity,
         )
         chunk = WHOLE if settings.parity else settings.chunk_partitions
         self.partitions = Partitions(
             self.cluster,
-            self.store,
+            measured,
             self.channels,
             self.history,
             unclean_default=settings.unclean_leader_election,
             chunk=chunk,
             clock=self.clock,
         )
-        self.replicas = Replicas(self.cluster, self.store, self.channels, self.history, chunk=chunk, clock=self.clock)
+        self.replicas = Replicas(self.cluster, measured, self.channels, self.history, chunk=chunk, clock=self.clock)
+        self.sessions = RemoteSessions(
+            measured,
+            self.clock,
+            active_id=lambda: self.loop.active_id,
+            moved=self._look_for_controller,
+            gate=self.channels.gate,
+        )
+        self.links = Links(
+            self.clock,
+            # A transport of its own reaches brokers that the network knows nothing about.
+            reports=transport is None and getattr(self.network, "reports_links", True),
+            awaited=self._link_opened,
+        )
         context = ControllerContext(
             self.cluster,
-            self.store,
+            measured,
             self.partitions.ref,
             self.replicas.ref,
             self.channels,
@@ -153,35 +184,44 @@ class Controller(Commands, Queries):
             settings,
             enqueue=lambda event: self.loop.inbox.put_once(event),
             new_topic_id=lambda: _new_topic_id(random.SystemRandom() if rng is None else rng),
+            sessions=self.sessions,
+            links=self.links,
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
+        self._spectators = Spectators(self.loop, self.cluster, history=self.history, store=self.store, clock=self.clock)
         self._network_transport: Transport | None = None
         self._stack: BlockStack | None = None
-        self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))
+        self.telemetry.observe(
+            readings(self.loop, self.partitions, self.replicas, self.channels, self.sessions, self.topic_settings)
+            | self._store_metrics.readings()
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         async with BlockStack("the controller") as stack:
             stack.callback(self.telemetry.close)
-            watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self.min_isr.changed)
+            watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self._store_changed)
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
             self._network_transport = await stack.enter_async_context(self.network.controller_side(self))
             tasks = await stack.enter_async_context(Background("an actor of the controller", failed=ControllerFailed))
             for actor in (self.partitions, self.replicas):
                 tasks.start_soon(actor.run, name=actor.name)
+            tasks.start_soon(self.sessions.run, name="sessions of participants")
             tasks.start_soon(self._supervise, name="controller")
             stack.push_async_callback(self._stop)
             self._put(Started())
             self._stack = stack.pop_all()
+        self.is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._stack is not None
+        self.is_open = False
         return await self._stack.__aexit__(kind, error, trace)
 
     @property
@@ -194,6 +234,30 @@ class Controller(Commands, Queries):
         if not isinstance(self.network, MemoryHub):
             raise IllegalState(f"controller {self.node_id} uses another network: pass it on as network=")
         return self.network
+
+    def standby(self) -> NotController | None:
+        """See `kactl.transports.base.ControllerPort`."""
+        return self.sessions.standby()
+
+    async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
+        """See `kactl.transports.base.ControllerPort`."""
+        return await self.sessions.answer(request, received_ns=received_ns)
+
+    def link_opened(self, link: ParticipantLink) -> None:
+        """See `kactl.transports.base.ControllerPort`."""
+        self.links.opened(link)
+
+    def link_closed(self, link: ParticipantLink, reason: str) -> None:
+        """See `kactl.transports.base.ControllerPort`."""
+        self.links.closed(link, reason)
+
+    def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
+        """See `kactl.transports.base.ControllerPort`."""
+        self.links.endpoint_failed(link, reason)
+
+    async def watch_routes(self, asked: Watch) -> RouteMessage:
+        """See `ControllerPort`."""
+        return await self._spectators.watch(asked)
 
     def _connect(self, broker: Broker) -> Connection:
         transport = self._network_transport if self._transport is None else self._transport
@@ -224,6 +288,26 @@ class Controller(Commands, Queries):
                 await self.loop.controllership.abandon()
                 await self.clock.sleep_ms(RESTART_PAUSE_MS)
                 self._put(Started())
+
+    def _store_changed(self, change: StoreEvent) -> None:
+        """Note a change outside the controller's own tasks; never raises."""
+        self._store_metrics.changed(change.what.value)
+        self.topic_settings.changed(change)
+
+    def _look_for_controller(self) -> None:
+        """Read the controller record: the store has rejected the fence."""
+        self._put_if_open(ControllerChanged())
+
+    def _link_opened(self, broker: int) -> None:
+        if broker in self.cluster.fenced:
+            self._put_if_open(LinksChanged())
+
+    def _put_if_open(self, event: Event) -> None:
+        """Queue an event from outside the event loop's own tasks; it does not matter once the instance stops."""
+        try:
+            self.loop.inbox.put_once(event)
+        except KactlError as refused:
+            log.info("%s is not queued: %s", event.label, refused)
 
     def _put(self, event: Event) -> None:
         """Raises InboxFull or ActorStopped; the first never for events that must not be lost."""

@@ -5,7 +5,8 @@ sent to every broker. Reassignments that wait for in-sync replicas are checked a
 
 A leader may know a version that the controller has not read, and the store may reject the known version. In both cases
 the row is read before the response, so that the next proposal is validated against the present state. No proposal is
-written twice.
+written twice. While the stored assignment of a topic is in doubt, it is written again first: a replica must not join an
+ISR without being assigned in the store.
 
 Source: the classic controller's processAlterPartition. Unlike there, rows that the store rejects are read again.
 """
@@ -13,6 +14,7 @@ Source: the classic controller's processAlterPartition. Unlike there, rows that 
 import numpy as np
 
 from kactl.actors.machines.commit import Committer
+from kactl.actors.machines.topic_entries import TopicEntries
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.machines import reassignment
 from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
@@ -33,7 +35,8 @@ class IsrProposals(Handlers):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._committer = Committer(context.cluster, context.store)
+        self._committer = Committer(context.cluster, context.store, context.history)
+        self._entries = TopicEntries(context.cluster, context.store)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {AlterPartitionRequested: self.on_alter_partition_requested}
@@ -51,7 +54,9 @@ class IsrProposals(Handlers):
             self.batch.begin()
             self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(rows_at))
             self.channels.send(self.batch.flush())
-        self._check_reassignments(np.unique(row_numbers[error == ErrorCode.NONE]))
+        accepted = np.unique(row_numbers[error == ErrorCode.NONE])
+        self._check_reassignments(accepted)
+        self.continue_drains(accepted)
         return self._results(event.proposals, row_numbers, error)
 
     def _rows_of(self, proposals: tuple[IsrProposal, ...], version: int) -> tuple[RowNumbers, Errors]:
@@ -78,15 +83,19 @@ class IsrProposals(Handlers):
         ahead = is_ahead(table.rows(row_numbers), proposed)
         if ahead.any():
             await self._read(row_numbers[ahead])
+        await self._entries.settle(row_numbers)
         judged = judge(
             table.rows(row_numbers),
             proposed,
             broker=event.broker,
-            live=self.cluster.live_brokers.live,
+            live=self.cluster.live_brokers.electable,
+            registered=self.cluster.live_brokers.registered,
             version=event.version,
             epochs={broker.id: broker.epoch for broker in self.cluster.brokers.values()},
         )
-        error, taken = judged.error.copy(), np.flatnonzero(judged.taken)
+        error, unsure = judged.error.copy(), self._entries.is_unsure(row_numbers)
+        error[judged.taken & unsure] = ErrorCode.UNKNOWN_SERVER_ERROR
+        taken = np.flatnonzero(judged.taken & ~unsure)
         error[taken] = await self._write(event.broker, row_numbers[taken], proposed.take(taken))
         self._refused(event, row_numbers, judged, error)
         return error

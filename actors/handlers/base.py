@@ -1,8 +1,8 @@
 """Base class of the handlers, and the context that all handlers share."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
@@ -12,15 +12,16 @@ from kactl.clock import Clock
 from kactl.config.controller_settings import ControllerSettings
 from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
-from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
+from kactl.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
-from kactl.model import Broker, PartitionState, ReplicaState
+from kactl.model import Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
+from kactl.telemetry.event_origin import StoredRequests
 
 
 class BrokerChannels(Outbox, Protocol):
@@ -35,8 +36,74 @@ class BrokerChannels(Outbox, Protocol):
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; waiting requests are dropped."""
 
+    def last_error(self, broker: int) -> str:
+        """Returns why the last request did not reach a broker; empty if it did, or there is no channel."""
+
     def close(self) -> None:
         """Close all channels at once, before anything else can be sent."""
+
+
+class SessionTerms(Protocol):
+    """The sessions of participants with this instance; see `kactl.actors.remote_sessions`."""
+
+    def elected(self, fence: Fence) -> None:
+        """This instance was elected."""
+
+    def take_over(self, brokers: Mapping[int, Broker]) -> None:
+        """Registrations were read from the store, for the first time since the election."""
+
+    def resigned(self) -> None:
+        """This instance is not the controller any more."""
+
+    def observe(self, brokers: Mapping[int, Broker], *, read_ns: int) -> None:
+        """Registrations were read from the store, after `read_ns` on the lease clock."""
+
+    async def ends_stored(self) -> None:
+        """Wait until the ends of sessions that have expired together are stored."""
+
+    def evict(self, broker: int, epoch: int) -> None:
+        """A registration is going to be evicted: nothing may be granted to it before the store is called."""
+
+
+class LinkTable(Protocol):
+    """The links of participants to this instance; see `kactl.actors.links`."""
+
+    def elected(self) -> None:
+        """This instance was elected."""
+
+    def fenced(self, brokers: Iterable[Broker]) -> frozenset[int]:
+        """Returns those of some registered brokers that this instance has not reached since its election."""
+
+
+class NoLinks:
+    """No broker is fenced."""
+
+    def elected(self) -> None: ...
+
+    def fenced(self, brokers: Iterable[Broker]) -> frozenset[int]:
+        return frozenset()
+
+
+NO_LINKS: Final = NoLinks()
+
+
+class NoSessions:
+    """No participant has a session with this instance."""
+
+    def elected(self, fence: Fence) -> None: ...
+
+    def take_over(self, brokers: Mapping[int, Broker]) -> None: ...
+
+    def resigned(self) -> None: ...
+
+    def observe(self, brokers: Mapping[int, Broker], *, read_ns: int) -> None: ...
+
+    async def ends_stored(self) -> None: ...
+
+    def evict(self, broker: int, epoch: int) -> None: ...
+
+
+NO_SESSIONS: Final = NoSessions()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +116,7 @@ class ControllerContext:
         settings: `controller_ids` includes this instance.
         new_topic_id: returns a new id of 16 bytes.
         preemption: handles small events during a large one.
+        requests: those that were written into the store, and take effect when it reports them.
     """
 
     cluster: Cluster
@@ -62,7 +130,10 @@ class ControllerContext:
     settings: ControllerSettings
     enqueue: Callable[[Event], None]
     new_topic_id: Callable[[], bytes]
+    sessions: SessionTerms = NO_SESSIONS
+    links: LinkTable = NO_LINKS
     preemption: Preemption = NEVER
+    requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)
 
     async def yield_point(self) -> None:
         """Handle small events if one waits that should not wait any longer; see `preemption`.
@@ -110,6 +181,14 @@ class Handlers:
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
             self._complete_in_sync(moved)
         return moved
+
+    def continue_drains(self, row_numbers: RowNumbers) -> None:
+        """Queue the rest of the drains of brokers that lead some of these rows, whose ISRs have changed."""
+        if not self.cluster.drained:
+            return
+        leaders = self.cluster.drained.intersection(self.cluster.table.column("leader")[row_numbers].tolist())
+        for broker in sorted(leaders):
+            self.context.enqueue(DrainAdvanced(broker))
 
     def _complete_in_sync(self, moved: MoveResult) -> None:
         """Complete reassignments whose whole target is in sync after an election, without a later change of the ISR.
@@ -169,6 +248,11 @@ class Handlers:
     ) -> None:
         if brokers is None or brokers:
             await self.replicas.ask(MoveReplicas(row_numbers, target, brokers))
+
+    def add_brokers(self, brokers: Iterable[Broker]) -> None:
+        """Add registrations to the cluster. Participants without a link are fenced."""
+        self.cluster.add_brokers(brokers)
+        self.cluster.set_fenced(self.context.links.fenced(self.cluster.brokers.values()))
 
     def tell_brokers(self, brokers: Iterable[int]) -> None:
         """Send UpdateMetadata with the live brokers and without partitions."""

@@ -17,9 +17,11 @@ from kactl.state.rows import RowNumbers, common, some
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 
+from . import acknowledgements
 from .base import ControllerContext, Handler, Handlers
 from .offline import Offline
 from .reassignments import Reassignments
+from .serving_replicas import ServingReplicas
 
 log = logger(__name__)
 
@@ -27,9 +29,12 @@ log = logger(__name__)
 class BrokerAnswers(Handlers):
     """Process ISR and log directory notifications, and responses to LeaderAndIsr and UpdateMetadata."""
 
-    def __init__(self, context: ControllerContext, offline: Offline, reassignments: Reassignments) -> None:
+    def __init__(
+        self, context: ControllerContext, offline: Offline, serving: ServingReplicas, reassignments: Reassignments
+    ) -> None:
         super().__init__(context)
         self._offline = offline
+        self._serving = serving
         self._reassignments = reassignments
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -48,6 +53,7 @@ class BrokerAnswers(Handlers):
             if len(row_numbers):
                 await self._reload(row_numbers)
                 await self._reassignments.check_complete(row_numbers)
+                self.continue_drains(row_numbers)
         except StoreError:
             # The event is retried and needs the notifications again.
             raise
@@ -100,6 +106,8 @@ class BrokerAnswers(Handlers):
                 # It knows a later controller; the caller verifies that.
                 raise ControllerMoved(ours=self.epoch)
             return
+        if acknowledgements.record(self.cluster, event, self.clock.monotonic_ms()):
+            self.history.wake()
         if not len(response.partitions):
             return
         table, errors = self.cluster.table, response.partitions
@@ -109,22 +117,17 @@ class BrokerAnswers(Handlers):
             return
         row_numbers = table.rows_named_in(errors.topics, errors.topic, errors.partition)
         known = row_numbers != NO_ROW
-        serving = row_numbers[known & (errors.error == ErrorCode.NONE)]
-        table.mark_dirs(broker, serving, False)
-        self._tell_serving(common(serving, before))
+        serving = common(np.unique(row_numbers[known & (errors.error == ErrorCode.NONE)]), before)
+        if self.settings.parity:
+            table.mark_dirs(broker, serving, False)
+        else:
+            self._serving.answered(broker, serving, row_numbers[known & failed])
         fresh = np.setdiff1d(row_numbers[known & failed], before)
         if len(fresh):
             log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
             await self._offline.replicas_offline(fresh, frozenset({broker}))
-
-    def _tell_serving(self, row_numbers: RowNumbers) -> None:
-        """Send brokers that replicas they know as offline serve again: leaders may add them to the ISR."""
-        if len(row_numbers) and not self.settings.parity:
-            self.batch.begin()
-            self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(row_numbers))
-            self.channels.send(self.batch.flush())
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:

@@ -12,7 +12,15 @@ import numpy as np
 
 from kactl.actors.machines.chunks import WHOLE
 from kactl.errors import StoreError
-from kactl.messages.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
+from kactl.messages.events import (
+    BrokerLagged,
+    BrokerModified,
+    BrokersChanged,
+    Event,
+    LinksChanged,
+    ShutdownOverdue,
+    WritesFailed,
+)
 from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
@@ -23,8 +31,11 @@ from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
 from .features import FeatureEvents
+from .leases import Leases
 from .offline import Offline
 from .reassignments import Reassignments
+from .stopped_replicas import StoppedReplicas
+from .timers import Timers
 
 log = logger(__name__)
 
@@ -40,6 +51,9 @@ class BrokerEvents(Handlers):
         features: excludes registrations that do not support the finalized features.
         offline: handles replicas that become offline.
         deletion, reassignments, hosting: resume when brokers start.
+        timers: of the shutdowns that registrations have requested; they end with the registrations.
+        stopped: the same of replicas that they have stopped.
+        leases: hold the leaderships of participants without a registration.
     """
 
     def __init__(
@@ -51,25 +65,36 @@ class BrokerEvents(Handlers):
         deletion: Deletion,
         reassignments: Reassignments,
         hosting: Hosting,
+        timers: Timers,
+        stopped: StoppedReplicas,
+        leases: Leases,
     ) -> None:
         super().__init__(context)
+        self._stopped = stopped
+        self._timers = timers
         self._features = features
         self._offline = offline
         self._deletion = deletion
         self._reassignments = reassignments
         self._hosting = hosting
+        self._leases = leases
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
             BrokersChanged: self.on_brokers_changed,
             BrokerModified: self.on_broker_modified,
             BrokerLagged: self.on_broker_lagged,
+            LinksChanged: self.on_links_changed,
             WritesFailed: self.on_writes_failed,
         }
 
     async def on_brokers_changed(self, event: BrokersChanged) -> None:
         cluster = self.cluster
-        registered = self._features.compatible(await self.store.brokers())
+        await self.context.sessions.ends_stored()
+        read_ns = self.clock.lease_ns()
+        stored = await self.store.brokers()
+        self.context.sessions.observe(stored, read_ns=read_ns)
+        registered = self._features.compatible(self._leases.without_evicted(stored))
         known = cluster.brokers
         new = sorted(registered.keys() - known.keys())
         dead = sorted(known.keys() - registered.keys())
@@ -87,24 +112,32 @@ class BrokerEvents(Handlers):
         # Also the channels of new brokers: an earlier event may have failed after it added them.
         for broker in (*new, *bounced, *dead):
             self.channels.remove(broker)
+        for broker in (*bounced, *dead):
+            self._timers.cancel(ShutdownOverdue(broker, known[broker].epoch))
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
         if new:
             # Not between the registration and the first full LeaderAndIsr; see `on_broker_startup`.
             await self.context.yield_point()
             with self._or_found_again():
-                cluster.add_brokers(registered[broker] for broker in new)
+                self.add_brokers(registered[broker] for broker in new)
+                for broker in new:
+                    self._leases.life_began(registered[broker])
                 await self._hosting.brokers_came()
                 await self._brokers_started(new, "started")
         if bounced:
             with self._or_found_again():
+                for broker in bounced:
+                    self._leases.life_ended(known[broker], stored[broker])
                 cluster.remove_brokers(bounced)
                 await self._brokers_failed(bounced)
                 await self.context.yield_point()
-                cluster.add_brokers(registered[broker] for broker in bounced)
+                self.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:
             with self._or_found_again():
+                for broker in dead:
+                    self._leases.life_ended(known[broker], stored.get(broker))
                 cluster.remove_brokers(dead)
                 await self._brokers_failed(dead)
 
@@ -150,6 +183,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             cluster.forget_offline_dirs(broker)
             cluster.mark_shutting_down(broker, False)
+            self._stopped.forget(broker)
             self.history.add(BrokerEvent(what="failed", broker=broker, broker_epoch=-1, controller_epoch=self.epoch))
         ids = frozenset(brokers)
         await self._offline.replicas_offline(cluster.table.with_replica_on(ids), ids)
@@ -212,6 +246,22 @@ class BrokerEvents(Handlers):
         )
         self.channels.send(self.batch.flush())
 
+    async def on_links_changed(self, event: LinksChanged) -> None:
+        """Use participants that can be reached now: for elections that found no other candidate, and in ISRs."""
+        cluster, fenced = self.cluster, self.cluster.fenced
+        cluster.set_fenced(self.context.links.fenced(cluster.brokers.values()))
+        reached = fenced - cluster.fenced
+        if not reached:
+            return
+        log.info("brokers %s have linked to this controller", sorted(reached))
+        try:
+            await self.elect_offline()
+            await self._reassignments.resume_on(reached)
+            await self._deletion.resume_on(reached)
+        except Exception:
+            cluster.set_fenced(cluster.fenced | reached)  # the event is handled again
+            raise
+
     async def on_broker_lagged(self, event: BrokerLagged) -> None:
         if event.broker in self.cluster.brokers:
             self.channels.resume(event.broker)
@@ -222,6 +272,7 @@ class BrokerEvents(Handlers):
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
         await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
+        self._leases.state_sent([broker])
         await self._deletion.send_again(broker)
 
     async def _tell_of_all_partitions(self, brokers: list[int]) -> None:

@@ -24,7 +24,8 @@ from .timers import Timers
 
 log = logger(__name__)
 
-# The pause before contesting again after a takeover that failed, so that a lasting failure does not spin.
+# The pause before contesting again after a takeover, a resignation or a read of the controller record that failed, so
+# that a lasting failure does not spin. Perhaps no instance is the controller meanwhile.
 CONTEST_BACKOFF_MS: Final = 1000
 
 
@@ -141,6 +142,9 @@ class Controllership(Handlers):
         self._perhaps_named = self._take_over = False
         self.cluster.fence = fence
         self.active_id = self.cluster.controller_id
+        self.context.sessions.elected(fence)
+        self.context.links.elected()
+        self.history.outages.clear()
         self.elections_won += 1
         self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=self.clock.now_ms())
         try:
@@ -172,7 +176,7 @@ class Controllership(Handlers):
         except Exception as error:
             log.exception("the active controller cannot be determined now: %s", error)
             self._perhaps_named |= refused
-            self._retry_later(ControllerChanged())
+            self._retry_later(ControllerChanged(), pause_ms=CONTEST_BACKOFF_MS)
         else:
             if refused and self.active_id == self.cluster.controller_id:
                 log.warning(
@@ -219,7 +223,7 @@ class Controllership(Handlers):
                 "the controllership ends with the store session, unless this instance takes it again: %r", failed
             )
             self._perhaps_named = True
-            self._retry_later(ControllerGone())
+            self._retry_later(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def abandon(self) -> None:
         """Resign after an internal error; never raises."""
@@ -232,6 +236,7 @@ class Controllership(Handlers):
         """Stop being the controller: drop queued requests and the cluster's state. Never fails."""
         epoch = self.cluster.fence.epoch
         self.ready = False
+        self.context.sessions.resigned()
         self._timers.cancel_all()
         self.channels.close()
         self.batch.clear()

@@ -45,7 +45,9 @@ class DeletionEvents(Handlers):
             # A topic that could not be read when it was created, or was created just now, is deleted like any other.
             unknown = sorted(set(unknown) - set(await self.store.topics()))
             await self._deletion.unmark(unknown, "the topics do not exist")
-        await self._deletion.enqueue(set(marked) - set(unknown))
+        deleted = set(marked) - set(unknown)
+        self.context.requests.read_back("deletion", deleted - cluster.topics_to_delete, self.history.current)
+        await self._deletion.enqueue(deleted)
 
     async def on_replicas_deleted(self, event: ReplicasDeleted) -> None:
         table, response, broker = self.cluster.table, event.response, event.broker
@@ -76,4 +78,5 @@ class DeletionEvents(Handlers):
             raise NotFound("topic", event.topic)
         if not event.dry_run:
             await self.store.mark_deletion(event.topic)
+            self.context.requests.written("deletion", event.topic, self.history.current)
         return TopicRef(event.topic) if known is None else known.ref

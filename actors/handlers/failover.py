@@ -20,6 +20,7 @@ from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .elections import Elections
 from .features import FeatureEvents
+from .leases import Leases
 from .reassignments import Reassignments
 from .standby import Standby
 from .topics import TopicEvents
@@ -41,6 +42,7 @@ class Failover(Handlers):
         elections: Elections,
         balancing: Balancing,
         standby: Standby,
+        leases: Leases,
     ) -> None:
         super().__init__(context)
         self._topics = topics
@@ -50,6 +52,7 @@ class Failover(Handlers):
         self._elections = elections
         self._balancing = balancing
         self._standby = standby
+        self._leases = leases
 
     async def take_over(self) -> None:
         """Take over the cluster under the epoch of the cluster's fence.
@@ -63,13 +66,16 @@ class Failover(Handlers):
         await self._features.take_over()
         await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
         await store.delete_notifications(await store.isr_notifications(), cluster.fence)
-        brokers = self._features.compatible(await store.brokers())
+        stored = await store.brokers()
+        self.context.sessions.take_over(stored)
+        brokers = self._features.compatible(self._leases.without_evicted(stored))
         if cluster.controller_id in brokers:
             log.error(
                 "broker %d has the id of this controller and will take itself for it: give the controller another id",
                 cluster.controller_id,
             )
-        cluster.add_brokers(brokers.values())
+        self.add_brokers(brokers.values())
+        self._leases.begin(stored.values())
         names = await store.topics()
         await self.load(names, store.take_deleted_topics())
         await self._topics.hosting.rewrite(cluster.table.all())
@@ -79,6 +85,7 @@ class Failover(Handlers):
         await self._deletion.init(await store.deletions())
         self.tell_brokers(cluster.brokers)
         await self._start_replicas()
+        self._leases.state_sent(cluster.brokers)
         await self._start_partitions()
         await self._reassignments.take_over()
         await self._deletion.resume()

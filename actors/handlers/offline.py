@@ -9,14 +9,16 @@ from kactl.state.rows import Bools, RowNumbers, Rows, some
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
+from .stopped_replicas import StoppedReplicas
 
 
 class Offline(Handlers):
     """Elects leaders in place of offline replicas and removes these from the ISRs."""
 
-    def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
+    def __init__(self, context: ControllerContext, deletion: Deletion, stopped: StoppedReplicas) -> None:
         super().__init__(context)
         self._deletion = deletion
+        self._stopped = stopped
 
     async def replicas_offline(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
         """Elect new leaders for partitions that the replicas led, then remove the replicas from the ISRs.
@@ -28,6 +30,8 @@ class Offline(Handlers):
         lost = table.led_by_none_of(self.cluster.live_brokers.live)
         await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
         moved = await self.elect_offline()
+        for broker in sorted(brokers & self.cluster.brokers.keys()):
+            self._stopped.add(broker, table.rows(staying))
         await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
         await self._deletion.fail_replica_deletion(row_numbers, brokers)
         if not len(staying) and not moved.elected.any():

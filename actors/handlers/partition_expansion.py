@@ -59,6 +59,7 @@ class Growth(Handlers):
             )
             await self._write_back(topic)
             return
+        self.context.requests.read_back("partitions", [event.topic], self.history.current)
         self.cluster.put_assignments(added)
         self.history.add(TopicEvent(what="grown", topic=event.topic, controller_epoch=self.epoch))
         await self._topics.create_partitions(added)
@@ -96,3 +97,4 @@ class Growth(Handlers):
         if not event.dry_run:
             # Fenced: a later controller may have written an assignment that this one has not read.
             await self.store.write_assignment(known.ref, assignments | added, self.cluster.fence)
+            self.context.requests.written("partitions", event.topic, self.history.current)

@@ -1,23 +1,29 @@
 """Handler of the statuses that participants report of their replicas.
 
-A report has the effect of the same result in a response to LeaderAndIsr: a replica whose handler cannot serve it counts
-as one with a failed directory, so another one is elected. Kafka's brokers send no such reports.
+A report has the effect of the same result in a response to LeaderAndIsr: a replica that its handler cannot serve counts
+as one with a failed directory, so another one is elected. Kafka's brokers send no such reports. An operator may reset a
+replica whose handler does not recover by itself.
 """
 
 import numpy as np
 
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
-from kactl.messages.broker import PartitionsReported
+from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
+from kactl.messages.admin import ReplicaResetRequested
+from kactl.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
+from kactl.messages.control import ReplicaReset
 from kactl.messages.events import Event
-from kactl.model import ReplicaState
+from kactl.messages.log import HandlerEvent
+from kactl.model import ReplicaStatus
+from kactl.outbound.batch import Addressed
+from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
-from kactl.state.rows import RowNumbers, common
+from kactl.state.replica_reports import ReplicaReport
+from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
-from .deletion import Deletion
 from .offline import Offline
-from .reassignments import Reassignments
+from .serving_replicas import ServingReplicas
 
 log = logger(__name__)
 
@@ -25,16 +31,16 @@ log = logger(__name__)
 class PartitionReports(Handlers):
     """Elects other leaders for replicas that cannot serve, and uses replicas that can serve again."""
 
-    def __init__(
-        self, context: ControllerContext, offline: Offline, *, deletion: Deletion, reassignments: Reassignments
-    ) -> None:
+    def __init__(self, context: ControllerContext, offline: Offline, serving: ServingReplicas) -> None:
         super().__init__(context)
         self._offline = offline
-        self._deletion = deletion
-        self._reassignments = reassignments
+        self._serving = serving
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {PartitionsReported: self.on_partitions_reported}
+        return {
+            PartitionsReported: self.on_partitions_reported,
+            ReplicaResetRequested: self.on_replica_reset_requested,
+        }
 
     async def on_partitions_reported(self, event: PartitionsReported) -> None:
         registered = self.cluster.brokers.get(event.broker)
@@ -43,15 +49,59 @@ class PartitionReports(Handlers):
         if registered.epoch != event.broker_epoch:
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, registered.epoch)
         for report in event.reports:
-            log.info("broker %d reports %s: %s (%s)", event.broker, report.partition, report.status.value,
-                     report.detail or "no detail")  # fmt: skip
+            self._note(event, report)
         before = self.cluster.table.dirs_offline(event.broker)
         await self._failed(event.broker, self._rows(event, failed=True), before)
-        await self._ready(event.broker, common(self._rows(event, failed=False), before))
+        await self._serving.serve(event.broker, self._rows(event, failed=False))
+
+    async def on_replica_reset_requested(self, event: ReplicaResetRequested) -> ReplicaReport:
+        name, broker, cluster = event.partition, event.broker, self.cluster
+        view = cluster.view(name)
+        if view is None:
+            raise NotFound("partition", name)
+        if broker not in view.replicas:
+            raise NotFound(f"replica of {name} on broker", broker)
+        registered = cluster.brokers.get(broker)
+        if registered is None:
+            raise BrokerNotAvailable(broker)
+        if not registered.incarnation:
+            raise BadRequest("broker", f"{broker} is no participant, and has no handlers: restart the broker")
+        report, replica = cluster.replica_report(name, broker), f"{name} on broker {broker}"
+        if report is None or not report.status.is_failure:
+            raise NothingToReset(replica, "its handler has not failed")
+        if report.status is ReplicaStatus.STUCK:
+            raise NothingToReset(replica, f"a call of its handler does not end ({report.detail}): restart the process")
+        topic = cluster.table.topic(name.topic)
+        assert topic is not None, "the partition is known"
+        own = cluster.controller_id, cluster.fence.epoch, registered.epoch
+        self.channels.send([Addressed(broker, ReplicaReset(*own, topic.ref, name.partition))])
+        return report
+
+    def _note(self, event: PartitionsReported, report: PartitionReport) -> None:
+        """Keep a report for explanations, and record it."""
+        name, status, detail = report.partition, report.status, escaped(report.detail, DETAIL_MAX)
+        log.info("broker %d reports %s: %s (%s)", event.broker, name, status.value, detail or "no detail")
+        if self.cluster.table.row(name) == NO_ROW:
+            return
+        since_ms = self.clock.monotonic_ms() - max(report.age_ms, 0.0)
+        self.cluster.replica_reports.put(
+            event.broker, name, ReplicaReport(status, detail, since_ms, event.broker_epoch)
+        )
+        self.history.add(
+            HandlerEvent(
+                topic=name.topic,
+                partition=name.partition,
+                broker=event.broker,
+                leader_epoch=report.leader_epoch,
+                status=status.name.lower(),
+                detail=detail,
+                controller_epoch=self.epoch,
+            )
+        )
 
     def _rows(self, event: PartitionsReported, *, failed: bool) -> RowNumbers:
         table = self.cluster.table
-        rows = (table.row(report.partition) for report in event.reports if report.status.is_failure is failed)
+        rows = (table.row(report.partition) for report in event.reports if _counts(report, failed=failed))
         return np.array([row for row in rows if row != NO_ROW], np.intp)
 
     async def _failed(self, broker: int, rows: RowNumbers, before: RowNumbers) -> None:
@@ -61,12 +111,7 @@ class PartitionReports(Handlers):
             self.history.add(self.broker_event("directory-failed", broker))
             await self._offline.replicas_offline(fresh, frozenset({broker}))
 
-    async def _ready(self, broker: int, rows: RowNumbers) -> None:
-        if not len(rows):
-            return
-        ids = frozenset({broker})
-        self.cluster.table.mark_dirs(broker, rows, False)
-        await self.move_many_replicas(rows, ReplicaState.ONLINE, ids)
-        await self.elect_offline()
-        await self._reassignments.resume_on(ids)
-        await self._deletion.resume_on(ids)
+
+def _counts(report: PartitionReport, *, failed: bool) -> bool:
+    """Returns whether a report marks a replica as failed, or as serving again. One that is busy does neither."""
+    return report.status.is_failure if failed else report.status is ReplicaStatus.READY

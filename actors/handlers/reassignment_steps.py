@@ -19,6 +19,7 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
+from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
 from kactl.machines.election import Election
@@ -32,7 +33,6 @@ from kactl.stores.base import Assignments
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .reassignment_requests import WaitingRequest
-from .topic_entries import TopicEntries, brokers_of
 
 log = logger(__name__)
 
@@ -54,8 +54,8 @@ class ReassignmentSteps(Handlers):
         super().__init__(context)
         self._deletion = deletion
         self._waiting = waiting
-        self._committer = Committer(context.cluster, context.store)
-        self.entries = TopicEntries(context)
+        self._committer = Committer(context.cluster, context.store, context.history)
+        self.entries = TopicEntries(context.cluster, context.store)
 
     async def _write(self, row_numbers: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
         """Commit and apply the change that `plan` returns for some rows, without a move of a machine. Sends nothing.
@@ -83,8 +83,9 @@ class ReassignmentSteps(Handlers):
 
     async def begin(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
         """Start new assignments, made by `Assignment.reassign_to`, and advance them as far as possible."""
-        failures: Failures = {}
-        for topic, group in _by_topic(wanted).items():
+        unsure = await self.entries.put_back({name.topic for name in wanted})
+        failures: Failures = {name: _failed(unsure[name.topic]) for name in wanted if name.topic in unsure}
+        for topic, group in _by_topic(name for name in wanted if name not in failures).items():
             changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
             if changed:
                 failures |= await self._announce(topic, changed)
@@ -208,7 +209,7 @@ class ReassignmentSteps(Handlers):
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
     def _out_of_sync(self, names: list[TopicPartition], before: Mapping[TopicPartition, Assignment]) -> Failures:
-        """Returns the reassignments whose target is not in sync after all.
+        """Returns the reassignments with a target that is not in sync after all.
 
         Their rows were read again, because a write without a response had taken a replica out of the ISR. The next
         change of the ISR resumes them.

@@ -15,13 +15,17 @@ from .deletion_events import DeletionEvents
 from .elections import Elections
 from .failover import Failover
 from .features import FeatureEvents
+from .leader_reports import LeaderReports
+from .leases import Leases
 from .offline import Offline
 from .partition_expansion import Growth
 from .partition_reports import PartitionReports
 from .producer_ids import ProducerIds
 from .reassignments import Reassignments
+from .serving_replicas import ServingReplicas
 from .shutdown import Shutdowns
 from .standby import Standby
+from .stopped_replicas import StoppedReplicas
 from .timers import Timers
 from .topics import TopicEvents
 
@@ -42,8 +46,11 @@ class AllHandlers:
         timers = Timers(context.clock, context.enqueue)
         features = FeatureEvents(context)
         deletion = Deletion(context, timers)
-        offline = Offline(context, deletion)
+        stopped = StoppedReplicas(context)
+        offline = Offline(context, deletion, stopped)
+        leases = Leases(context, timers)
         reassignments = Reassignments(context, deletion)
+        serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments)
         self.hosting = Hosting(context)
         brokers = BrokerEvents(
             context,
@@ -52,11 +59,16 @@ class AllHandlers:
             deletion=deletion,
             reassignments=reassignments,
             hosting=self.hosting,
+            timers=timers,
+            stopped=stopped,
+            leases=leases,
         )
         topics = TopicEvents(context, unclean, deletion, self.hosting)
         elections = Elections(context, unclean)
         balancing = Balancing(context, timers)
-        shutdowns = Shutdowns(context, on_broker_startup=brokers.on_broker_startup, timers=timers)
+        shutdowns = Shutdowns(
+            context, on_broker_startup=brokers.on_broker_startup, timers=timers, deletion=deletion, stopped=stopped
+        )
         self.standby = Standby(context, timers)
         self.failover = Failover(
             context,
@@ -67,6 +79,7 @@ class AllHandlers:
             elections=elections,
             balancing=balancing,
             standby=self.standby,
+            leases=leases,
         )
         self.controllership = Controllership(
             context,
@@ -84,8 +97,11 @@ class AllHandlers:
             topics,
             Growth(context, topics),
             DeletionEvents(context, deletion),
-            BrokerAnswers(context, offline, reassignments),
-            PartitionReports(context, offline, deletion=deletion, reassignments=reassignments),
+            BrokerAnswers(context, offline, serving, reassignments),
+            PartitionReports(context, offline, serving),
+            LeaderReports(context),
+            serving,
+            leases,
             reassignments,
             elections,
             balancing,

@@ -9,7 +9,8 @@ A broker that is shutting down receives all requests as before, but is never ele
 is in memory only: after a takeover it is gone, and brokers that still want to stop send their request again.
 
 Source: the classic controller's processControlledShutdown. Unlike there, a broker that is still registered long after
-its request becomes eligible again, and an operator can remove the mark.
+its request becomes eligible again, and an operator can remove the mark. A broker repeats its request until it leads
+nothing; a drain, which no broker repeats, goes on by itself when other replicas have come in sync.
 """
 
 from collections.abc import Awaitable
@@ -17,21 +18,20 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.machines import draining
 from kactl.machines.election import Election
-from kactl.machines.reassignment import raise_epoch
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.events import Event, ShutdownOverdue
+from kactl.messages.events import DrainAdvanced, Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.change import Change, Refusal
-from kactl.state.rows import RowNumbers, Rows, common, holds
+from kactl.state.rows import RowNumbers, common, holds, some
 
 from .base import ControllerContext, Handler, Handlers
+from .deletion import Deletion
+from .stopped_replicas import StoppedReplicas
 from .timers import Timers
 
 log = logger(__name__)
@@ -53,19 +53,28 @@ class Shutdowns(Handlers):
     Args:
         on_broker_startup: called for a broker that is eligible again.
         timers: remove the mark of a broker that stays registered.
+        deletion: continues on a broker that does not stop.
     """
 
-    def __init__(self, context: ControllerContext, *, on_broker_startup: OnBrokerStartup, timers: Timers) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        on_broker_startup: OnBrokerStartup,
+        timers: Timers,
+        deletion: Deletion,
+        stopped: StoppedReplicas,
+    ) -> None:
         super().__init__(context)
-        self._committer = Committer(context.cluster, context.store)
-        # Of each broker that is shutting down, the leader epochs under which it was sent StopReplica.
-        self._stopped: dict[int, dict[TopicPartition, int]] = {}
+        self._deletion = deletion
+        self._stopped = stopped
         self._on_broker_startup = on_broker_startup
         self._timers = timers
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
             ControlledShutdownRequested: self.on_controlled_shutdown_requested,
+            DrainAdvanced: self.on_drain_advanced,
             ShutdownOverdue: self.on_shutdown_overdue,
             UndrainRequested: self.on_undrain_requested,
         }
@@ -80,19 +89,27 @@ class Shutdowns(Handlers):
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
         # Selected before the elections, after which it also follows the partitions that it leads now.
         led, followed = self._hosted(broker.id)
-        await self.move_many(
-            Move(
-                led,
-                PartitionState.ONLINE,
-                Election.CONTROLLED_SHUTDOWN,
-                wanted=lambda rows: rows.leader == broker.id,
-            )
-        )
+        await self._hand_over(broker.id, led)
         await self._stop_following(broker.id, followed)
         remaining = self.cluster.table.names(self.cluster.table.led_by(broker.id))
         log.info("broker %d is shutting down; it led %d partitions, and still leads %d",
                  broker.id, len(led), len(remaining))  # fmt: skip
         return sorted(remaining)
+
+    async def on_drain_advanced(self, event: DrainAdvanced) -> None:
+        """Continue a drain: hand over the partitions that another replica can lead now, and leave the other ISRs."""
+        if event.broker not in self.cluster.drained or event.broker not in self.cluster.brokers:
+            return
+        table = self.cluster.table
+        led, followed = (table.rows(table.not_queued(numbers)) for numbers in self._hosted(event.broker))
+        others = led.in_sync & self.cluster.live_brokers.live[led.replicas]
+        await self._hand_over(event.broker, led.index[some(others)])
+        await self._stop_following(event.broker, followed.index[some(holds(followed, event.broker) & followed.in_sync)])
+
+    async def _hand_over(self, broker: int, led: RowNumbers) -> None:
+        await self.move_many(
+            Move(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN, wanted=lambda rows: rows.leader == broker)
+        )
 
     def _registered(self, event: ControlledShutdownRequested) -> Broker:
         """Returns the broker's registration. A higher epoch than the known one is a registration not yet processed."""
@@ -105,15 +122,11 @@ class Shutdowns(Handlers):
 
     def _mark(self, broker: Broker, *, drained: bool) -> None:
         """Mark a broker as not live. A broker that an operator drained stays so until it is undrained."""
-        overdue = ShutdownOverdue(broker.id, broker.epoch)
         marked = broker.id in self.cluster.shutting_down
-        if drained:
-            self._timers.cancel(overdue)
-        elif not marked or self._timers.is_set(overdue):
-            self._timers.set(overdue, self.settings.shutdown_limit_ms)
+        if not drained:
+            self._timers.set(ShutdownOverdue(broker.id, broker.epoch), self.settings.shutdown_limit_ms)
         self.cluster.mark_shutting_down(broker.id, drained=drained)
         if not marked:
-            self._stopped.pop(broker.id, None)
             self.history.add(self.broker_event(DRAINING, broker.id))
 
     def _hosted(self, broker: int) -> tuple[RowNumbers, RowNumbers]:
@@ -127,8 +140,7 @@ class Shutdowns(Handlers):
     async def _stop_following(self, broker: int, row_numbers: RowNumbers) -> None:
         """Send StopReplica before the replicas leave the ISRs, so that leaders do not add them again meanwhile."""
         rows = self.cluster.table.rows(row_numbers)
-        names = self.cluster.table.names(row_numbers)
-        self._stopped.setdefault(broker, {}).update(zip(names, rows.leader_epoch.tolist(), strict=True))
+        self._stopped.add(broker, rows)
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
@@ -137,9 +149,15 @@ class Shutdowns(Handlers):
     # -- brokers that stay ---------------------------------------------------------------------------------------------
 
     async def on_shutdown_overdue(self, event: ShutdownOverdue) -> None:
-        """Make a broker live again that requested a shutdown and did not stop; nothing else would."""
+        """Make a broker live again that requested a shutdown and did not stop; nothing else would.
+
+        One that an operator drained as well is drained as before its request.
+        """
         broker = self.cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
+            return
+        if self.cluster.stays_drained(event.broker):
+            await self._deletion.resume_on(frozenset({event.broker}))
             return
         try:
             await self._restore(event.broker)
@@ -164,40 +182,12 @@ class Shutdowns(Handlers):
         return True
 
     async def _restore(self, broker: int) -> None:
-        """Make a broker live again: it follows its partitions, and leads those that have no leader."""
-        await self._raise_epochs(broker)
-        self.cluster.mark_shutting_down(broker, False)
-        await self._on_broker_startup([broker], RESTORED)
-
-    async def _raise_epochs(self, broker: int) -> None:
-        """Raise the leader epochs that are still those of the StopReplica that the broker was sent.
-
-        That is where it was not in the ISR, or where the smaller ISR could not be written. A broker does not start a
-        replica under the leader epoch under which it was stopped.
+        """Make a broker live again: it follows its partitions, and leads those that have no leader.
 
         Raises:
-            StoreError: some epochs could not be written. The broker stays marked.
+            StoreError: leader epochs could not be written. The broker stays marked.
         """
-        stopped = self._stopped.get(broker, {})
-        _, followed = self._hosted(broker)
-        epochs = self.cluster.table.column("leader_epoch")[followed].tolist()
-        names = self.cluster.table.names(followed)
-        followed = followed[[stopped.get(name) == epoch for name, epoch in zip(names, epochs, strict=True)]]
-
-        async def plan(rows: Rows) -> Change:
-            return raise_epoch(rows, np.ones(len(rows), np.bool_), controller_epoch=self.epoch)
-
-        rows = self.cluster.table.rows(followed)
-        if not len(rows):
-            return
-        async for _, change in self._committer.commit_until_settled(rows, plan):
-            committed = change.take(change.refusal == Refusal.NONE)
-            self.cluster.apply(committed)
-            self.history.add_partitions(committed, self.cluster.table.refs, controller_epoch=self.epoch)
-            self.batch.begin()
-            # The broker itself receives everything next, in one request.
-            after = committed.after()
-            self.batch.lead_and_follow(after, after.assigned & ~holds(after, broker))
-            self.channels.send(self.batch.flush())
-            if (change.refusal == Refusal.STORE_FAILED).any():
-                raise StoreError(f"broker {broker} cannot serve again: leader epochs could not be written")
+        await self._stopped.raise_epochs(broker, self._hosted(broker)[1])
+        self.cluster.mark_shutting_down(broker, False)
+        await self._on_broker_startup([broker], RESTORED)
+        self.continue_drains(self._hosted(broker)[1])  # it can lead what it follows

@@ -13,10 +13,11 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.actors.machines.unclean import KEY as UNCLEAN
 from kactl.actors.machines.unclean import Unclean
-from kactl.errors import BadRequest, NotFound
+from kactl.errors import BadRequest, NotFound, TopicBeingDeleted, TopicExists
 from kactl.machines.election import Election
 from kactl.machines.placement import check_creation
-from kactl.messages.admin import TopicCreationRequested
+from kactl.machines.topic_progress import missing_brokers, progress_of
+from kactl.messages.admin import TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
@@ -36,6 +37,11 @@ ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 # The index of a topic has four bytes per partition number up to the highest. No entry that fits a store has this many
 # partitions; a higher number is a mistake and would cost 4 MiB or more.
 PARTITION_LIMIT: Final = 1 << 20
+
+# Replicas of a topic that a program ensures without a number, where there are as many brokers.
+REPLICAS_DEFAULT: Final = 3
+# How long leaders are watched for a remote caller after its last request.
+AWAITED_MS: Final = 60_000
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -61,6 +67,7 @@ class TopicEvents(Handlers):
             TopicConfigChanged: self.on_topic_config_changed,
             DefaultConfigChanged: self.on_default_config_changed,
             TopicCreationRequested: self.on_topic_creation_requested,
+            TopicEnsureRequested: self.on_topic_ensure_requested,
         }
 
     async def on_topics_changed(self, event: TopicsChanged) -> None:
@@ -79,6 +86,7 @@ class TopicEvents(Handlers):
         queued = self.cluster.topics_to_delete
         new = [name for name in listed if table.topic(name) is None and name not in queued]
         if new:
+            self.context.requests.read_back("creation", new, self.history.current)
             await self.create(new)
         log.info("topics: %d new, %d gone", len(new), len(gone))
 
@@ -168,7 +176,38 @@ class TopicEvents(Handlers):
             topic = msgspec.structs.replace(topic, id=self.context.new_topic_id())
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)
+            self.context.requests.written("creation", topic.name, self.history.current)
         return topic
+
+    async def on_topic_ensure_requested(self, event: TopicEnsureRequested) -> TopicProgress:
+        name, now_ms, created = event.topic, self.clock.monotonic_ms(), False
+        known = self.cluster.table.topic(name)
+        if name in self.cluster.topics_to_delete:
+            raise TopicBeingDeleted(name)
+        if known is not None and len(self.cluster.table.rows_of(known)) != event.count:
+            raise TopicExists(name)
+        if known is None or name in self.cluster.awaited:
+            self.cluster.awaited[name] = now_ms + AWAITED_MS
+        if known is None and (missing := missing_brokers(self.cluster, event)):
+            return TopicProgress(False, event.count, (missing,))
+        if known is None:
+            factor = event.replication_factor
+            if event.assignment is None and factor is None:
+                factor = max(1, min(REPLICAS_DEFAULT, len(self.cluster.live_brokers.live.ids)))
+            creation = TopicCreationRequested(name, event.partitions, factor, event.assignment, event.config)
+            try:
+                await self.on_topic_creation_requested(creation)
+                created = True
+            except TopicBeingDeleted:
+                raise
+            except TopicExists:
+                log.info("topic %s is stored already, and has not been read yet", name)
+        progress = progress_of(
+            self.cluster, name, count=event.count, created=created, last_error=self.channels.last_error
+        )
+        if not progress.waiting:
+            self.cluster.awaited.pop(name, None)
+        return progress
 
 
 def _stored_default(config: Mapping[str, str]) -> bool | None:

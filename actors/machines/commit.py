@@ -17,6 +17,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.state.table import in_sync_of
 from kactl.stores.base import Found, Outcome, Store, Write
+from kactl.telemetry.event_log import EventLog
 
 log = logger(__name__)
 
@@ -63,18 +64,27 @@ class Settled(NamedTuple):
 class Committer:
     """Commits the changes of one machine actor.
 
+    Args:
+        history: names the event in progress, whose rows and stages are counted.
+
     Attributes:
         failures: number of calls of the store that failed as a whole.
     """
 
-    def __init__(self, cluster: Cluster, store: Store) -> None:
+    def __init__(self, cluster: Cluster, store: Store, history: EventLog) -> None:
         self._cluster = cluster
         self._store = store
+        self._history = history
         self.failures = 0
 
     async def attempt(self, rows: Rows, plan: Plan) -> CommitResult:
         """Plan some rows and commit the change, once. Raises as `commit` does."""
-        return await self.commit(await plan(rows))
+        trace = self._history.current
+        with trace.plan:
+            change = await plan(rows)
+        trace.planned += len(rows)
+        trace.rejected += int(np.count_nonzero(change.refusal))
+        return await self.commit(change)
 
     async def commit_until_settled(
         self, rows: Rows, plan: Plan, *, first: CommitResult | None = None
@@ -132,15 +142,20 @@ class Committer:
         writes = change.writes
         if not writes.any():
             return CommitResult(change, writes)
+        trace, which = self._history.current, np.flatnonzero(writes)
         outcome = np.full(len(change), Outcome.COMMITTED, np.uint8)
         version = np.full(len(change), NO_VERSION, np.int32)
         try:
-            outcome[writes], version[writes] = await self._write(change, np.flatnonzero(writes))
+            with trace.commit:
+                outcome[which], version[which] = await self._write(change, which)
         except StoreError as error:
             _raise_if_over(error)
             log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
             outcome[writes] = Outcome.FAILED
             self.failures += 1
+        rejected = int(np.count_nonzero(outcome != Outcome.COMMITTED))
+        trace.committed += len(which) - rejected
+        trace.rejected += rejected
         change = change.committed(version)
         failed = outcome == Outcome.FAILED
         if failed.any():

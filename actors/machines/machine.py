@@ -69,7 +69,7 @@ class Machine(Actor[M]):
         self.outbox = outbox
         self.history = history
         self.chunk = chunk
-        self.committer = Committer(cluster, store)
+        self.committer = Committer(cluster, store, history)
         self.batch = RequestBatch(cluster)
         self._clock = SystemClock() if clock is None else clock
 
@@ -128,4 +128,6 @@ class Machine(Actor[M]):
         log.error("moving %d %s failed: %s", len(rest), label, error or "the store has failed for those before")
 
     def _send(self) -> None:
-        self.outbox.send(self.batch.flush())
+        with self.history.current.encode:
+            requests = self.batch.flush()
+        self.outbox.send(requests)

@@ -21,12 +21,13 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bytes, RowNumbers, Rows, choose
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import EventLog
+from kactl.telemetry.event_log import FIRST, EventLog
 
 from .chunks import WHOLE
 from .commit import CommitResult, Plan
 from .machine import Machine, Outbox
 from .messages import Move, MoveResult
+from .topic_entries import TopicEntries
 from .unclean import Unclean
 
 log = logger(__name__)
@@ -57,6 +58,7 @@ class Partitions(Machine[Move]):
     ) -> None:
         super().__init__("partitions", cluster, store, outbox, history, chunk=chunk, clock=clock)
         self.unclean = Unclean(cluster, store, own=unclean_default)
+        self.entries = TopicEntries(cluster, store)
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
     async def receive(self, message: Move) -> MoveResult:
@@ -75,13 +77,15 @@ class Partitions(Machine[Move]):
         plan = functools.partial(self._plan, target, message.election)
         failures, error = self.committer.failures, None
         try:
+            if target == PartitionState.ONLINE:
+                await self.entries.settle(rows)
             async with self._chunks(message, functools.partial(self._first_attempt, message, plan)) as chunks:
                 async for part, wanted, first in chunks:
                     planned, reasons = first.change.rows, np.zeros(len(wanted), np.uint8)
                     async for positions, change in self.committer.commit_until_settled(planned, plan, first=first):
                         reasons[positions] = change.refusal
                         exists = change.refusal == Refusal.STATE_EXISTS
-                        committed = self._apply(change.take(~exists), target)
+                        committed = self._apply(change.take(~exists), target, message.election)
                         self._enqueue(committed)
                         if exists.any():
                             reasons[positions[exists]] = await self._adopt(change.rows.take(exists))
@@ -111,6 +115,9 @@ class Partitions(Machine[Move]):
         unclean, unreadable = await self.unclean.allowed(rows, election)
         epoch = self.cluster.fence.epoch
         change = partition.go_online(rows, election, self.cluster.live_brokers, unclean=unclean, controller_epoch=epoch)
+        if self.cluster.assignments_unsure:
+            unsure = self.entries.is_unsure(rows.index)
+            change = change.refuse(unsure, Refusal.STORE_FAILED)
         self.unclean_elections += int(np.count_nonzero(change.unclean))
         if not unreadable.any():
             return change
@@ -142,12 +149,16 @@ class Partitions(Machine[Move]):
                 self._enqueue(self._apply(change, PartitionState.ONLINE))
         return refusal
 
-    def _apply(self, change: Change, target: PartitionState) -> Change:
+    def _apply(self, change: Change, target: PartitionState, election: Election | None = None) -> Change:
         """Apply and record rows that are settled. Returns those that are not refused."""
         accepted = change.refusal == Refusal.NONE
         committed = change.take(accepted)
-        self.cluster.apply(committed)
-        self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=self.cluster.fence.epoch)
+        refs, epoch = self.cluster.table.refs, self.cluster.fence.epoch
+        with self.history.current.apply:
+            self.cluster.apply(committed)
+            strategy = _strategy(committed, election) if target == PartitionState.ONLINE else ""
+            self.history.add_partitions(change, refs, controller_epoch=epoch, strategy=strategy)
+            self.history.record_leaders(committed, target, strategy)
         if len(committed) < len(change):
             refused = change.take(~accepted)
             name = next(iter(self.cluster.table.names(refused.rows.index[:1])))
@@ -157,5 +168,19 @@ class Partitions(Machine[Move]):
 
     def _enqueue(self, committed: Change) -> None:
         """Gather the requests to the replicas of partitions that have a leader."""
+        with self.history.current.encode:
+            self._gather(committed)
+
+    def _gather(self, committed: Change) -> None:
         led = committed.take(committed.state == PartitionState.ONLINE)
-        self.batch.lead_and_follow(led.after(), led.notify, is_new=led.rows.state == PartitionState.NEW)
+        is_new = led.rows.state == PartitionState.NEW
+        # Written by this controller, as the first leadership of all.
+        first = is_new & (led.leader_epoch == 0) & (led.controller_epoch == self.cluster.fence.epoch)
+        self.batch.lead_and_follow(led.after(), led.notify, is_new=is_new, first=first)
+
+
+def _strategy(change: Change, election: Election | None) -> str:
+    """Returns the name of the strategy; FIRST if none of the partitions had a leader before."""
+    if election is None or (len(change) and (change.rows.state == PartitionState.NEW).all()):
+        return FIRST
+    return election.value

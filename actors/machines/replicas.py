@@ -164,7 +164,8 @@ class Replicas(Machine[MoveReplicas]):
             committed = change.take(accepted)
             self._apply(committed, holds(committed.rows, broker), ReplicaState.OFFLINE)
             led = committed.take(committed.rows.has_leadership & ~committed.rows.queued)
-            self.batch.lead_and_follow(led.after(), led.notify)
+            with self.history.current.encode:
+                self.batch.lead_and_follow(led.after(), led.notify)
             self._log_refused(change.take(~accepted), broker)
 
     # -- common to both ------------------------------------------------------------------------------------------------
@@ -173,10 +174,12 @@ class Replicas(Machine[MoveReplicas]):
         """Apply and record a change that is committed, or needs no commit."""
         if not len(change):
             return
-        self.cluster.apply(change)
         refs, epoch = self.cluster.table.refs, self.cluster.fence.epoch
-        self.history.add_replicas(change.rows, moved, target, refs, controller_epoch=epoch)
-        self.history.add_partitions(change, refs, controller_epoch=epoch, which=change.writes)
+        with self.history.current.apply:
+            self.cluster.apply(change)
+            self.history.add_replicas(change.rows, moved, target, refs, controller_epoch=epoch)
+            self.history.add_partitions(change, refs, controller_epoch=epoch, which=change.writes)
+            self.history.record_leaders(change)
 
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():

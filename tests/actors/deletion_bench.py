@@ -16,6 +16,7 @@ from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
 from kactl.actors.handlers.offline import Offline
+from kactl.actors.handlers.stopped_replicas import StoppedReplicas
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.config.controller_settings import ControllerSettings
@@ -49,6 +50,9 @@ class Outlets(RecordingOutbox):
     """Channels that deliver nothing."""
 
     def add(self, broker: Broker) -> None: ...
+
+    def last_error(self, broker: int) -> str:
+        return ""
 
     def resume(self, broker: int) -> None: ...
 
@@ -86,7 +90,7 @@ class DeletionBench:
         )
         self.deletion = Deletion(context, Timers(self.clock, self.enqueued.append))
         self.events = DeletionEvents(context, self.deletion)
-        self.offline = Offline(context, self.deletion)
+        self.offline = Offline(context, self.deletion, StoppedReplicas(context))
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from kactl.messages.admin import ResignRequested
 from kactl.messages.broker import AlterPartitionRequested
 from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.messages.events import LeadershipWritten
-from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
+from kactl.messages.log import ReplicaEvent
+from kactl.model import Assignment, Fence, Leadership, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
@@ -128,6 +129,12 @@ async def test_unassigned_isr_member_that_a_leader_wrote_is_stopped() -> None:
         assert made.known("t-0").replicas == (1, 2)
         assert made.brokers.of(3, StopReplica)
         assert not made.controller.cluster.reassigning
+        moves, _ = made.controller.history.read(0, limit=100, kinds=("replica",))
+        states = [
+            (move.from_state, move.to_state) for move in moves if isinstance(move, ReplicaEvent) and move.broker == 3
+        ]
+        # Each move begins where the one before it ended.
+        assert [before for before, _ in states] == [ReplicaState.ABSENT, *(after for _, after in states[:-1])]
 
 
 async def test_last_of_two_proposals_for_a_partition_wins() -> None:

@@ -238,7 +238,10 @@ async def test_response_marks_failed_and_recovered_directories() -> None:
 
         assert offline_partitions(w, 1) == {"t-0"}
         assert await w.stored("t-0") == (2, 1, (2,))
-        assert (await w.stored("t-1"), await w.stored("t-2")) == (t_1, t_2)
+        # It was stopped under the leader epoch that it serves now, and does not start again under that one.
+        assert (await w.stored("t-1"), await w.stored("t-2")) == ((t_1[0], t_1[1] + 1, t_1[2]), t_2)
+        assert w.brokers.told(1)["t-1"][1] == t_1[1] + 1
+        assert w.known("t-1").replica_states[1] == ReplicaState.ONLINE
 
         w.brokers.forget()
         before = w.controller.history.seq

@@ -28,6 +28,7 @@ from kactl.messages.control import (
 from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
 from kactl.model import Broker, TopicRef
 from kactl.outbound.batch import Addressed
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from tests.support.clocks import ManualClock, settle
 
@@ -48,9 +49,11 @@ class ScriptedTransport:
 
     delivered: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (broker, number of the request)
     failing: set[int] = dataclasses.field(default_factory=set)
+    retry_after_ms: float = 0
     hanging: set[int] = dataclasses.field(default_factory=set)
     closed: list[int] = dataclasses.field(default_factory=list)
     attempts: int = 0
+    metadata: list[int] = dataclasses.field(default_factory=list)  # number of each attempt to send metadata
 
     def connect(self, broker: Broker) -> "ScriptedConnection":
         return ScriptedConnection(self, broker.id)
@@ -63,10 +66,12 @@ class ScriptedConnection:
 
     async def deliver(self, request: Request) -> Response:
         self.wire.attempts += 1
+        if isinstance(request, UpdateMetadata):
+            self.wire.metadata.append(request.number)
         if self.broker in self.wire.hanging:
             await asyncio.Event().wait()
         if self.broker in self.wire.failing:
-            raise BrokerUnreachable(self.broker, "refused")
+            raise BrokerUnreachable(self.broker, "refused", retry_after_ms=self.wire.retry_after_ms)
         self.wire.delivered.append((self.broker, request.broker_epoch))
         if isinstance(request, LeaderAndIsr):
             return LeaderAndIsrResponse(0, PartitionErrors.none())
@@ -107,7 +112,12 @@ async def rig() -> AsyncIterator[ChannelRig]:
         bench.events.append(event)
 
     bench.channels = Channels(
-        wire.connect, clock=clock, telemetry=Telemetry(), deliver_event=take, deletions_in=no_deletions
+        wire.connect,
+        clock=clock,
+        telemetry=Telemetry(),
+        deliver_event=take,
+        deletions_in=no_deletions,
+        history=EventLog(clock),
     )
     for broker in (1, 2):
         bench.channels.add(Broker(broker, 100 + broker))
@@ -122,6 +132,24 @@ async def test_requests_arrive_in_the_order_of_sending(rig: ChannelRig) -> None:
 
     assert rig.numbers(1) == list(range(50))
     assert len(rig.channels[1]) == 0
+
+
+async def test_numbers_of_metadata_rise_also_over_a_new_channel_and_repeats_keep_theirs(rig: ChannelRig) -> None:
+    rig.wire.failing.add(1)
+    rig.channels.send([Addressed(1, metadata_request(1))])
+    await rig.clock.advance(RETRY_BACKOFF_MS)
+    rig.wire.failing.clear()
+    rig.channels.send([Addressed(1, metadata_request(2))])
+    await rig.clock.advance(RETRY_BACKOFF_MS)
+    rig.channels.remove(1)
+    rig.channels.add(Broker(1, 101))
+    rig.channels.send([Addressed(1, metadata_request(3))])
+    await settle()
+
+    first, repeated, again, *later = rig.wire.metadata
+    assert 0 < first == repeated == again
+    assert [first, *later] == sorted({first, *later})
+    assert len(later) == 2
 
 
 async def test_failed_request_is_retried_before_later_ones(rig: ChannelRig) -> None:
@@ -139,6 +167,17 @@ async def test_failed_request_is_retried_before_later_ones(rig: ChannelRig) -> N
 
     assert rig.numbers(1) == [1, 2]
     assert rig.channels[1].failures == 0
+
+
+async def test_pause_that_a_failure_asks_for_is_kept(rig: ChannelRig) -> None:
+    rig.wire.failing.add(1)
+    rig.wire.retry_after_ms = 8 * RETRY_BACKOFF_MS
+    rig.channels.send([Addressed(1, metadata_request(1))])
+    await rig.clock.advance(7 * RETRY_BACKOFF_MS)
+    assert rig.wire.attempts == 1
+
+    await rig.clock.advance(RETRY_BACKOFF_MS)
+    assert rig.wire.attempts == 2
 
 
 async def test_hanging_broker_does_not_delay_others(rig: ChannelRig) -> None:

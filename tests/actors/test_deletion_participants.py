@@ -135,6 +135,7 @@ def run_until_half(path: Path) -> None:
         child.communicate(timeout=PATIENCE_S)
 
 
+@pytest.mark.slow
 async def test_deletion_continues_after_the_controller_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     await anyio.to_thread.run_sync(run_until_half, path)

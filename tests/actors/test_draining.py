@@ -4,13 +4,14 @@ import dataclasses
 
 import pytest
 
-from kactl.errors import BrokerNotAvailable
+from kactl.errors import BrokerNotAvailable, ErrorCode
 from kactl.machines import draining
 from kactl.machines.explain import explain_deletion
 from kactl.messages.admin import UndrainRequested
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import StopReplica
 from kactl.messages.log import TopicEvent
-from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
+from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, partitions_of, world
 
@@ -146,6 +147,26 @@ async def test_drained_broker_stays_drained_after_a_shutdown_request(operator_fi
         assert w.controller.cluster.shutting_down == {2}
 
 
+@pytest.mark.parametrize("operator_first", [True, False])
+async def test_deletion_goes_on_at_a_drained_broker_that_did_not_stop(operator_first: bool) -> None:
+    """It waits for a broker that stops at any moment, and not for ever for one that an operator keeps drained."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        first, then = (NO_EPOCH, w.epoch(2)) if operator_first else (w.epoch(2), NO_EPOCH)
+        await w.shut_down(2, first)
+        await w.shut_down(2, then)
+        assert w.controller.cluster.drained == frozenset()
+        await w.delete("t")
+        assert "t" in w.controller.cluster.topics_to_delete
+
+        await w.wait(LIMIT_MS)
+
+        assert w.controller.cluster.drained == {2}
+        assert w.controller.cluster.topics_to_delete == frozenset()
+        assert await w.controller.ask(UndrainRequested(2)) is True
+        assert w.controller.cluster.shutting_down == frozenset()
+
+
 # -- the effect on partitions ------------------------------------------------------------------------------------------
 
 
@@ -168,11 +189,11 @@ async def test_preview_matches_the_effects_of_draining() -> None:
         await w.create("elsewhere", [[1, 3]])
         await w.create("deleted", [[2, 1]])
         await w.store.set_topic_config("followed", {"min.insync.replicas": "3"})
-        await w.controller.min_isr.refresh(w.controller.cluster)
+        await w.controller.topic_settings.refresh(w.controller.cluster)
         w.controller.cluster.queue_deletion(["deleted"])
         cluster = w.controller.cluster
         held = draining.held_by(cluster, 2)
-        min_isr = w.controller.min_isr.of_rows(cluster.table, held)
+        min_isr = w.controller.topic_settings.min_isr_of_rows(cluster.table, held)
 
         expected = rows_by_effect(w, draining.preview(cluster, held, 2, min_isr))
         await w.controller.drain(2)
@@ -198,7 +219,7 @@ async def test_partitions_deleted_during_a_drain_count_as_unchanged() -> None:
         await w.create("t", [[2, 1]])
         cluster = w.controller.cluster
         held = draining.held_by(cluster, 2)
-        min_isr = w.controller.min_isr.of_rows(cluster.table, held)
+        min_isr = w.controller.topic_settings.min_isr_of_rows(cluster.table, held)
         await w.delete("t")
         await w.create("other", [[1, 2]])
 
@@ -279,3 +300,38 @@ def deleted_on(w: World, broker: int) -> set[str]:
         for name, delete in zip(partitions_of(each), each.delete.tolist(), strict=True)
         if delete
     }
+
+
+@pytest.mark.parametrize("proposed", [True, False])
+async def test_drain_goes_on_when_another_replica_comes_in_sync(proposed: bool) -> None:
+    """Kafka's brokers repeat their request; an operator's drain would stay as it was for ever."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(2)
+        assert await w.controller.drain(1) == [TopicPartition("t", 0)]
+        await w.start(2)
+        assert (await w.stored("t-0"))[::2] == (1, (1,))
+
+        if proposed:
+            known = w.known("t-0")
+            proposal = IsrProposal(TopicRef("t"), 0, known.leader_epoch, (1, 2), known.partition_epoch)
+            results = await w.controller.ask(AlterPartitionRequested(1, w.epoch(1), (proposal,), 1))
+            assert [result.error for result in results] == [ErrorCode.NONE]
+        else:
+            await w.write_isr("t-0", 1, 2)
+        await settle()
+
+        assert (await w.stored("t-0"))[::2] == (2, (2,))
+        await w.check()
+
+
+async def test_drained_leader_hands_over_to_a_member_that_is_restored() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.controller.cluster.mark_shutting_down(2, drained=True)  # it could not leave the ISR
+        assert await w.controller.drain(1) == [TopicPartition("t", 0)]
+
+        await w.controller.ask(UndrainRequested(2))
+        await settle()
+
+        assert (await w.stored("t-0"))[::2] == (2, (2,))

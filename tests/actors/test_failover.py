@@ -104,6 +104,32 @@ async def test_election_with_a_lost_response_leaves_an_active_controller() -> No
             assert other.cluster.fence.epoch == 3
 
 
+async def test_resignation_that_the_store_did_not_receive_does_not_leave_the_cluster_without_controller() -> None:
+    async with world(1) as w:
+        real: Any = w.controller.store.resign
+        refused = StoreUnavailable("the store cannot be reached")
+
+        async def unreachable(*args: Any, **named: Any) -> Any:
+            raise refused
+
+        w.controller.store.resign = unreachable  # type: ignore[method-assign]
+        await w.controller.loop.controllership.give_up("a test")
+        w.controller.store.resign = real  # type: ignore[method-assign]
+        look: Any = w.controller.store.controller
+        w.controller.store.controller = unreachable  # type: ignore[method-assign]
+        # The event is tried four times, and then abandoned.
+        for _ in range(3):
+            await w.clock.advance(CONTEST_BACKOFF_MS)
+        w.controller.store.controller = look  # type: ignore[method-assign]
+        assert not w.controller.is_active
+
+        await w.clock.advance(CONTEST_BACKOFF_MS)
+        await w.clock.advance(CONTEST_BACKOFF_MS)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+
+
 @pytest.mark.scenario(367)
 async def test_loser_of_an_election_stands_by_and_knows_the_controller() -> None:
     async with world(1) as w:

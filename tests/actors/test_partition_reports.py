@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import BrokerNotAvailable, NotReady, StaleBrokerEpoch
-from kactl.messages.broker import PartitionReport, PartitionsReported, ReplicaStatus
-from kactl.model import NO_LEADER, TopicPartition
+from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, NotReady, StaleBrokerEpoch
+from kactl.messages.broker import PartitionReport, PartitionsReported
+from kactl.messages.log import HandlerEvent
+from kactl.model import NO_LEADER, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
@@ -25,6 +27,8 @@ class Cluster:
 
     Attributes:
         prepare: what `prepare` does on a broker; raises to fail.
+        stalled: `prepare` on broker 1 waits for it.
+        ignores_cancellation: the same, and it cannot be cancelled.
         leading: the tokens under which a broker leads t-0, as its handler sees it.
     """
 
@@ -32,6 +36,8 @@ class Cluster:
         self.controller = controller
         self.clock = clock
         self.prepare: dict[int, Callable[[], None]] = {}
+        self.stalled: anyio.Event | None = None
+        self.ignores_cancellation: anyio.Event | None = None
         self.leading: dict[int, Leader] = {}
         self.brokers: dict[int, Participant] = {}
 
@@ -41,6 +47,11 @@ class Cluster:
         class Handler(PartitionHandler):
             async def prepare(self, leader: Leader) -> None:
                 cluster.prepare.get(broker, lambda: None)()
+                if broker == 1 and cluster.stalled is not None:
+                    await cluster.stalled.wait()
+                if broker == 1 and cluster.ignores_cancellation is not None:
+                    with anyio.CancelScope(shield=True):
+                        await cluster.ignores_cancellation.wait()
 
             async def lead(self, leader: Leader) -> None:
                 cluster.leading[broker] = leader
@@ -167,3 +178,168 @@ async def test_report_of_a_deleted_topic_is_ignored() -> None:
         await ask(PartitionsReported(1, cluster.brokers[1].epoch, reports))
 
         assert cluster.controller.topics() == []
+
+
+# -- what operators see, and the reset ---------------------------------------------------------------------------------
+
+
+def status_of(cluster: Cluster, broker: int) -> ReplicaStatus | None:
+    report = cluster.controller.replica_status(T0).get(broker)
+    return None if report is None else report.status
+
+
+def verdict_of(cluster: Cluster, broker: int) -> str:
+    candidates = {candidate.broker: candidate for candidate in cluster.controller.explain(T0).candidates}
+    return candidates[broker].verdict
+
+
+async def fail_for_good(cluster: Cluster) -> None:
+    """Create t-0 with its only replica on broker 1, whose handler fails until it is in ERROR."""
+    cluster.fail(1, OSError("disk full"))
+    await cluster.controller.create_topic("t", assignment={0: (1,)}, timeout_ms=0)
+    for _ in range(4):
+        await settle()
+        await cluster.clock.advance(5_000)
+
+
+async def test_failure_of_a_handler_is_shown_until_it_is_over() -> None:
+    async with open_cluster() as cluster:
+        cluster.fail(1, OSError("disk full"))
+        await cluster.controller.create_topic("t", assignment={0: (1, 2, 3)})
+        await settle()
+        await cluster.clock.advance(500)
+
+        assert status_of(cluster, 1) is ReplicaStatus.FAILED
+        assert verdict_of(cluster, 1) == (
+            "cannot lead: its handler has failed and is called again after a pause since 500 ms (prepare: disk full)"
+            " and it is not in sync"
+        )
+        cluster.prepare.clear()
+        await cluster.clock.advance(2_000)
+
+        assert cluster.controller.replica_status(T0) == {}
+        assert verdict_of(cluster, 1) == "could lead"
+        events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
+        told = [(event.broker, event.status, event.detail) for event in events if isinstance(event, HandlerEvent)]
+        assert told == [(1, "failed", "prepare: disk full"), (1, "ready", "")]
+
+
+async def test_reason_of_a_resignation_is_in_the_events() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1, 2, 3)})
+        await settle()
+
+        await cluster.leading[1].resign("too hot")
+        await settle()
+
+        events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
+        told = [(event.status, event.detail) for event in events if isinstance(event, HandlerEvent)]
+        assert told == [("not_ready", "lead: too hot"), ("ready", "")]
+
+
+async def test_call_that_takes_long_is_shown() -> None:
+    async with open_cluster() as cluster:
+        cluster.stalled = anyio.Event()
+        await cluster.controller.create_topic("t", assignment={0: (1, 2, 3)}, timeout_ms=0)
+        await settle()
+        await cluster.clock.advance(900)
+        assert cluster.controller.replica_status(T0) == {}
+        await cluster.clock.advance(8_100)
+
+        assert verdict_of(cluster, 1) == "leads; its handler is busy since 9 s (prepare is in progress)"
+        assert cluster.leader == 1
+        cluster.stalled.set()
+        await settle()
+
+        assert verdict_of(cluster, 1) == "leads"
+
+
+async def test_handler_in_error_is_reset_by_an_operator() -> None:
+    async with open_cluster() as cluster:
+        await fail_for_good(cluster)
+        assert status_of(cluster, 1) is ReplicaStatus.ERROR
+        assert cluster.controller.explain(T0).remedies[-1] == (
+            "when the cause is removed, use the replica again: kactl replica reset t-0 --broker 1"
+        )
+        await cluster.clock.advance(600_000)
+        assert cluster.leader == NO_LEADER
+        cluster.prepare.clear()
+
+        report = await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+
+        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "prepare: disk full")
+        assert (cluster.leader, cluster.valid) == (1, [1])
+        assert cluster.controller.replica_status(T0) == {}
+
+
+async def test_reset_of_a_replica_without_a_failure_changes_nothing() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)})
+        await settle()
+
+        for name, broker, error, text in (
+            ("t-0", 1, NothingToReset, "t-0 on broker 1 is not reset: its handler has not failed"),
+            ("t-0", 3, NotFound, "no replica of t-0 on broker 3"),
+            ("t-9", 1, NotFound, "no partition t-9"),
+            ("t", 1, BadRequest, "partition"),
+        ):
+            with pytest.raises(error, match=text):
+                await cluster.controller.reset_replica(name, broker)
+
+        assert cluster.valid == [1]
+
+
+async def test_stuck_handler_is_not_reset() -> None:
+    async with open_cluster() as cluster:
+        cluster.ignores_cancellation = anyio.Event()
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+        await settle()
+        await cluster.clock.advance(30_000)
+        await cluster.clock.advance(5_000)
+        assert status_of(cluster, 1) is ReplicaStatus.STUCK
+        assert "restart the process of broker 1" in cluster.controller.explain(T0).remedies[-1]
+
+        with pytest.raises(NothingToReset, match="restart the process"):
+            await cluster.controller.reset_replica("t-0", 1)
+        cluster.ignores_cancellation.set()
+        await settle()
+
+        assert status_of(cluster, 1) is ReplicaStatus.ERROR
+        await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+        assert status_of(cluster, 1) is None
+
+
+async def test_report_ends_with_the_registration() -> None:
+    async with open_cluster() as cluster:
+        await fail_for_good(cluster)
+        cluster.prepare.clear()
+        await cluster.brokers[1].kill()
+        await cluster.clock.advance(40_000)
+        assert cluster.controller.replica_status(T0) == {}
+        with pytest.raises(BrokerNotAvailable):
+            await cluster.controller.reset_replica("t-0", 1)
+
+        await cluster.brokers[1].start()
+        await settle()
+
+        assert (cluster.leader, cluster.valid) == (1, [1])
+
+
+async def test_leader_that_waits_for_its_release_is_explained() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)})
+        await settle()
+        cluster.brokers[1].pause()  # it lives for the store until its session ends, and answers nothing
+        await cluster.controller.drain(1)
+        await settle()
+
+        assert cluster.controller.explain(T0).verdict.startswith(
+            "broker 2 was elected under leader epoch 1, and waits for the release of broker 1, which led before: it is"
+            " linked; the preferred replica 1 cannot: its broker is shutting down"
+        )
+        cluster.brokers[1].resume()
+        await settle()
+
+        assert cluster.controller.explain(T0).verdict.startswith("broker 2 leads, elected under leader epoch 1")

@@ -70,7 +70,7 @@ async def test_drained_messages_keep_their_order() -> None:
 
     assert [message for message, _, _ in inbox.waiting()] == ["1a", "0b", "2c", "0d"]
     assert len(inbox) == 4
-    assert [message for message, _, _ in inbox.drain()] == ["1a", "0b", "2c", "0d"]
+    assert [entry.message for entry in inbox.drain()] == ["1a", "0b", "2c", "0d"]
     assert len(inbox) == 0
     assert inbox.oldest_ms == 0.0
 

@@ -1,6 +1,6 @@
 """Reassignments under store failures and topics that are expanded, deleted or recreated meanwhile: no state remains.
 
-Each of these histories failed once in a storm; see `test_storms_whole`.
+Each of these histories was found by random ones and reduced; docs/track-record.md lists them as storms.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ import pytest
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.messages.admin import UndrainRequested
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, Fence, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle
@@ -463,3 +463,63 @@ async def test_assignment_of_unknown_outcome_is_restored_before_the_next_one() -
         assert written == [Assignment((2, 1), adding=(2,), removing=(1,)), Assignment((2,))]
         assert await ongoing(w) == {}
         await w.check()
+
+
+async def cancelled_in_doubt(w: World) -> None:
+    """Cancel a reassignment from 1 to 2; the write succeeds, and its response is lost."""
+    await w.create("t", [[1]])
+    await reassign(w, {"t-0": [2]})
+    script_once(w, "write_assignment", fails_after(GONE))
+    assert await reassign(w, {"t-0": None}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert await stored_assignment(w, "t-0") == Assignment((1,))
+
+
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_assignment_in_doubt_is_restored_before_an_election(fails_again: bool) -> None:
+    """Otherwise a broker is elected that is not assigned in the store, as the next controller reads it."""
+    async with world(1, 2) as w:
+        await cancelled_in_doubt(w)
+        await w.store.set_topic_config("t", {"unclean.leader.election.enable": "true"})
+        if fails_again:
+            script_once(w, "write_assignment", fails(GONE))
+
+        await w.stop(1)
+
+        assert (await w.stored("t-0"))[0] == (NO_LEADER if fails_again else 2)
+        await w.wait(12_000)
+        assert (await w.stored("t-0"))[0] == 2
+        assert 2 in (await stored_assignment(w, "t-0")).replicas
+
+
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_assignment_in_doubt_is_restored_before_a_replica_joins_the_isr(fails_again: bool) -> None:
+    async with world(1, 2) as w:
+        await cancelled_in_doubt(w)
+        known = w.known("t-0")
+        proposal = IsrProposal(TopicRef("t"), 0, known.leader_epoch, (1, 2), known.partition_epoch)
+        request = AlterPartitionRequested(1, w.epoch(1), (proposal,), 1)
+        if fails_again:
+            script_once(w, "write_assignment", fails(GONE))
+            results = await w.controller.ask(request)
+            assert [result.error for result in results] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            assert (await w.stored("t-0"))[2] == (1,)
+        assignments: list[Assignment] = []
+        script_once(w, "commit", assignments_at(w, assignments))
+
+        results = await w.controller.ask(request)
+
+        assert [result.error for result in results] == [ErrorCode.NONE]
+        assert assignments[0].replicas == (2, 1)
+        await w.wait(12_000)
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        await w.check()
+
+
+def assignments_at(w: World, found: list[Assignment]) -> Any:
+    """Add the stored assignment to `found` when a change of leadership is written."""
+
+    async def commit(real: Any, *arguments: Any) -> Any:
+        found.append(await stored_assignment(w, "t-0"))
+        return await real(*arguments)
+
+    return commit

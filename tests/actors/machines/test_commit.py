@@ -46,7 +46,7 @@ def _planned_election(bench: Machines, names: Sequence[str]) -> Change:
 
 
 def _committer(bench: Machines) -> Committer:
-    return Committer(bench.cluster, bench.store.promised)
+    return Committer(bench.cluster, bench.store.promised, bench.history)
 
 
 def _committed(result: CommitResult) -> list[bool]:

@@ -1,7 +1,8 @@
-"""`min.insync.replicas` of every topic, read from the store on demand and kept until it changes.
+"""`min.insync.replicas` and `unclean.leader.election.enable` of every topic, read on demand and kept until they change.
 
-The controller itself decides nothing by it: brokers enforce it. Health checks, partition lists and previews use it to
-name partitions that reject writes with `acks=all`.
+The controller itself decides nothing by these copies: brokers enforce the first, and an election reads the second
+again. Health checks, partition lists and previews use them, for example to name partitions that reject writes with
+`acks=all`.
 
 The value of a topic is its override, else the default for all brokers in the store, else the setting of the brokers'
 own files, which kactl cannot read and takes from its configuration. Values of single brokers are not looked at.
@@ -20,16 +21,19 @@ from kactl.config.controller_settings import KAFKA_DEFAULT
 from kactl.errors import KactlError
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Ints, Rows
+from kactl.state.rows import Bools, Ints, Rows
 from kactl.state.table import Table
 from kactl.stores.base import Changed, Store, StoreEvent
 
+from .unclean import KEY as UNCLEAN
+
 log = logger(__name__)
 
-KEY: Final = "min.insync.replicas"
+MIN_ISR: Final = "min.insync.replicas"
 UNKNOWN: Final = 0
 _NOT_READ: Final = -2
 _NO_OVERRIDE: Final = -1
+_ALLOWED: Final = 1
 
 # One call of the store reads so many configurations: about 10 ms of the loop over ZooKeeper.
 TOPICS_AT_ONCE: Final = 500
@@ -41,17 +45,19 @@ RETRY_MS: Final = 5_000
 STANDBY_AGE_MS_MAX: Final = 60_000
 
 
-class MinIsr:
-    """Reads and caches `min.insync.replicas`.
+class TopicSettings:
+    """Reads and caches settings of topics.
 
     Args:
-        own: the setting of the brokers' own configuration files.
+        min_isr: `min.insync.replicas` of the brokers' own configuration files.
+        unclean: whether unclean elections are allowed where the store has no setting.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, own: int = KAFKA_DEFAULT) -> None:
+    def __init__(self, store: Store, clock: Clock, *, min_isr: int = KAFKA_DEFAULT, unclean: bool = False) -> None:
         self._store = store
         self._clock = clock
-        self._own = own
+        self._own_min_isr = min_isr
+        self._own_unclean = unclean
         self._reading = asyncio.Lock()
         self._table: Table | None = None
         self._default: int
@@ -63,8 +69,8 @@ class MinIsr:
         """Forget the values that a change in the store makes stale. Called in the event loop's thread; never raises."""
         if event.what is Changed.TOPIC_CONFIG:
             topic = None if self._table is None else self._table.topic(event.name)
-            if topic is not None and topic.number < len(self._values):
-                self._values[topic.number] = _NOT_READ
+            if topic is not None and topic.number < len(self._min_isr):
+                self._min_isr[topic.number] = _NOT_READ
                 self._stale.add(topic.number)
         elif event.what is Changed.DEFAULT_CONFIG:
             self._default = _NOT_READ
@@ -92,33 +98,43 @@ class MinIsr:
             log.warning("min.insync.replicas could not be read: %s", failed)
             self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
 
-    def of_topics(self, table: Table) -> Ints:
+    def min_isr_of_topics(self, table: Table) -> Ints:
         """int32[T + 1], by topic number: the configured value, or UNKNOWN. The last entry belongs to free rows."""
-        default = self._own if self._default == _NO_OVERRIDE else max(self._default, UNKNOWN)
+        default = self._own_min_isr if self._default == _NO_OVERRIDE else max(self._default, UNKNOWN)
         values = np.full(len(table.refs) + 1, UNKNOWN, np.int32)
         if table is self._table:
-            known = self._values[: len(values) - 1]
+            known = self._min_isr[: len(values) - 1]
             values[: len(known)] = np.where(known == _NO_OVERRIDE, np.int32(default), np.maximum(known, UNKNOWN))
         return values
 
-    def of_rows(self, table: Table, rows: Rows) -> Ints:
+    def min_isr_of_rows(self, table: Table, rows: Rows) -> Ints:
         """int32[n]: the configured value for each row, or UNKNOWN."""
-        values: Ints = self.of_topics(table)[rows.topic]
+        values: Ints = self.min_isr_of_topics(table)[rows.topic]
+        return values
+
+    def unclean_of_topics(self, table: Table) -> Bools:
+        """bool[T + 1], by topic number: unclean elections are allowed; False if it is not known."""
+        values = np.zeros(len(table.refs) + 1, np.bool_)
+        if table is self._table:
+            known = self._unclean[: len(values) - 1]
+            values[: len(known)] = np.where(known == _NO_OVERRIDE, self._default_unclean, known == _ALLOWED)
         return values
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
-        self._values: Ints = np.zeros(0, np.int32)
+        self._min_isr: Ints = np.zeros(0, np.int32)
+        self._unclean: Ints = np.zeros(0, np.int32)
         self._default = _NOT_READ
+        self._default_unclean = self._own_unclean
         self._defaults_seen += 1
         self._stale: set[int] = set()
         self._since_ms = self._clock.monotonic_ms()
 
     def _wants(self, table: Table) -> bool:
-        if self._default == _NOT_READ or len(self._values) < len(table.refs):
+        if self._default == _NOT_READ or len(self._min_isr) < len(table.refs):
             return True
-        return bool((self._values == _NOT_READ).any())
+        return bool((self._min_isr == _NOT_READ).any())
 
     async def _read(self, table: Table) -> None:
         """Read in parts; the values of earlier parts are kept if a later one fails."""
@@ -126,11 +142,14 @@ class MinIsr:
             seen = self._defaults_seen
             config = await self._store.default_config()
             if seen == self._defaults_seen:
-                self._default = _value(config)
-        missing = len(table.refs) - len(self._values)
+                self._default = _min_isr(config)
+                allowed = _unclean(config)
+                self._default_unclean = self._own_unclean if allowed == _NO_OVERRIDE else allowed == _ALLOWED
+        missing = len(table.refs) - len(self._min_isr)
         if missing > 0:
-            self._values = np.concatenate([self._values, np.full(missing, _NOT_READ, np.int32)])
-        values = self._values
+            self._min_isr = np.concatenate([self._min_isr, np.full(missing, _NOT_READ, np.int32)])
+            self._unclean = np.concatenate([self._unclean, np.full(missing, UNKNOWN, np.int32)])
+        values, unclean = self._min_isr, self._unclean
         wanted = [topic for topic in table.topics() if values[topic.number] == _NOT_READ]
         # Numbers of topics that are gone are never used again.
         values[values == _NOT_READ] = UNKNOWN
@@ -142,14 +161,23 @@ class MinIsr:
             configs = await self._store.topic_configs([topic.name for topic in part])
             for topic in part:
                 if topic.number not in self._stale:
-                    values[topic.number] = _value(configs.get(topic.name))
+                    values[topic.number] = _min_isr(configs.get(topic.name))
+                    unclean[topic.number] = _unclean(configs.get(topic.name))
 
 
-def _value(config: dict[str, str] | None) -> int:
+def _min_isr(config: dict[str, str] | None) -> int:
     """Returns the value of a configuration; _NO_OVERRIDE if unset, UNKNOWN if unreadable or no count of replicas."""
     if config is None:
         return UNKNOWN
-    text = config.get(KEY, "").strip()
+    text = config.get(MIN_ISR, "").strip()
     if not text:
         return _NO_OVERRIDE
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0 else UNKNOWN
+
+
+def _unclean(config: dict[str, str] | None) -> int:
+    """Returns the value of a configuration; _NO_OVERRIDE if unset, UNKNOWN if it is unreadable or does not allow it."""
+    text = None if config is None else config.get(UNCLEAN)
+    if text is None:
+        return UNKNOWN if config is None else _NO_OVERRIDE
+    return _ALLOWED if text.strip().lower() == "true" else UNKNOWN

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kactl.actors.machines.min_isr import READ_LIMIT_S, RETRY_MS, UNKNOWN
+from kactl.actors.machines.topic_settings import READ_LIMIT_S, RETRY_MS, UNKNOWN
 from kactl.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
@@ -19,8 +19,8 @@ KEY = "min.insync.replicas"
 async def values(w: World) -> dict[str, int]:
     """Returns the value of each topic after a refresh."""
     controller = w.controller
-    await controller.min_isr.refresh(controller.cluster)
-    found = controller.min_isr.of_topics(controller.cluster.table)
+    await controller.topic_settings.refresh(controller.cluster)
+    found = controller.topic_settings.min_isr_of_topics(controller.cluster.table)
     return {topic.name: int(found[topic.number]) for topic in controller.cluster.table.topics()}
 
 
@@ -117,7 +117,7 @@ async def test_store_failure_leaves_values_unknown_until_the_next_retry() -> Non
 
 
 async def test_wait_for_a_hanging_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kactl.actors.machines.min_isr.READ_LIMIT_S", READ_LIMIT_S / 100)
+    monkeypatch.setattr("kactl.actors.machines.topic_settings.READ_LIMIT_S", READ_LIMIT_S / 100)
     async with world(1) as w:
         await w.create("a", [[1]])
         never = asyncio.Event()

@@ -1,7 +1,8 @@
 """Stored assignments of topics, written as a whole.
 
 After a write with unknown outcome the stored assignment may differ from the table. It is then written again from the
-table.
+table, before anything is decided by it: a leader that is elected among the replicas of the table, or a replica that
+joins an ISR, may not be assigned in the store.
 
 Source: the classic controller's updateReplicaAssignmentForPartition.
 """
@@ -13,20 +14,20 @@ import numpy as np
 from kactl.errors import BadRequest, NotFound, Remedy, StoreError
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, Rows, some
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, RowNumbers, Rows, some
 from kactl.state.table import Table
-
-from .base import ControllerContext, Handlers
+from kactl.stores.base import Store
 
 log = logger(__name__)
 
 
-class TopicEntries(Handlers):
-    """Writes the assignments of topics."""
+class TopicEntries:
+    """Writes the assignments of topics. `Cluster.assignments_unsure` has those with a last write of unknown outcome."""
 
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._doubtful: set[str] = set()  # topics with a last write of unknown outcome
+    def __init__(self, cluster: Cluster, store: Store) -> None:
+        self.cluster = cluster
+        self.store = store
 
     async def write(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
         """Write the assignment of a topic: the table's, with `changed`, and with partitions that only the store has.
@@ -52,8 +53,20 @@ class TopicEntries(Handlers):
         """Note a failed write with unknown outcome, so that `put_back` restores the table's assignment."""
         known = self.cluster.table.topic(topic)
         if known is not None and isinstance(error, StoreError) and error.remedy is Remedy.READ_BACK:
-            self._doubtful.add(topic)
+            self.cluster.assignments_unsure.add(topic)
             self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
+
+    async def settle(self, row_numbers: RowNumbers) -> None:
+        """Write the assignments of some rows again that are in doubt. Those that fail stay in doubt."""
+        if self.cluster.assignments_unsure:
+            await self.put_back({name.topic for name in self.cluster.table.names(row_numbers)})
+
+    def is_unsure(self, row_numbers: RowNumbers) -> Bools:
+        """Returns bool[n]: the stored assignment of the row may be another one than the table's."""
+        unsure = self.cluster.assignments_unsure
+        if not unsure:
+            return np.zeros(len(row_numbers), np.bool_)
+        return np.array([name.topic in unsure for name in self.cluster.table.names(row_numbers)], np.bool_)
 
     async def put_back(self, topics: Collection[str] | None = None) -> dict[str, StoreError]:
         """Write assignments again after a write with unknown outcome; those of some topics, or all.
@@ -61,8 +74,9 @@ class TopicEntries(Handlers):
         Returns the error of each topic for which this failed. It is repeated with the next retry.
         """
         failed: dict[str, StoreError] = {}
-        for topic in sorted(self._doubtful if topics is None else self._doubtful.intersection(topics)):
-            self._doubtful.discard(topic)
+        unsure = self.cluster.assignments_unsure
+        for topic in sorted(unsure if topics is None else unsure.intersection(topics)):
+            unsure.discard(topic)
             if (known := self.cluster.table.topic(topic)) is None:
                 continue
             try:
@@ -72,7 +86,7 @@ class TopicEntries(Handlers):
             except StoreError as error:
                 if error.remedy is Remedy.RESIGN:
                     raise
-                self._doubtful.add(topic)
+                unsure.add(topic)
                 self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
                 failed[topic] = error
         return failed

@@ -1,1 +1,0 @@
-"""Random histories of clusters and the invariants that hold in them."""

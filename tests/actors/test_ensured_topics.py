@@ -1,0 +1,176 @@
+"""Topics that programs create or ensure: they wait until the leaders have acknowledged their orders."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+import kactl
+from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
+from kactl.model import TopicPartition
+from tests.support.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+
+
+class Gated(kactl.Listener):
+    """Acknowledges orders to lead when its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = anyio.Event()
+
+    async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        await self.gate.wait()
+
+
+@asynccontextmanager
+async def cluster(
+    clock: ManualClock, listener: kactl.Listener | None = None, count: int = 3
+) -> AsyncIterator[tuple[kactl.Controller, kactl.Participants]]:
+    async with (
+        kactl.Controller(100, clock=clock, auto_balance=False) as controller,
+        kactl.Participants(
+            count,
+            store=controller.store,
+            hub=controller.hub,
+            clock=clock,
+            session_timeout_ms=6_000,
+            listener=lambda _: listener or kactl.Listener(),
+        ) as participants,
+    ):
+        await settle()
+        yield controller, participants
+
+
+@pytest.mark.parametrize("method", ["create_topic", "ensure_topic"])
+async def test_a_new_topic_waits_for_its_leaders_to_acknowledge(clock: ManualClock, method: str) -> None:
+    listener = Gated()
+    async with cluster(clock, listener) as (controller, _):
+        call = getattr(controller, method)
+        creating = asyncio.ensure_future(call("orders", partitions=3, replication_factor=2))
+        await settle()
+
+        assert all(view.leader > 0 for view in controller.partitions_of("orders"))
+        assert not creating.done()
+        listener.gate.set()
+        await asyncio.wait_for(creating, 5)
+        assert controller.cluster.awaited == {}
+
+
+async def test_timeout_names_what_the_first_partitions_wait_for(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, participants):
+        participants.pause(1)
+
+        with pytest.raises(ActionTimedOut) as late:
+            await controller.create_topic("orders", assignment={number: [1, 2] for number in range(7)}, timeout_ms=200)
+
+        assert late.value.reason.count("its leader 1 has not acknowledged the order") == 5
+        assert "orders-4: " in late.value.reason
+        assert "orders-5" not in late.value.reason
+        participants.resume(1)
+
+
+async def test_leader_that_rejects_its_order_is_replaced_before_the_call_returns(clock: ManualClock) -> None:
+    class Picky(kactl.Listener):
+        def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+            if leader_epoch == 0:
+                raise ValueError("not me")
+
+    async with cluster(clock, Picky()) as (controller, _):
+        await controller.create_topic("orders", assignment={0: [1, 2]})
+
+        view = controller.partition("orders-0")
+        assert view is not None
+        assert (view.leader, view.leader_epoch) == (2, 1)
+
+
+async def test_no_replica_can_lead(clock: ManualClock) -> None:
+    class Broken(kactl.Listener):
+        def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+            raise ValueError("not me")
+
+    async with cluster(clock, Broken(), count=1) as (controller, _):
+        with pytest.raises(ActionTimedOut, match="orders-0 has no leader"):
+            await controller.create_topic("orders", partitions=1, replication_factor=1, timeout_ms=200)
+
+
+async def test_ensuring_twice_creates_once(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, _):
+        assert await controller.ensure_topic("orders", partitions=2) is True
+        assert await controller.ensure_topic("orders", partitions=2) is False
+        assert sorted(await asyncio.gather(*(controller.ensure_topic("jobs") for _ in range(4)))) == [False] * 3 + [
+            True
+        ]
+        view = controller.partition("orders-1")
+        assert view is not None
+        assert len(view.replicas) == 3
+        with pytest.raises(TopicExists):
+            await controller.ensure_topic("orders", partitions=3)
+        with pytest.raises(TopicExists):
+            await controller.ensure_topic("orders", assignment={0: [1]})
+        with pytest.raises(BadRequest):
+            await controller.ensure_topic("other", partitions=0)
+
+
+async def test_a_participant_ensures_topics_at_whichever_controller_is_active(clock: ManualClock) -> None:
+    listener = Gated()
+    store, hub = kactl.MemoryStore(clock=clock), kactl.MemoryHub()
+    async with (
+        kactl.Controller(100, store=store, hub=hub, clock=clock) as controller,
+        kactl.Controller(101, store=store.another(), hub=hub, clock=clock) as standby,
+        kactl.Participant(1, store=store, hub=hub, clock=clock, listener=listener) as participant,
+    ):
+        ensuring = asyncio.ensure_future(participant.ensure_topic("orders", assignment={0: [1]}))
+        await clock.advance(1_000)
+        assert not ensuring.done()
+        listener.gate.set()
+        await clock.advance(1_000)
+        assert await ensuring is True
+        await controller.resign()
+        again = asyncio.ensure_future(participant.ensure_topic("orders"))
+        await clock.advance(3_000)
+        assert standby.is_active
+        assert await again is False
+        more = asyncio.ensure_future(participant.ensure_topic("orders", partitions=2))
+        await clock.advance(100)
+        with pytest.raises(TopicExists):
+            await more
+
+
+async def test_a_participant_gives_up_without_a_controller(clock: ManualClock) -> None:
+    store, hub = kactl.MemoryStore(clock=clock), kactl.MemoryHub()
+    async with store, kactl.Participant(1, store=store, hub=hub, clock=clock, shutdown_attempts=0) as participant:
+        ensuring = asyncio.ensure_future(participant.ensure_topic("orders", timeout_ms=1_000))
+        await clock.advance(1_500)
+
+        with pytest.raises(ActionTimedOut, match="UpdateMetadata"):
+            await ensuring
+
+
+async def test_overrides_of_a_topic_are_read_and_changed(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, _):
+        await controller.ensure_topic("orders", config={"retention.ms": "1000", "min.insync.replicas": "2"})
+        await controller.set_topic_config("orders", {"retention.ms": None, "cleanup.policy": "compact"})
+
+        assert await controller.topic_config("orders") == {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+        with pytest.raises(BadConfig):
+            await controller.set_topic_config("orders", {"min.insync.replicas": "none"})
+        with pytest.raises(NotFound):
+            await controller.topic_config("none")
+
+
+async def test_ensuring_waits_for_brokers_that_have_not_registered(clock: ManualClock) -> None:
+    async with kactl.Controller(100, clock=clock) as controller:
+        await controller.wait_active()
+        ensuring = asyncio.ensure_future(controller.ensure_topic("orders", assignment={0: [1, 2]}))
+        factor = asyncio.ensure_future(controller.ensure_topic("jobs", replication_factor=2))
+        await settle()
+        with pytest.raises(ActionTimedOut, match=r"brokers \[7\] are not registered"):
+            await controller.ensure_topic("other", assignment={0: [7]}, timeout_ms=50)
+        assert controller.topics() == []
+
+        async with kactl.Participants(2, store=controller.store, hub=controller.hub, clock=clock):
+            assert await asyncio.wait_for(ensuring, 5) is True
+            assert await asyncio.wait_for(factor, 5) is True
