@@ -6,9 +6,10 @@ A participant registers, carries out the controller's requests, and calls the ap
 from .group import Participants
 from .hosted_replicas import HostedPartition, Role
 from .listener import Listener
+from .lives import Life
 from .metadata import CachedPartition
 from .network import ControlLink, Handler, LinkState, ParticipantNetwork, ParticipantPort
-from .participant import Life, Participant
+from .participant import Participant
 
 __all__ = [
     "CachedPartition",

@@ -50,6 +50,7 @@ class Following:
         self._position: Longs = np.zeros(0, np.int64)
         self._caught_up: Bools = np.zeros(0, np.bool_)
         self._is_changed: Bools = np.zeros(0, np.bool_)
+        self._early: dict[TopicPartition, tuple[int, int, bool]] = {}  # leader epoch, position, caught up
 
     def update(self) -> None:
         """Report all changes of followed partitions since the last call."""
@@ -63,6 +64,7 @@ class Following:
         ended = (leader != before) & (before != NO_LEADER)
         self._leader[rows], self._leader_epoch[rows] = leader, leader_epoch
         self._position[rows[moved]], self._caught_up[rows[moved]] = UNKNOWN_POSITION, True
+        self._take_early()
         reported = is_followed & (moved | self._is_changed[rows])
         self._is_changed[rows] = False
         for target in _different(leader[reported], before[ended]):
@@ -76,14 +78,31 @@ class Following:
         for target in _different(before[before != NO_LEADER]):
             self._report(target, rows[:0], rows[before == target])
 
-    def report(self, name: TopicPartition, position: int, *, caught_up: bool) -> None:
-        """Report the position of one followed partition; ignored if it is not followed."""
+    def report(self, name: TopicPartition, position: int, *, caught_up: bool, epoch: int | None = None) -> None:
+        """Report the position of one followed partition; ignored if it is not followed.
+
+        Args:
+            epoch: the leader epoch under which it is followed; None for the present one. A report that is ahead of the
+                order to follow, which is still carried out, is kept for it.
+        """
         self._grow()
         row = self._hosted.index.find_one(name)
-        if row == ABSENT or self._leader[row] == NO_LEADER:
-            return
-        self._position[row], self._caught_up[row], self._is_changed[row] = position, caught_up, True
-        self.update()
+        known = NO_EPOCH if row == ABSENT else int(self._leader_epoch[row])
+        if epoch is not None and epoch > known:
+            self._early[name] = epoch, position, caught_up
+        elif row != ABSENT and self._leader[row] != NO_LEADER and epoch in (None, known):
+            self._position[row], self._caught_up[row], self._is_changed[row] = position, caught_up, True
+            self.update()
+
+    def _take_early(self) -> None:
+        """Apply the reports that were ahead of their orders."""
+        for name, (epoch, position, caught_up) in list(self._early.items()):
+            row = self._hosted.index.find_one(name)
+            known = NO_EPOCH if row == ABSENT else int(self._leader_epoch[row])
+            if known >= epoch:
+                del self._early[name]
+            if known == epoch and self._leader[row] != NO_LEADER:
+                self._position[row], self._caught_up[row], self._is_changed[row] = position, caught_up, True
 
     def repeat(self) -> None:
         """Send each leader the number of the last report."""

@@ -20,7 +20,7 @@ from .lagging_replicas import LAG_MS
 from .leases.terms import LeaseConfig
 from .listener import Listener
 from .network import ParticipantNetwork
-from .participant import SESSION_TIMEOUT_MS, Participant
+from .participant import Participant
 
 # Each participant costs three tasks and a registration. This bound is far above any useful number in one process.
 PARTICIPANTS_MAX: Final = 1_000
@@ -43,13 +43,13 @@ class Participants:
         self,
         count: int,
         *,
-        store: Store,
+        store: Store | None = None,
         hub: ParticipantNetwork | None = None,
         network: ParticipantNetwork | None = None,
         clock: Clock | None = None,
         listener: Callable[[int], Listener] | None = None,
         in_sync: InSync | None = None,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        session_timeout_ms: int | None = None,
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,

@@ -1,6 +1,7 @@
 """The replicas that a broker hosts, with the last state of each that the broker has received and carried out."""
 
 import enum
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -18,6 +19,8 @@ from .row_index import ABSENT, RowIndex
 
 Ids = npt.NDArray[np.bytes_]
 
+# Delayed requests are some minutes old: fewer replicas of a broker are deleted meanwhile. These take some megabytes.
+DELETED_MAX: Final = 20_000
 # 16 bytes of one topic id, so that columns of ids can be compared; ZERO_ID is the empty string.
 _ID: Final = "S16"
 
@@ -37,6 +40,7 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         isr: the ISR of the last LeaderAndIsr, or the one that the leader has committed since.
         failed: the replica's directory has failed.
+        held: a leader that was not released.
     """
 
     name: TopicPartition
@@ -49,6 +53,7 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int
     recovering: bool
     failed: bool
+    held: bool = False
 
 
 class Deleted(NamedTuple):
@@ -71,6 +76,9 @@ class HostedReplicas:
     Attributes:
         turn: number of times that leaderships began here.
         began: int32 of each row, the `turn` with which its last leadership began.
+        held: bool of each row, it is to be led and was not released; or its last leadership has failed.
+        sender_epoch: int32 of each row, the epoch of the last controller that has sent a LeaderAndIsr with it.
+        ended_below: by topic and partition: no leadership below that epoch may begin without a release.
     """
 
     def __init__(self) -> None:
@@ -89,6 +97,9 @@ class HostedReplicas:
         self.isr: Ints = np.zeros((0, 0), np.int32)
         self.turn = 0
         self.began: Ints = np.zeros(0, np.int32)
+        self.held: Bools = np.zeros(0, np.bool_)
+        self.sender_epoch: Ints = np.zeros(0, np.int32)
+        self.ended_below: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         return len(self.index)
@@ -116,6 +127,7 @@ class HostedReplicas:
             controller_epoch=int(self.controller_epoch[row]),
             recovering=bool(self.recovering[row]),
             failed=bool(self.failed[row]),
+            held=bool(self.held[row]),
         )
 
     def topic_id_of(self, name: TopicPartition) -> bytes:
@@ -124,16 +136,79 @@ class HostedReplicas:
         # Columns of bytes do not keep zeros at the end.
         return ZERO_ID if row == ABSENT else bytes(self.topic_id[row]).ljust(len(ZERO_ID), b"\0")
 
+    # -- leaderships that wait
+
+    @property
+    def waits(self) -> bool:
+        """Returns whether a leadership waits for its release."""
+        return len(self._waiting()) > 0
+
+    def _waiting(self) -> RowNumbers:
+        rows = self.index.rows
+        waiting: RowNumbers = rows[self.held[rows] & (self.role[rows] == Role.LEADER) & ~self.failed[rows]]
+        if self.ended_below and len(waiting):
+            names = self.index.names(waiting)
+            free = [(name.topic, name.partition) not in self.ended_below for name in names]
+            waiting = waiting[np.array(free, np.bool_)]
+        return waiting
+
+    def held_among(self, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Returns those of some partitions that are held."""
+        found = ((name, self.index.find_one(name)) for name in names)
+        return [name for name, row in found if row != ABSENT and self.held[row]]
+
+    def waiting_leaderships(self) -> tuple[Names, Ints]:
+        """Returns the leaderships that wait for their release, and their epochs."""
+        rows = self._waiting()
+        return self.names_with_ids(rows), self.leader_epoch[rows]
+
+    def names_with_ids(self, rows: RowNumbers) -> Names:
+        """Returns the partitions of some rows, with the ids of their topics."""
+        names = self.index.names(rows)
+        _, first = np.unique(names.topic, return_index=True)
+        ids = [bytes(self.topic_id[row]).ljust(len(ZERO_ID), b"\0") for row in rows[first]]
+        refs = tuple(TopicRef(ref.name, id_) for ref, id_ in zip(names.topics, ids, strict=True))
+        return Names(refs, names.topic, names.partition)
+
+    def must_wait(self, states: PartitionStates, lead: Bools) -> Bools:
+        """Returns bool[n]: the rows of a request to lead that have to wait for a release."""
+        wait = np.zeros(len(lead), np.bool_)
+        if states.hold is not None:
+            rows = self.index.find(names_of(states.topics), states.topic, states.partition)
+            known = rows != ABSENT
+            leads = np.zeros(len(lead), np.bool_)
+            leads[known] = (self.role[rows[known]] == Role.LEADER) & ~self.held[rows[known]]
+            wait = lead & states.hold & ~leads
+        if self.ended_below:
+            for position in np.flatnonzero(lead & ~wait).tolist():
+                key = states.topics[states.topic[position]].name, int(states.partition[position])
+                wait[position] = states.leader_epoch[position] < self.ended_below.get(key, NO_EPOCH)
+        return wait
+
+    def end_below(self, names: Names, leader_epoch: Ints) -> None:
+        """Begin no leadership of some partitions below an epoch each without a release."""
+        if len(leader_epoch):
+            rows = self.index.find(names_of(names.topics), names.topic, names.partition)
+            self.held[rows[rows != ABSENT]] = True
+            for name, epoch in zip(names, leader_epoch.tolist(), strict=True):
+                self.ended_below[name.topic, name.partition] = epoch
+
     # -- changing
 
-    def apply(self, states: PartitionStates, chosen: Bools, role: Role) -> None:
-        """Store the chosen rows of a request's `states`, after they have been carried out."""
+    def apply(self, states: PartitionStates, chosen: Bools, role: Role, *, held: Bools | None = None) -> None:
+        """Store the chosen rows of a request's `states`, after they have been carried out.
+
+        Args:
+            held: bool[n], rows to lead that wait for a release.
+        """
         if not chosen.any():
             return
         rows = self._rows_of(states.topics, states.topic[chosen], states.partition[chosen])
         if role is Role.LEADER:
             self.turn += 1
             self.began[rows] = self.turn
+            self._forget_ends(states, chosen)
+        self.held[rows] = False if held is None else held[chosen]
         self.role[rows] = role
         self.leader[rows] = states.leader[chosen]
         self.leader_epoch[rows] = states.leader_epoch[chosen]
@@ -151,6 +226,31 @@ class HostedReplicas:
         known = (rows != ABSENT) & (ids != b"")
         self.topic_id[rows[known]] = ids[known]
 
+    def _forget_ends(self, states: PartitionStates, chosen: Bools) -> None:
+        """Leaderships begin, or wait for a release from now on."""
+        if self.ended_below:
+            for position in np.flatnonzero(chosen).tolist():
+                key = states.topics[states.topic[position]].name, int(states.partition[position])
+                self.ended_below.pop(key, None)
+
+    def sent_by(self, states: PartitionStates, controller_epoch: int) -> None:
+        """A controller has sent the state of some partitions. Those of other topic ids do not count."""
+        rows = self.index.find(names_of(states.topics), states.topic, states.partition)
+        self.sender_epoch[rows[(rows != ABSENT) & ~self.differs(states, rows)]] = controller_epoch
+
+    def differs(self, states: PartitionStates, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: the rows of a request's `states` that are hosted with another topic id.
+
+        Args:
+            rows: of the partitions; ABSENT for those that are not hosted.
+        """
+        ids = ids_of(states.topics)[states.topic]
+        if not len(self.topic_id):
+            return np.zeros(len(rows), np.bool_)
+        local = self.topic_id[rows]
+        found: Bools = (rows != ABSENT) & (ids != b"") & (local != b"") & (ids != local)
+        return found
+
     def stop(self, rows: RowNumbers, leader_epoch: Ints, *, controller_epoch: int) -> None:
         """Mark replicas as stopped; their data and epochs remain.
 
@@ -165,12 +265,17 @@ class HostedReplicas:
         """Remove replicas after their data has been deleted. The epochs of the deletion are kept; see `deleted`.
 
         Args:
-            leader_epoch: as for `stop`. A negative one deletes the topic, and nothing is kept.
+            leader_epoch: as for `stop`. Nothing is kept of topics without ids: a later one of the name cannot be told
+                apart.
         """
         for name, row, epoch in zip(self.index.names(rows), rows.tolist(), leader_epoch.tolist(), strict=True):
-            if epoch >= 0:
+            topic_id = bytes(self.topic_id[row])
+            if topic_id:
                 epoch = max(epoch, int(self.leader_epoch[row]))
-                self.deleted[name.topic, name.partition] = Deleted(bytes(self.topic_id[row]), epoch, controller_epoch)
+                self.deleted.pop((name.topic, name.partition), None)
+                self.deleted[name.topic, name.partition] = Deleted(topic_id, epoch, controller_epoch)
+        for oldest in list(itertools.islice(self.deleted, max(0, len(self.deleted) - DELETED_MAX))):
+            del self.deleted[oldest]
         self.index.remove(rows)
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
@@ -216,6 +321,8 @@ class HostedReplicas:
         self.replicas = grow(self.replicas, capacity, NO_LEADER)
         self.isr = grow(self.isr, capacity, NO_LEADER)
         self.began = grow(self.began, capacity, 0)
+        self.held = grow(self.held, capacity, False)
+        self.sender_epoch = grow(self.sender_epoch, capacity, NO_EPOCH)
 
     def _clear(self, rows: RowNumbers) -> None:
         self.role[rows] = Role.NONE
@@ -226,6 +333,8 @@ class HostedReplicas:
         self.recovering[rows] = False
         self.failed[rows] = False
         self.topic_id[rows] = b""
+        self.held[rows] = False
+        self.sender_epoch[rows] = NO_EPOCH
         self.replicas[:, rows] = NO_LEADER
         self.isr[:, rows] = NO_LEADER
 

@@ -6,27 +6,29 @@ lost, the incarnation ends with all of its state: the broker registers again and
 """
 
 import collections
-from collections.abc import Awaitable
-from contextlib import AsyncExitStack
-from typing import Any, Final
+import contextlib
+from collections.abc import Awaitable, Sequence
+from typing import Final
 
 import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.errors import BrokerUnreachable, ControllerUnreachable, ErrorCode
-from kactl.messages.admin import ControllerRequest
+from kactl.errors import BrokerUnreachable, ErrorCode, KactlError, NotFound
 from kactl.messages.control import (
+    Acknowledged,
     LeaderAndIsr,
-    PartitionStates,
+    LeaseRelease,
+    ReplicaReset,
     Request,
     Response,
+    StateSent,
     StopReplica,
     UpdateMetadata,
     UpdateMetadataResponse,
 )
 from kactl.messages.following import FollowerReports, PeerMessage
-from kactl.model import NO_EPOCH, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 
@@ -39,20 +41,25 @@ from .handlers.hosting import HandlerHosting
 from .handlers.listener_leases import ListenerLeases
 from .handlers.reporter import Reporter
 from .handlers.results import Results
+from .handover import Handover
 from .hosted_replicas import HostedReplicas, Role
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
 from .isr_update import InSync, IsrUpdater
 from .isr_writer import IsrWriter
+from .leadership_reports import LeadershipReporter
 from .leases.leader import Leader
 from .leases.leaderships import Leaderships
 from .leases.lease import ENDED, Lease
 from .leases.pacemaker import Pacemaker
 from .leases.token import FencingToken
-from .listener import Listener, call_listener, overrides
+from .listener import Listener, overrides
+from .listener_calls import ListenerCalls
 from .metadata import MetadataCache
-from .network import ControlLink, ParticipantNetwork
+from .network import ControlLink, LinkState, ParticipantNetwork
+from .own_link import OwnLink
 from .pause_gate import PauseGate
+from .peer_messages import PeerMessages
 from .pending_request import PendingRequest
 from .row_index import ABSENT
 
@@ -61,9 +68,6 @@ log = logger(__name__)
 # A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
 # the broker hangs for most of an hour.
 INBOX_LIMIT: Final = 100
-# Messages of other participants are handled at once unless the broker hangs. Those beyond are lost, and are repeated
-# at intervals.
-MESSAGES_LIMIT: Final = 1_000
 
 
 class Incarnation:
@@ -72,6 +76,7 @@ class Incarnation:
     `handle` may be called before the registration; the requests are queued until `run` is called.
 
     Attributes:
+        incarnation: the id of this registration.
         epoch: the broker epoch; NO_EPOCH until the broker is registered.
         controller_epoch: the highest controller epoch received.
         controller: client of the active controller.
@@ -81,62 +86,57 @@ class Incarnation:
         self,
         broker: int,
         *,
-        store: Store,
+        store: Store | None,
         clock: Clock,
         pause: PauseGate,
         listener: Listener,
+        calls: ListenerCalls,
         hosting: HandlerHosting | None,
         in_sync: InSync | None,
         alter_partition: bool,
         lag_ms: float,
+        incarnation: bytes = b"",
     ) -> None:
         self.broker = broker
+        self.incarnation = incarnation
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
         self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
-        self.controller = ControllerClient(self._ask, controller_id=lambda: self.metadata.controller_id, clock=clock)
-        self._link: ControlLink | None = None
-        self._open = AsyncExitStack()
+        self.link = OwnLink()
+        self.controller = ControllerClient(
+            self.link.ask, controller_id=lambda: self.metadata.controller_id, clock=clock
+        )
         self._clock = clock
         self._pause = pause
         self._listener = listener
+        self._calls = calls
         self._hosting = hosting
         self._listened: Lease | None = None  # the lease under which the listener leads; None if it was stopped
-        self._reporter = Reporter(broker, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
-        self._listener_leases = ListenerLeases(listener, self.hosted, report=self._reporter.add)
+        self.reporter = Reporter(broker, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
+        self._listener_leases = ListenerLeases(listener, calls, self.hosted, report=self.reporter.add)
+        self._leadership_reporter = LeadershipReporter(
+            broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock
+        )
+        self._handover = Handover(self.hosted, self._leadership_reporter, hosting)
         self._inbox: collections.deque[PendingRequest] = collections.deque()
         self._wake = anyio.Event()
         self._current: PendingRequest | None = None
         self._ended = False
         self._lag_ms = lag_ms
-        self._messages: collections.deque[PeerMessage] = collections.deque()
-        self._arrived = anyio.Event()
+        self._messages = PeerMessages()
         self.following = Following(
-            broker, self.hosted, epoch=lambda: self.epoch, live=lambda: self.metadata.live, send=self._send
+            broker, self.hosted, epoch=lambda: self.epoch, live=lambda: self.metadata.live, send=self.link.send
         )
         self.followers = Followers(
-            broker, self.hosted, clock=clock, epoch_of=self._known_epoch, send=self._send, lag_ms=lag_ms
+            broker, self.hosted, clock=clock, epoch_of=self.metadata.broker_epoch, send=self.link.send, lag_ms=lag_ms
         )
         self._lease = ENDED
         self.leaderships = Leaderships(self._leader)
-        updater: IsrUpdater = (
-            IsrProposer(
-                broker,
-                self.hosted,
-                self.metadata,
-                epoch=lambda: self.epoch,
-                epoch_of=self.followers.epoch_of,
-                controller=self.controller,
-                pause=pause,
-            )
-            if alter_partition
-            else IsrWriter(self.hosted, store=store, pause=pause)
-        )
         self.isr = IsrKeeper(
             broker,
             self.hosted,
-            updater=updater,
+            updater=self._isr_updater(None if alter_partition else store),
             clock=clock,
             pause=pause,
             live=lambda: self.metadata.live,
@@ -146,21 +146,40 @@ class Incarnation:
             lag_ms=lag_ms,
         )
 
+    def _isr_updater(self, store: Store | None) -> IsrUpdater:
+        """Returns the updater of ISRs: by proposals to the controller, or by writing to a store."""
+        if store is not None:
+            return IsrWriter(self.hosted, store=store, pause=self._pause)
+        return IsrProposer(
+            self.broker,
+            self.hosted,
+            self.metadata,
+            epoch=lambda: self.epoch,
+            epoch_of=self.followers.epoch_of,
+            controller=self.controller,
+            pause=self._pause,
+        )
+
     # -- lifecycle
 
-    async def connect(self, network: ParticipantNetwork) -> None:
+    async def connect(self, network: ParticipantNetwork, controllers: Sequence[str] = ()) -> ControlLink:
         """Open the link to the network, before the registration; the same task has to call `disconnect`."""
-        self._link = await self._open.enter_async_context(network.participant_side(self))
+        return await self.link.connect(network, self, controllers)
 
     async def disconnect(self) -> None:
         """Close the link to the network."""
-        await self._open.aclose()
+        await self.link.disconnect()
+
+    def link_changed(self, state: LinkState, reason: str = "") -> None:
+        """See `ParticipantPort`."""
+        self.link.changed()
+        if not self._ended:
+            log.info("the link of broker %d is %s: %s", self.broker, state.value, reason)
 
     def registered(self, epoch: int) -> None:
         """Begin to receive all requests to the broker id."""
         self.epoch = epoch
-        if self._link is not None:
-            self._link.registered(epoch)
+        self.link.registered(epoch)
 
     async def run(self, pacemaker: Pacemaker) -> None:
         """Carry out requests until the session is lost.
@@ -168,10 +187,14 @@ class Incarnation:
         Args:
             pacemaker: of the session; this incarnation is its `holder`.
         """
+        self._calls.margin_ms = pacemaker.margin_ms
         async with anyio.create_task_group() as tasks:
             if self._hosting is not None:
-                self._hosting.begin_life(margin_ms=pacemaker.margin_ms, report=self._reporter.add)
-            tasks.start_soon(self._reporter.run)
+                self._hosting.begin_life(
+                    margin_ms=pacemaker.margin_ms, reporter=self.reporter, ends=self._handover, following=self.following
+                )
+            tasks.start_soon(self.reporter.run)
+            tasks.start_soon(self._leadership_reporter.run)
             tasks.start_soon(self._work, pacemaker)
             tasks.start_soon(self._handle_messages)
             tasks.start_soon(self._repeat_reports)
@@ -180,15 +203,25 @@ class Incarnation:
             tasks.cancel_scope.cancel()
 
     def end(self) -> None:
-        """Stop sending responses. Calls of `handle` that wait for a response raise BrokerUnreachable."""
+        """Stop sending responses. Calls of `handle` that wait for a response raise BrokerUnreachable.
+
+        The link stays open, for the last request of the session.
+        """
         self._ended = True
         self.lease_ended()
-        if self._link is not None:
-            self._link.close()
         unanswered = [*self._inbox] if self._current is None else [self._current, *self._inbox]
         self._inbox.clear()
         for pending in unanswered:
             pending.done.set()
+
+    async def leave(self) -> None:
+        """Report that all leaderships have ended, so that their successors do not wait. The session is closed next."""
+        if self._pause.paused or self.metadata.controller_id == NO_BROKER:
+            return
+        try:
+            await self._leadership_reporter.leave()
+        except KactlError as error:
+            log.info("broker %d could not report that it leaves: %s", self.broker, error)
 
     async def notify_stopped(self) -> None:
         """Call the listener's `stopped`, or the handler's `stop`, for every replica that is served."""
@@ -211,6 +244,7 @@ class Incarnation:
         self._lease = ENDED
         self._wake.set()
         self.leaderships.end_all()
+        self._calls.lease_ended()
         if self._hosting is not None:
             self._hosting.lease_ended()
 
@@ -219,7 +253,7 @@ class Incarnation:
         if self._hosting is not None:
             return self._hosting.leadership(name)
         hosted = self.hosted.view(name)
-        if self._lease is ENDED or hosted is None or hosted.role is not Role.LEADER or hosted.failed:
+        if self._lease is ENDED or hosted is None or hosted.role is not Role.LEADER or hosted.failed or hosted.held:
             return None
         return Leader(
             name,
@@ -228,6 +262,13 @@ class Incarnation:
             lease=self._lease,
             now_ns=self._clock.lease_ns,
         )
+
+    def fail(self, names: Sequence[TopicPartition]) -> None:
+        """Stop serving replicas with a failed directory."""
+        self.hosted.fail(names)
+        self.leaderships.end(names)
+        self._handover.failed(names)
+        self.following.update()
 
     # -- requests
 
@@ -264,7 +305,7 @@ class Incarnation:
             if self._listened is not None and self._listened is not self._lease:
                 self._listened = None
                 await self._listener_leases.lease_ended()
-            elif self._listened is None and self._has_lease():
+            elif self._listened is None and self.has_lease:
                 self._listened = self._lease
                 await self._listener_leases.lease_began()
             elif self._inbox:
@@ -273,7 +314,8 @@ class Incarnation:
                 self._wake = anyio.Event()
                 await self._wake.wait()
 
-    def _has_lease(self) -> bool:
+    @property
+    def has_lease(self) -> bool:
         return self._clock.lease_ns() < self._lease.ends_ns
 
     async def _carry_out(self, request: Request) -> Response:
@@ -281,23 +323,39 @@ class Incarnation:
         if request_error is not ErrorCode.NONE:
             log.info("broker %d rejects a %s: %s", self.broker, type(request).__name__, request_error.name)
             return checks.error_response(request, request_error)
+        if request.controller_epoch > self.controller_epoch:
+            self.reporter.leaders.repeat()
         self.controller_epoch = request.controller_epoch
         match request:
-            case LeaderAndIsr(states=states):
-                return await self._on_leader_and_isr(states, request.controller_epoch)
+            case LeaderAndIsr():
+                replaced = self._handover.replaced(request)
+                if len(replaced):
+                    log.info(
+                        "broker %d deletes %d replicas of topics that were created again", self.broker, len(replaced)
+                    )
+                    await self._on_stop_replica(replaced)
+                return await self._on_leader_and_isr(request)
             case UpdateMetadata():
                 return self._on_update_metadata(request)
             case StopReplica():
                 return await self._on_stop_replica(request)
+            case LeaseRelease():
+                return await self._on_lease_release(request)
+            case StateSent():
+                return await self._on_state_sent(request)
+            case ReplicaReset():
+                return self._on_replica_reset(request)
 
-    async def _on_leader_and_isr(self, states: PartitionStates, controller_epoch: int) -> Response:
+    async def _on_leader_and_isr(self, request: LeaderAndIsr) -> Response:
+        states, controller_epoch = request.states, request.controller_epoch
         plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
         names = Names(states.topics, states.topic, states.partition)
         self.leaderships.end(names.take(plan.lead | plan.follow))
+        held = self._handover.held(states, plan.lead)
         listener, results = self._listener, Results(self._clock)
         if self._hosting is not None:
-            self._hosting.lead(states, plan.lead, results, self.hosted)
-            self._hosting.follow(states, plan.follow, results)
+            self._hosting.lead(states, plan.lead, results, self.hosted, held)
+            self._hosting.follow(states, plan.follow, results, request.live_leaders)
             await results.wait()
             results.put(plan.error, plan.lead, plan.follow)
 
@@ -310,15 +368,21 @@ class Incarnation:
             return listener.became_follower(name, leader=leader, leader_epoch=leader_epoch)
 
         self._listener_leases.forget(names, plan.follow)
-        if self._listened is None or not self._has_lease():
+        ordered = plan.lead | plan.follow
+        if self._listened is None or not self.has_lease:
             self._listener_leases.wait(names.take(plan.lead))
         elif overrides(listener, "became_leader"):
-            await call_listener(lead, names, plan.lead, plan.error)
-        self.hosted.apply(states, plan.lead, Role.LEADER)
+            self._listener_leases.wait(names.take(held))
+            free = plan.lead & ~held
+            deferred = await self._calls.run(lead, names, free, plan.error, leads=True)
+            self._listener_leases.wait(names.take(deferred))
+            plan.lead[:] = free | held
+        self.hosted.apply(states, plan.lead, Role.LEADER, held=held)
         if overrides(listener, "became_follower"):
-            await call_listener(follow, names, plan.follow, plan.error)
+            await self._calls.run(follow, names, plan.follow, plan.error)
         self.hosted.apply(states, plan.follow, Role.FOLLOWER)
         self.hosted.update_topic_ids(states, plan.id_only)
+        self._handover.carried_out(states, plan.follow, ordered & ~plan.lead & ~plan.follow, controller_epoch)
         self.following.update()
         if plan.lead.any():
             self.followers.request(np.unique(states.replicas[:, plan.lead]).tolist())
@@ -327,7 +391,8 @@ class Incarnation:
 
     def _on_update_metadata(self, request: UpdateMetadata) -> Response:
         before = self.metadata.live_brokers
-        self.metadata.update(request)
+        if not self.metadata.update(request):
+            log.info("broker %d skips UpdateMetadata %d, which arrived after a later one", self.broker, request.number)
         self.isr.schedule()
         if before.keys() != self.metadata.live_brokers.keys():
             self.following.update()
@@ -338,7 +403,7 @@ class Incarnation:
         names = Names(request.topics, request.topic, request.partition)
         self.leaderships.end(names.take(plan.stop))
         if overrides(self._listener, "stopped"):
-            await call_listener(
+            await self._calls.run(
                 lambda name, row: self._listener.stopped(name, deleted=bool(request.delete[row])),
                 names,
                 plan.stop,
@@ -349,6 +414,7 @@ class Incarnation:
             self._hosting.stop(request, plan.stop, results)
             await results.wait()
             results.put(plan.error, plan.stop)
+        self._handover.stopped(request, plan.stop)
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
         kept, deleted = hosted & ~request.delete, hosted & request.delete
@@ -357,22 +423,40 @@ class Incarnation:
         self.hosted.remove(rows[deleted], request.leader_epoch[deleted], controller_epoch=epoch)
         return checks.stop_replica_response(request, plan.error)
 
+    async def _on_lease_release(self, request: LeaseRelease) -> Response:
+        if self._handover.release(request) and self._listened is not None and self.has_lease:
+            await self._listener_leases.lease_began()
+        return Acknowledged(error=0)
+
+    async def _on_state_sent(self, request: StateSent) -> Response:
+        """End the leaderships that this controller has not named: they belong to other brokers by now."""
+        unnamed = self._handover.unnamed(request)
+        if len(unnamed):
+            log.warning("broker %d ends %d leaderships that the controller has not named", self.broker, len(unnamed))
+            await self._on_stop_replica(unnamed)
+        self._handover.state_sent(request.controller_epoch)
+        return Acknowledged(error=0)
+
+    def _on_replica_reset(self, request: ReplicaReset) -> Response:
+        name = TopicPartition(request.topic.name, request.partition)
+        log.warning("broker %d resets the handler of %s, as an operator has requested", self.broker, name)
+        if self._hosting is not None:
+            with contextlib.suppress(NotFound):  # the replica was deleted in the meantime
+                self._hosting.reset(name)
+        return Acknowledged(error=0)
+
     # -- between leaders and followers
 
     def receive(self, message: PeerMessage) -> None:
         """See `ParticipantPort`."""
-        if not self._ended and len(self._messages) < MESSAGES_LIMIT:
-            self._messages.append(message)
-            self._arrived.set()
+        if not self._ended:
+            self._messages.put(message)
 
     async def _handle_messages(self) -> None:
         while True:
+            await self._messages.wait()
             await self._pause.wait_open()
-            if not self._messages:
-                self._arrived = anyio.Event()
-                await self._arrived.wait()
-                continue
-            message = self._messages.popleft()
+            message = self._messages.take()
             if not isinstance(message, FollowerReports):
                 self.following.requested(message)
             elif self.followers.receive(message):
@@ -383,17 +467,3 @@ class Incarnation:
             await self._clock.sleep_ms(self._lag_ms / REPORTS_PER_LAG)
             await self._pause.wait_open()
             self.following.repeat()
-
-    def _send(self, message: PeerMessage) -> None:
-        if self._link is not None:
-            self._link.send(message)
-
-    async def _ask(self, request: ControllerRequest, *, controller: int) -> Any:
-        if self._link is None:
-            raise ControllerUnreachable("the broker has no link to its network")
-        return await self._link.ask(request, controller=controller)
-
-    def _known_epoch(self, broker: int) -> int:
-        """Returns the epoch of a broker's registration in the metadata; NO_EPOCH if it is not known."""
-        known = self.metadata.live_brokers.get(broker)
-        return NO_EPOCH if known is None else known.epoch

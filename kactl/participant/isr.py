@@ -62,13 +62,9 @@ class Candidates:
     def take(self, which: Bools) -> "Candidates":
         return Candidates(**{f.name: getattr(self, f.name)[..., which] for f in dataclasses.fields(self)})
 
-    def without(self, offline: Ints, broker: int) -> "Candidates":
-        """Returns the candidates that remain if the brokers int32[W, n] `offline` may not be in an ISR.
-
-        If the leader `broker` may not be in the ISR, no replica remains: every proposal of the leader contains the
-        leader itself.
-        """
-        missing = self.missing & ~some(offline == broker)
+    def without(self, offline: Ints) -> "Candidates":
+        """Returns the candidates that remain if the brokers int32[W, n] `offline` may not join an ISR."""
+        missing = self.missing.copy()
         for brokers in offline:
             missing &= self.replicas != brokers
         remaining = dataclasses.replace(self, missing=missing)
@@ -126,7 +122,7 @@ class IsrKeeper:
         updater: commits the updates.
         live: returns the brokers that are live according to the metadata.
         offline: (partitions) -> int32[W, n], the replicas that are offline according to the metadata. They include
-            those of a broker that is shutting down, which may not be in an ISR.
+            those of a broker that is shutting down, which may not join an ISR.
         lag_ms: the time for which a member may fail to follow before it is removed.
     """
 
@@ -259,9 +255,12 @@ class IsrKeeper:
         """
         hosted = self._hosted
         eligible = candidates(hosted, self._live())
-        eligible = eligible.without(self._offline(hosted.index.names(eligible.rows)), self._broker)
-        caught_up, waiting = self._caught_up(eligible)
         removed = self._lagging.expired()
+        if not len(eligible) and not removed:
+            self._postponed = {}
+            return [], False
+        eligible = eligible.without(self._offline(hosted.index.names(eligible.rows)))
+        caught_up, waiting = self._caught_up(eligible)
         skipped = len(self._rejected) + len(retryable) + len(self._postponed)
         positions = np.flatnonzero(some(caught_up) | eligible.recovering)[: self._updater.limit + skipped]
         added = members(caught_up, eligible.replicas)[:, positions]

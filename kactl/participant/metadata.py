@@ -1,4 +1,9 @@
-"""A broker's metadata cache: the partition leaders and live brokers received with UpdateMetadata."""
+"""A broker's metadata cache: the partition leaders and live brokers received with UpdateMetadata.
+
+A controller sends a request again until it is answered, and only then the next one. A copy that the network delivers
+after a later request contains nothing new, and is skipped. The number of the request decides, not the epochs of its
+rows: the list of live brokers has none. Kafka's brokers apply every UpdateMetadata of the present controller epoch.
+"""
 
 import msgspec
 import numpy as np
@@ -31,6 +36,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.controller_id = NO_BROKER
+        self._last = (NO_EPOCH, 0)  # controller epoch and number of the last request
         self.live_brokers: dict[int, Broker] = {}
         self.live = BrokerSet()
         self._index = RowIndex()
@@ -54,6 +60,11 @@ class MetadataCache:
     def topic_id(self, topic: str) -> bytes:
         """Returns the id of a topic; ZERO_ID if it has none, or is not known."""
         return self._ids.get(topic, ZERO_ID)
+
+    def broker_epoch(self, broker: int) -> int:
+        """Returns the epoch of a broker's registration; NO_EPOCH if it is not known."""
+        known = self.live_brokers.get(broker)
+        return NO_EPOCH if known is None else known.epoch
 
     def leader(self, name: TopicPartition) -> int | None:
         """Returns the leader of a partition, NO_LEADER if it has none; None if the partition is not known."""
@@ -86,14 +97,19 @@ class MetadataCache:
         offline[:, known] = self._offline[:, rows[known]]
         return offline
 
-    def update(self, request: UpdateMetadata) -> None:
-        """Apply an UpdateMetadata request."""
+    def update(self, request: UpdateMetadata) -> bool:
+        """Apply an UpdateMetadata request. Returns False if it is a delayed copy of an earlier one, and is skipped."""
+        number = (request.controller_epoch, request.number)
+        if request.number:
+            if number < self._last:
+                return False
+            self._last = number
         self.controller_id = request.controller_id
         self.live_brokers = {broker.id: broker for broker in request.live_brokers}
         self.live = BrokerSet(self.live_brokers)
         states = request.states
         if not len(states):
-            return
+            return True
         deleted = states.leader == LEADER_DURING_DELETE
         self._put(states, ~deleted)
         if deleted.any():
@@ -101,6 +117,7 @@ class MetadataCache:
             for topic in self._index.remove(rows[rows != ABSENT]):
                 self._ids.pop(topic, None)
         self._update_topic_ids(states)
+        return True
 
     def _put(self, states: PartitionStates, chosen: Bools) -> None:
         names = names_of(states.topics)

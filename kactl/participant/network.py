@@ -7,21 +7,26 @@ No side calls an object of another one: everything that crosses is a message, wh
 """
 
 import enum
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from kactl.errors import BadRequest
-from kactl.messages import arguments
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.following import PeerMessage
+from kactl.messages.sessions import SessionAnswer, SessionRequest
+from kactl.model import Endpoint
 
 
 class LinkState(enum.Enum):
-    """State of a participant's link."""
+    """State of a participant's link.
 
+    CONNECTING ──▶ OPEN ──▶ CONNECTING ──▶ ... CLOSED
+    """
+
+    CONNECTING = "connecting"  # no active controller has been reached yet, or the connection was lost
     OPEN = "open"
-    CLOSED = "closed"
+    CLOSED = "closed"  # for good
 
 
 class Handler(Protocol):
@@ -44,6 +49,17 @@ class ParticipantPort(Handler, Protocol):
     @property
     def broker(self) -> int:
         """The broker id."""
+
+    @property
+    def incarnation(self) -> bytes:
+        """The id of the registration; see `kactl.messages.sessions.incarnation_ids`."""
+
+    def link_changed(self, state: LinkState, reason: str = "") -> None:
+        """Called in the event loop after each change of the link's state, except by `ControlLink.close`.
+
+        Args:
+            reason: why the link is not open.
+        """
 
     def receive(self, message: PeerMessage) -> None:
         """Queue a message of another participant. Returns at once."""
@@ -70,6 +86,10 @@ class ControlLink(Protocol):
     def state(self) -> LinkState:
         """The present state."""
 
+    @property
+    def peer(self) -> Endpoint | None:
+        """Where other participants connect to this one; None if they cannot. It becomes a part of the registration."""
+
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """Send a request to a controller instance. Returns the response that the type of `request` documents.
 
@@ -79,12 +99,27 @@ class ControlLink(Protocol):
             KactlError: the controller has rejected the request; NotController if it is not active any more.
         """
 
+    async def session(self, request: SessionRequest) -> SessionAnswer:
+        """Send a request of a session to the active controller, whichever instance that is. Returns its answer, never
+        NotController.
+
+        Calls may overlap. Heartbeats do not wait for other requests or for orders. The network does not repeat a
+        request.
+
+        Raises:
+            ControllerUnreachable: no active controller can be reached, or it sent no answer. It may have carried the
+                request out. The text has each address with its reason.
+            NotAuthorized, ProtocolMismatch: for Register, if every controller has refused the link for that reason.
+        """
+
     def send(self, message: PeerMessage) -> None:
         """Send a message to another participant. Messages to one participant arrive in order, at most once, or not at
         all."""
 
     def registered(self, broker_epoch: int) -> None:
         """Receive all requests to the broker id from now on: this registration has replaced earlier ones.
+
+        Controllers to which the link is open consider the broker linked under its incarnation, before and after this.
 
         Before this call the link receives requests as well if no other link with that id is open: a controller may
         know of a registration before the broker does.
@@ -97,21 +132,15 @@ class ControlLink(Protocol):
 class ParticipantNetwork(Protocol):
     """The side of a `kactl.transports.base.Network` that participants use."""
 
-    def participant_side(self, port: ParticipantPort) -> AbstractAsyncContextManager[ControlLink]:
+    def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[ControlLink]:
         """Open a link for a registration of a participant, which is about to be made. The link is closed with the
-        block."""
+        block.
 
+        Args:
+            controllers: addresses of the controllers, `host:port`, in addition to those that the network knows.
 
-def one_network(hub: ParticipantNetwork | None, network: ParticipantNetwork | None) -> ParticipantNetwork:
-    """Returns the one of two arguments that is given.
-
-    Raises:
-        BadRequest: both are given, or none.
-    """
-    if hub is not None and network is not None:
-        raise BadRequest("network", "is given beside hub: give one of them")
-    given = network if hub is None else hub
-    arguments.implements(given, ParticipantNetwork, "network")
-    if given is None:
-        raise BadRequest("network", "is missing: give hub=controller.hub for one process, or a network")
-    return given
+        Raises:
+            BadRequest: the network does not use addresses, and some are given; or it needs them, and knows none.
+        """

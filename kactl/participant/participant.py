@@ -1,5 +1,7 @@
 """A broker in this process, which registers, carries out the controller's requests and calls the application.
 
+`wiring` connects its parts, `lives` runs its registrations.
+
     NEW ─start─▶ RUNNING ─pause─▶ PAUSED ─resume─▶ RUNNING
                     │ kill, stop     │ kill, stop
                     ▼                ▼
@@ -9,9 +11,8 @@ If a participant was paused for longer than its session's timeout, its registrat
 calls the listener's `stopped` for every replica, and registers again with a higher broker epoch.
 """
 
-import enum
-import math
-from collections.abc import Callable, Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,51 +21,47 @@ import anyio.abc
 import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BadRequest, IllegalState, NotFound
+from kactl.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
-from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
+from kactl.messages.sessions import START_BYTES, incarnation_ids
+from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
+from . import wiring
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
-from .handlers.hosting import HANDLERS_PARALLEL, TRANSITION_TIMEOUT_MS, HandlerHosting, MakeHandler
-from .hosted_replicas import HostedPartition, Role
+from .ensured_topics import TopicRequests
+from .handlers.hosting import HANDLERS_PARALLEL, TRANSITION_TIMEOUT_MS, MakeHandler
 from .incarnation import Incarnation
 from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .leases.events import LeaseEvent
-from .leases.leader import Leader
 from .leases.metrics import LeaseMetrics
-from .leases.pacemaker import Pacemaker
 from .leases.terms import LeaseConfig
-from .leases.watchdog import Watchdog, make_watchdog
+from .leases.watchdog import Watchdog
 from .listener import Listener
-from .metadata import CachedPartition
-from .network import ParticipantNetwork, one_network
+from .listener_calls import ListenerCalls
+from .lives import CLOSE_S, Life, Lives
+from .network import ParticipantNetwork
 from .pause_gate import PauseGate
-from .registrar import CLOSE_S, Registrar, close_session, disconnect
+from .registrar import Registrar
+from .sessions import STORE_TIMEOUT_MS
+from .time_limit import limited
+from .views import Views
 
 log = logger(__name__)
 
-# Kafka's default for a broker's session (zookeeper.session.timeout.ms).
-SESSION_TIMEOUT_MS: Final = 18_000
+SESSION_TIMEOUT_MS: Final = STORE_TIMEOUT_MS
 # How many session timeouts a start waits for an earlier registration to expire. A server may expire a session somewhat
 # late; a session that lasts twice as long is the live session of another broker.
 PATIENCE: Final = 2
+# Registrations and links change rarely, and a caller waits once.
+_LINK_POLL_MS: Final = 20
 
 
-class Life(enum.Enum):
-    """State of a participant; the module's diagram shows the transitions."""
-
-    NEW = "new"
-    RUNNING = "running"
-    PAUSED = "paused"
-    ENDED = "ended"
-
-
-class Participant:
+class Participant(TopicRequests, Views):
     """A broker in this process.
 
         async with Participant(1, store=store, hub=hub, listener=MyBroker()) as participant:
@@ -72,41 +69,48 @@ class Participant:
 
     Args:
         broker_id: not negative, and not used by another broker.
+        store: where the broker registers in a session. None: it registers with the active controller, and has its
+            session there.
         hub: the network of this process, which the participant shares with the controllers and other participants.
         network: any other network, in place of `hub`.
+        controllers: addresses of the controllers, `host:port`, for a network that does not know them.
         endpoints: the addresses of the broker for its registration. The participant does not listen on them.
         listener: the callbacks for partitions to lead, to follow and to stop.
         in_sync: (partition, follower) -> whether the follower has caught up with this leader. Called repeatedly for
             followers that are out of sync, and at intervals for those in sync. None: every follower has caught up.
         alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
             the leader writes the ISR to the store itself, as brokers below protocol level 2.7 do.
+        session_timeout_ms: 18 s if None, and 6 s for a session with the controller.
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.
         handler: returns the code of a partition, in place of a listener. It is called for the first order that concerns
             the partition.
         handlers_parallel: how many handlers may prepare or stop at once.
-        transition_timeout_ms: how long one of them may take.
+        transition_timeout_ms: how long one of them, or an asynchronous call of the listener, may take.
         lease: settings of the lease under which this participant leads.
         on_lease_event: called in the event loop with each event of the lease.
+        rng: source of the ids of registrations, which must be unique: the operating system's if None; seeded in a
+            simulation.
 
     Raises:
-        BadRequest: on entering; the session timeout leaves no time to lead.
+        BadRequest: arguments contradict each other; or, on entering, the session timeout leaves no time to lead.
     """
 
     def __init__(
         self,
         broker_id: int,
         *,
-        store: Store,
+        store: Store | None = None,
         hub: ParticipantNetwork | None = None,
         network: ParticipantNetwork | None = None,
+        controllers: Sequence[str] = (),
         clock: Clock | None = None,
         rack: str | None = None,
         endpoints: tuple[Endpoint, ...] = (),
         listener: Listener | None = None,
         in_sync: InSync | None = None,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        session_timeout_ms: int | None = None,
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
@@ -115,58 +119,60 @@ class Participant:
         transition_timeout_ms: float = TRANSITION_TIMEOUT_MS,
         lease: LeaseConfig | None = None,
         on_lease_event: Callable[[LeaseEvent], None] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         if arguments.whole(broker_id, "broker_id") < 0:
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
+        if store is None and not alter_partition:
+            raise BadRequest("alter_partition", "is False, which needs a store to which leaders write their ISRs")
         self.id = broker_id
-        arguments.implements(store, Store, "store")
         self._store = store
-        self._network = one_network(hub, network)
         self._clock = clock or SystemClock()
         self._listener = listener or Listener()
+        self._calls = ListenerCalls(self._clock, limit_ms=transition_timeout_ms)
         self._in_sync = in_sync
-        self._session_timeout_ms = session_timeout_ms
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
-        self._lease = lease or LeaseConfig()
-        if handler is None and self._lease.watchdog != "off":
-            raise BadRequest("lease.watchdog", "it needs a handler, whose calls it watches")
-        if handler is not None and listener is not None:
-            raise BadRequest("handler", "a participant has a handler or a listener, not both")
-        self._hosting = (
-            None
-            if handler is None
-            else HandlerHosting(
-                handler,
-                clock=self._clock,
-                handlers_parallel=handlers_parallel,
-                transition_timeout_ms=transition_timeout_ms,
-                watchdog=make_watchdog(self._lease.watchdog, self._clock.lease_ns),
-            )
+        lease = lease or LeaseConfig()
+        self._hosting = wiring.hosting(
+            handler,
+            listener,
+            lease=lease,
+            clock=self._clock,
+            handlers_parallel=handlers_parallel,
+            transition_timeout_ms=transition_timeout_ms,
+        )
+        connections = wiring.connections(
+            store=store,
+            hub=hub,
+            network=network,
+            controllers=controllers,
+            session_timeout_ms=session_timeout_ms,
+            lease=lease,
+            clock=self._clock,
         )
         self._on_lease_event = on_lease_event
+        self._rng = random.SystemRandom() if rng is None else rng
+        self._incarnations = self._new_incarnations()
         self._metrics = LeaseMetrics()
         self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
-        self._scope: anyio.CancelScope | None = None  # of the life that runs now
-        self._ended = anyio.Event()
         self._registrar = Registrar(
             Broker(broker_id, NO_EPOCH, endpoints, rack),
-            store=store,
-            network=self._network,
+            sessions=connections.sessions,
+            network=connections.network,
+            controllers=connections.controllers,
             clock=self._clock,
             pause=self._pause,
-            session_timeout_ms=session_timeout_ms,
-            lease=self._lease,
+            lease=lease,
             make=self._make_incarnation,
             report=self._report_lease,
             watchdog=Watchdog() if self._hosting is None else self._hosting.watchdog,
         )
-        self._session: Session | None = None
-        self._pacemaker: Pacemaker | None = None
-        self._incarnation: Incarnation | None = None
+        self._patience_ms = PATIENCE * connections.timeout_ms
+        self._lives: Lives | None = None  # since the last start
         self._started_before = False
 
     # -- lifecycle; not to be called from a listener's method, because its task is cancelled with the incarnation
@@ -177,6 +183,9 @@ class Participant:
         Raises:
             BrokerIdTaken: another live session has held the id for twice the session timeout.
             StoreError: the store was not available in that time.
+            ControllerUnreachable: no controller was, for a session with the controller.
+            EndpointUnreachable: the controller did not find this participant at the address that it advertises.
+            NotAuthorized, ProtocolMismatch: every controller has refused the connection.
         """
         await self.open()
         try:
@@ -199,6 +208,7 @@ class Participant:
         if self._hosting is not None:
             stack.callback(self._hosting.watchdog.stop)
         self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
+        self._calls.open(self._tasks.start_soon)
         if self._hosting is not None:
             self._hosting.open(self._tasks.start_soon)
         self._stack = stack
@@ -231,8 +241,9 @@ class Participant:
     async def _shut_down(self, attempts: int) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):
             await self._controlled_shutdown(attempts)
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await self._stop()
+        if self._lives is not None:
+            with anyio.CancelScope(shield=True):
+                await self._lives.end()
 
     async def start(self) -> None:
         """Register and serve. Returns as soon as the broker is registered, or at once if it runs already.
@@ -240,21 +251,22 @@ class Participant:
         If the id has an earlier registration, this waits until it expires.
 
         Raises:
-            BrokerIdTaken, StoreError: see `__aenter__`.
+            BrokerIdTaken, StoreError, ControllerUnreachable: see `__aenter__`.
         """
         if self._tasks is None:
             raise IllegalState(f"participant {self.id} cannot start: enter it first (async with participant: ...)")
-        if self._scope is None:
+        if not self._runs:
             self._started_before = True
             self._pause.resume()
-            self._scope, self._ended = anyio.CancelScope(), anyio.Event()
-            await self._tasks.start(self._live, self._scope, self._ended)
+            self._lives = Lives(self.id, self._registrar, patience_ms=self._patience_ms)
+            await self._tasks.start(self._lives.run)
 
     async def kill(self) -> None:
         """End as a killed process does: at once, without any request; the broker stays registered until the session
         expires."""
-        self._session = None
-        await self._end()
+        self._incarnations = self._new_incarnations()
+        if self._lives is not None:
+            await self._lives.end(silent=True)
         if self._hosting is not None:
             await self._hosting.end_life(silent=True)
 
@@ -265,7 +277,8 @@ class Participant:
         and the registration ends at once.
         """
         await self._controlled_shutdown(self._shutdown_attempts)
-        await self._stop()
+        if self._lives is not None:
+            await self._lives.end()
 
     async def _controlled_shutdown(self, attempts: int) -> None:
         """Request a controlled shutdown, unless the participant is paused or no controller has contacted it."""
@@ -280,34 +293,42 @@ class Participant:
             attempts=attempts,
         )
 
-    async def _stop(self) -> None:
-        session, self._session = self._session, None
-        incarnation = await self._end()
-        try:
-            if incarnation is not None:
-                await incarnation.notify_stopped()
-        finally:
-            await close_session(self.id, session)
-
     async def restart(self) -> None:
         """Stop if the participant runs, and start again without any state and with a higher broker epoch.
 
         After `kill` this waits until the old registration has expired.
 
         Raises:
-            BrokerIdTaken, StoreError: see `__aenter__`.
+            BrokerIdTaken, StoreError, ControllerUnreachable: see `__aenter__`.
         """
         await self.stop()
         await self.start()
 
+    async def wait_linked(self, *, timeout_ms: int = 30_000) -> int:
+        """Wait until the participant is registered, and its link has reached an active controller. Returns the broker
+        epoch.
+
+        Raises:
+            ActionTimedOut: it is not within that time.
+        """
+
+        async def linked() -> int:
+            while True:
+                incarnation = self._incarnation
+                if incarnation is not None and incarnation.epoch != NO_EPOCH and incarnation.link.is_open:
+                    return incarnation.epoch
+                await self._clock.sleep_ms(_LINK_POLL_MS)
+
+        return await limited(self._clock, timeout_ms, linked, ActionTimedOut(f"linking broker {self.id}", timeout_ms))
+
     async def wait_closed(self) -> None:
         """Wait until the participant has stopped, was killed, or has left its block."""
-        while self._scope is not None:
-            await self._ended.wait()
+        while self._lives is not None and self._runs:
+            await self._lives.ended.wait()
 
     def pause(self) -> None:
         """Hang: send no response, no keep-alive and no write. A listener's call in progress is not interrupted."""
-        if self._scope is not None:
+        if self._runs:
             self._pause.pause()
 
     def resume(self) -> None:
@@ -319,59 +340,22 @@ class Participant:
 
     @property
     def life(self) -> Life:
-        if self._scope is None:
+        if not self._runs:
             return Life.ENDED if self._started_before else Life.NEW
         return Life.PAUSED if self._pause.paused else Life.RUNNING
 
-    # -- state
+    @property
+    def _runs(self) -> bool:
+        return self._lives is not None and not self._lives.ended.is_set()
 
     @property
-    def epoch(self) -> int:
-        """The broker epoch; NO_EPOCH while the broker is not registered."""
-        return NO_EPOCH if self._incarnation is None else self._incarnation.epoch
+    def _incarnation(self) -> Incarnation | None:
+        """The present registration; None if there is none."""
+        return None if self._lives is None else self._lives.incarnation
 
     @property
-    def controller_epoch(self) -> int:
-        """The highest controller epoch received, NO_EPOCH if none."""
-        return NO_EPOCH if self._incarnation is None else self._incarnation.controller_epoch
-
-    def hosted(self, name: AnyPartition) -> HostedPartition | None:
-        """Returns the replica of a partition; None if the broker has none."""
-        return None if self._incarnation is None else self._incarnation.hosted.view(arguments.partition(name))
-
-    @property
-    def hosts(self) -> list[TopicPartition]:
-        """The partitions of which the broker has a replica, grouped by topic."""
-        if self._incarnation is None:
-            return []
-        index = self._incarnation.hosted.index
-        return list(index.names(index.rows))
-
-    def leader(self, name: AnyPartition) -> int | None:
-        """Returns the leader of a partition in the broker's metadata; NO_LEADER if it has none, None if the partition
-        is not known."""
-        return None if self._incarnation is None else self._incarnation.metadata.leader(arguments.partition(name))
-
-    def leadership(self, name: AnyPartition) -> Leader | None:
-        """Returns this broker's own leadership of a partition; None if it has none, or no lease."""
-        return None if self._incarnation is None else self._incarnation.leaderships.get(arguments.partition(name))
-
-    def leaderships(self) -> list[Leader]:
-        """Returns all leaderships of this broker; none if it has no lease."""
-        if self._incarnation is None:
-            return []
-        hosted, leaderships = self._incarnation.hosted, self._incarnation.leaderships
-        names = hosted.index.names(hosted.in_role(Role.LEADER))
-        return [leader for name in names if (leader := leaderships.get(name)) is not None]
-
-    def partition(self, name: AnyPartition) -> CachedPartition | None:
-        """Returns the broker's metadata of a partition; None if the partition is not known."""
-        return None if self._incarnation is None else self._incarnation.metadata.partition(arguments.partition(name))
-
-    @property
-    def live_brokers(self) -> Mapping[int, Broker]:
-        """The live brokers in the broker's metadata, by id."""
-        return {} if self._incarnation is None else self._incarnation.metadata.live_brokers
+    def _session(self) -> Session | None:
+        return None if self._lives is None else self._lives.session
 
     # -- called by the application
 
@@ -386,10 +370,11 @@ class Participant:
         if self._incarnation is None:
             raise IllegalState(f"participant {self.id} is not running: it has no replicas that could fail")
         failed = arguments.partitions(partitions)
-        self._incarnation.hosted.fail(failed)
-        self._incarnation.leaderships.end(failed)
-        self._incarnation.following.update()
-        await self._store.notify_log_dir(self.id)
+        self._incarnation.fail(failed)
+        if self._store is not None:
+            await self._store.notify_log_dir(self.id)
+        else:
+            self._incarnation.reporter.add_failed(failed, self._incarnation.hosted)
 
     async def reset(self, name: AnyPartition) -> None:
         """Use a replica again whose handler has failed too often.
@@ -409,29 +394,8 @@ class Participant:
 
     # -- incarnations, one after the other
 
-    async def _live(
-        self, scope: anyio.CancelScope, ended: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]
-    ) -> None:
-        """Register and serve, and again after each loss of the session, until `scope` is cancelled."""
-        known = False
-        try:
-            with scope:
-                incarnation = await self._register(PATIENCE * self._session_timeout_ms)
-                task_status.started()
-                known = True
-                while True:
-                    await self._serve(incarnation)
-                    session, self._incarnation, self._session = self._session, None, None
-                    await close_session(self.id, session)
-                    await incarnation.notify_stopped()
-                    incarnation = await self._register(math.inf)
-            if not known:
-                task_status.started()  # killed before it was registered
-        finally:
-            if self._incarnation is not None:
-                self._incarnation.end()
-            self._scope = None
-            ended.set()
+    def _new_incarnations(self) -> Iterator[bytes]:
+        return incarnation_ids(self._rng.randbytes(START_BYTES))
 
     def _make_incarnation(self) -> Incarnation:
         return Incarnation(
@@ -440,39 +404,13 @@ class Participant:
             clock=self._clock,
             pause=self._pause,
             listener=self._listener,
+            calls=self._calls,
             hosting=self._hosting,
             in_sync=self._in_sync,
             alter_partition=self._alter_partition,
             lag_ms=self._lag_ms,
+            incarnation=next(self._incarnations),
         )
-
-    async def _register(self, patience_ms: float) -> Incarnation:
-        registration = await self._registrar.register(patience_ms)
-        self._session, self._incarnation, self._pacemaker = registration
-        return registration.incarnation
-
-    async def _serve(self, incarnation: Incarnation) -> None:
-        """Serve until the session is lost."""
-        assert self._pacemaker is not None
-        try:
-            await incarnation.run(self._pacemaker)
-            log.warning("broker %d has lost its registration and registers again", self.id)
-        except Exception:
-            log.exception("broker %d has failed, and registers again", self.id)
-        finally:
-            await disconnect(incarnation)
-
-    async def _end(self) -> Incarnation | None:
-        """Cancel the current incarnation, if any, and wait for its end. Returns it."""
-        if self._scope is None:
-            return None
-        ended = self._ended
-        self._scope.cancel()
-        if self._incarnation is not None:
-            self._incarnation.end()  # no response is sent from here on, while its tasks still end
-        await ended.wait()
-        incarnation, self._incarnation = self._incarnation, None
-        return incarnation
 
     def _report_lease(self, event: LeaseEvent) -> None:
         self._metrics.record(event)

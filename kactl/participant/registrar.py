@@ -1,32 +1,48 @@
-"""Registration of a participant: a session, a link to the network, and the broker's entry in the store."""
+"""Registration of a participant: a link to the network, a session, and the broker's entry in the store."""
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import anyio
+import msgspec
 
 from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, Remedy, SessionExpired, StoreError
-from kactl.model import Broker
+from kactl.errors import (
+    BrokerIdTaken,
+    ControllerUnreachable,
+    EndpointUnreachable,
+    NotAuthorized,
+    ProtocolMismatch,
+    Remedy,
+    SessionExpired,
+    StoreError,
+)
+from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
-from kactl.stores.base import Session, Store
+from kactl.stores.base import Session
 
 from .incarnation import Incarnation
 from .leases.events import LeaseEvent
 from .leases.pacemaker import Pacemaker
-from .leases.terms import LeaseConfig
+from .leases.terms import LeaseConfig, handover_wait_ms
 from .leases.watchdog import Watchdog
 from .network import ParticipantNetwork
 from .pause_gate import PauseGate
+from .sessions import SessionSource
+from .time_limit import limited
 
 log = logger(__name__)
 
+# How long a registration waits for the link to the active controller.
+LINK_MS: Final = 2_000
 # Pause before the next attempt to open a session or to register.
 RETRY_MS: Final = 500
 # Time limit of each request at the end, in case the controller or the store hangs; the session then expires.
 CLOSE_S: Final = 5.0
+# Failures that may be over at the next attempt, or are by the end of an operator's work.
+_FAILURES: Final = (StoreError, ControllerUnreachable, EndpointUnreachable, NotAuthorized, ProtocolMismatch)
 
 
 class Registration(NamedTuple):
@@ -41,6 +57,8 @@ class Registrar:
     """Registers a broker, again after each loss of its session.
 
     Args:
+        sessions: opens a session for each registration.
+        controllers: addresses of the controllers, if the network needs them.
         make: returns a new incarnation.
         report: receives the events of leases.
         watchdog: watches the leaders of all incarnations.
@@ -50,22 +68,22 @@ class Registrar:
         self,
         broker: Broker,
         *,
-        store: Store,
+        sessions: SessionSource,
         network: ParticipantNetwork,
+        controllers: Sequence[str],
         clock: Clock,
         pause: PauseGate,
-        session_timeout_ms: int,
         lease: LeaseConfig,
         make: Callable[[], Incarnation],
         report: Callable[[LeaseEvent], None],
         watchdog: Watchdog,
     ) -> None:
         self._broker = broker
-        self._store = store
+        self._sessions = sessions
         self._network = network
+        self._controllers = controllers
         self._clock = clock
         self._pause = pause
-        self._session_timeout_ms = session_timeout_ms
         self._lease = lease
         self._make = make
         self._report = report
@@ -75,15 +93,17 @@ class Registrar:
         """Open a session and register; retry for `patience_ms`.
 
         Raises:
-            BrokerIdTaken, StoreError: the last failure.
-            BadRequest: the session that the store has granted is too short for the margin of the lease.
+            BrokerIdTaken, StoreError, ControllerUnreachable, EndpointUnreachable: the last failure.
+            NotAuthorized, ProtocolMismatch: every controller has refused the link; at once, unless the patience is
+                infinite.
+            BadRequest: the session that was granted is too short for the margin of the lease.
         """
         give_up_at = self._clock.monotonic_ms() + patience_ms
         while True:
             await self._pause.wait_open()
             try:
                 return await self._try(self._make())
-            except StoreError as error:
+            except _FAILURES as error:
                 is_permanent = error.remedy is Remedy.REPORT and patience_ms < math.inf
                 if is_permanent or self._clock.monotonic_ms() >= give_up_at:
                     raise
@@ -92,48 +112,68 @@ class Registrar:
             await self._clock.sleep_ms(RETRY_MS)
 
     async def _try(self, incarnation: Incarnation) -> Registration:
-        session = await self._store.new_session(self._session_timeout_ms)
+        session: Session | None = None
         try:
-            pacemaker = Pacemaker(
-                self._broker.id,
-                session,
-                clock=self._clock,
-                pause=self._pause,
-                config=self._lease,
-                holder=incarnation,
-                report=self._report,
-                extended=lambda bound_ns: self._extend_watchdog(pacemaker, bound_ns),
-            )
-            self._watchdog.start(margin_ns=pacemaker.terms.margin_ns)
             # Connect first, because the controller may send requests before the response to the registration arrives
             # here.
-            await incarnation.connect(self._network)
-            incarnation.registered(await session.register(self._broker))
+            link = await incarnation.connect(self._network, self._controllers)
+            await self._wait_linked(incarnation)
+            session = await self._sessions.open(link)
+            epoch = await session.register(self._broker_in(session, incarnation, link.peer))
+            pacemaker = self._pacemaker(session, incarnation)
+            self._watchdog.start(margin_ns=pacemaker.terms.margin_ns)
+            incarnation.registered(epoch)
         except BaseException:
-            await disconnect(incarnation)
-            with anyio.move_on_after(CLOSE_S, shield=True):
-                await close_session(self._broker.id, session)
+            incarnation.end()
+            with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(CLOSE_S):
+                    await close_session(self._broker.id, session)
+                with anyio.move_on_after(CLOSE_S):
+                    await incarnation.disconnect()
             raise
         return Registration(session, incarnation, pacemaker)
+
+    async def _wait_linked(self, incarnation: Incarnation) -> None:
+        """Wait for the link for a while: without it the controller would fence the registration."""
+        try:
+            await limited(self._clock, LINK_MS, incarnation.link.wait_open, TimeoutError())
+        except TimeoutError:
+            log.info("broker %d registers without a link to a controller", self._broker.id)
+
+    def _broker_in(self, session: Session, incarnation: Incarnation, peer: Endpoint | None) -> Broker:
+        is_witnessed = session.bound.kind == "witnessed"
+        return msgspec.structs.replace(
+            self._broker,
+            incarnation=incarnation.incarnation,
+            timeout_ms=int(session.timeout_ms),
+            peer=peer,
+            handover_wait_ms=handover_wait_ms(session.timeout_ms, self._lease) if is_witnessed else 0,
+        )
+
+    def _pacemaker(self, session: Session, incarnation: Incarnation) -> Pacemaker:
+        pacemaker = Pacemaker(
+            self._broker.id,
+            session,
+            clock=self._clock,
+            pause=self._pause,
+            config=self._lease,
+            holder=incarnation,
+            report=self._report,
+            extended=lambda bound_ns: self._extend_watchdog(pacemaker, bound_ns),
+        )
+        return pacemaker
 
     def _extend_watchdog(self, pacemaker: Pacemaker, bound_ns: int) -> None:
         self._watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
 
 
-async def disconnect(incarnation: Incarnation) -> None:
-    """End an incarnation, and close its link to the network."""
-    incarnation.end()
-    with anyio.move_on_after(CLOSE_S, shield=True):
-        await incarnation.disconnect()
-
-
 async def close_session(broker: int, session: Session | None) -> None:
-    """Close a session; log a failure of the store."""
+    """Close a session; log a failure."""
     if session is None:
         return
     try:
         await session.close()
     except SessionExpired:
         return
-    except StoreError as error:
+    except (StoreError, ControllerUnreachable) as error:
         log.warning("broker %d could not close its session, which will expire: %s", broker, error)

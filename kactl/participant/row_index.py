@@ -58,6 +58,14 @@ class RowIndex:
         """Returns whether a partition of the topic has a row."""
         return topic in self._numbers
 
+    def rows_of(self, topic: str) -> RowNumbers:
+        """Returns the rows of a topic, in the order of the partition numbers."""
+        number = self._numbers.get(topic)
+        if number is None:
+            return np.zeros(0, np.intp)
+        begin, end = np.searchsorted(self._keys, [number * _SPAN - _HALF, number * _SPAN + _HALF])
+        return self._rows[begin:end]
+
     def find(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
         """Returns the row of each of n partitions, or ABSENT; `topics[topic[i]]` is the topic name of partition i."""
         rows = np.full(len(partition), ABSENT, np.intp)
@@ -111,6 +119,11 @@ class RowIndex:
     def names(self, rows: RowNumbers) -> Names:
         """Returns the partitions of some rows that are in use, in their order."""
         keys = self._key_of_row[rows]
+        if len(self._topics) == 1 or not len(rows):
+            # Most calls concern few rows, and a search for different topics is most of their cost.
+            refs = tuple(TopicRef(name) for name in self._topics.values()) if len(rows) else ()
+            first = next(iter(self._topics), 0) * _SPAN
+            return Names(refs, np.zeros(len(rows), np.int32), (keys - first).astype(np.int32))
         numbers, topic = np.unique((keys + _HALF) // _SPAN, return_inverse=True)
         partition = keys - numbers[topic] * _SPAN
         refs = tuple(TopicRef(self._topics[number]) for number in numbers.tolist())

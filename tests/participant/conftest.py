@@ -26,7 +26,9 @@ class Network:
         self.hub = MemoryHub()
         self.fence: Fence | None = None
 
-    def participant(self, broker: int = 1, listener: Listener | None = None) -> Participant:
+    def participant(
+        self, broker: int = 1, listener: Listener | None = None, *, transition_timeout_ms: float = 30_000
+    ) -> Participant:
         return Participant(
             broker,
             store=self.store,
@@ -34,6 +36,7 @@ class Network:
             clock=self.clock,
             listener=listener,
             session_timeout_ms=SESSION_MS,
+            transition_timeout_ms=transition_timeout_ms,
             shutdown_attempts=0,  # the fake controller has no controlled shutdown
         )
 

@@ -263,12 +263,30 @@ def test_stopped_replica_does_not_start_under_that_epoch(
     assert plan.follow.tolist() == [error is ErrorCode.NONE]
 
 
-@pytest.mark.parametrize(("epoch", "topic_id"), [(6, ID_B), (EPOCH_DURING_DELETE, ID_A)])
-def test_deleted_replica_does_not_block_another_topic(epoch: int, topic_id: bytes) -> None:
-    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+@pytest.mark.parametrize("epoch", [6, EPOCH_DURING_DELETE])
+@pytest.mark.parametrize(("deleted", "created"), [(ID_A, ID_B), (b"\0" * 16, b"\0" * 16)])
+def test_deleted_replica_does_not_block_another_topic(epoch: int, deleted: bytes, created: bytes) -> None:
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=deleted))
     hosted.remove(hosted.index.rows, np.full(1, epoch, np.int32), controller_epoch=7)
 
-    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=0, topic_id=topic_id)) == (0, True, False)
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=0, topic_id=created)) == (0, True, False)
+
+
+def test_replica_of_a_deleted_topic_does_not_start_again_for_a_delayed_request() -> None:
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+    hosted.remove(hosted.index.rows, np.full(1, EPOCH_DURING_DELETE, np.int32), controller_epoch=7)
+
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A)) == (11, False, False)
+
+
+def test_deletions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.participant.hosted_replicas.DELETED_MAX", 2)
+    names = [TopicPartition("orders", number) for number in range(3)]
+    hosted = hosting(*(StateRow(name, topic_id=ID_A) for name in names))
+
+    hosted.remove(hosted.index.rows, np.zeros(3, np.int32), controller_epoch=7)
+
+    assert list(hosted.deleted) == [("orders", 1), ("orders", 2)]
 
 
 @given(st.lists(rows, unique_by=row_name, max_size=6), st.lists(rows, unique_by=row_name, max_size=6))

@@ -20,6 +20,7 @@ from tests.support.control_requests import (
     stop_replica,
     update_metadata,
 )
+from tests.support.marks import at_most
 
 from .conftest import Network, Recorder
 
@@ -67,7 +68,7 @@ def known(participant: Participant) -> list[tuple[HostedPartition | None, Cached
 
 
 @given(sent=st.lists(requests, max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 def test_epochs_never_decrease(sent: list[Request]) -> None:
     async def story(network: Network) -> None:
         async with network.participant(listener=(recorder := Recorder())) as participant:
@@ -91,7 +92,7 @@ def test_epochs_never_decrease(sent: list[Request]) -> None:
 
 
 @given(sent=st.lists(requests, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 def test_repeated_request_changes_nothing(sent: list[Request]) -> None:
     async def story(network: Network) -> None:
         async with network.participant(listener=(recorder := Recorder())) as participant:

@@ -1,4 +1,4 @@
-"""Reports of followers to leaders: what is sent, what counts, and what repairs a loss."""
+"""Reports of followers to leaders: which are sent, which count, and how a loss is repaired."""
 
 from collections.abc import Callable
 
@@ -258,6 +258,29 @@ def test_follower_behind_does_not_count_until_it_has_caught_up() -> None:
         assert leader.followers.receive(follower.sent[-1])
         assert leader.has(ORDERS_0) == caught_up
     assert follower.sent[-1].position.tolist() == [12]
+
+
+def test_report_ahead_of_its_order_is_sent_with_it() -> None:
+    leader = Leader(StateRow(ORDERS_0, leader_epoch=1))
+    follower = reporting(leader)
+
+    follower.following.report(ORDERS_0, 12, caught_up=False, epoch=1)
+    sent = len(follower.sent)
+    follower.follow(StateRow(ORDERS_0, leader_epoch=1))
+
+    assert len(follower.sent) == sent + 1
+    assert (follower.sent[-1].position.tolist(), follower.sent[-1].caught_up.tolist()) == ([12], [False])
+
+
+def test_report_of_an_earlier_followership_is_ignored() -> None:
+    leader = Leader(StateRow(ORDERS_0, leader_epoch=1))
+    follower = reporting(leader)
+    follower.follow(StateRow(ORDERS_0, leader_epoch=1))
+    sent = len(follower.sent)
+
+    follower.following.report(ORDERS_0, 12, caught_up=False, epoch=0)
+
+    assert len(follower.sent) == sent
 
 
 def test_gap_between_reports_makes_the_leader_request_everything() -> None:

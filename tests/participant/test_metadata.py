@@ -44,6 +44,31 @@ def test_update_without_partitions_keeps_all() -> None:
     assert cache.live_brokers == {}
 
 
+def test_copy_that_arrives_after_a_later_request_is_skipped() -> None:
+    cache = MetadataCache()
+    first = update_metadata(StateRow(ORDERS_0, leader=1), live=(1, 2), number=7)
+    cache.update(first)
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=2, leader_epoch=1), live=(2,), number=8))
+
+    assert not cache.update(first)
+
+    assert (cache.leader(ORDERS_0), sorted(cache.live_brokers)) == (2, [2])
+
+
+def test_repeated_request_and_those_of_a_later_controller_are_applied() -> None:
+    cache = MetadataCache()
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=1), number=7))
+
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=2), number=7))
+    assert cache.leader(ORDERS_0) == 2
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=3), number=1, epoch=2))
+    assert cache.leader(ORDERS_0) == 3
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=1)))  # without a number, as Kafka's
+    assert cache.leader(ORDERS_0) == 1
+    cache.update(update_metadata(StateRow(ORDERS_0, leader=2), number=8))
+    assert cache.leader(ORDERS_0) == 1
+
+
 def test_deleted_partition_is_removed() -> None:
     cache = MetadataCache()
 

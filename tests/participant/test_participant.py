@@ -183,7 +183,7 @@ async def test_long_pause_loses_registration_and_replicas(network: Network) -> N
 
 async def test_lost_registration_fails_pending_requests(network: Network) -> None:
     class Hanging(Listener):
-        async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        async def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> None:
             await anyio.sleep_forever()
 
     async with network.participant(listener=Hanging()) as participant, anyio.create_task_group() as tasks:
@@ -191,7 +191,7 @@ async def test_lost_registration_fails_pending_requests(network: Network) -> Non
 
         async def deliver() -> None:
             with pytest.raises(BrokerUnreachable, match="ended"):
-                await network.send(1, leader_and_isr(StateRow(ORDERS_0)))
+                await network.lead_and_follow(1, StateRow(ORDERS_0, leader=2))
             unreachable.append(True)
 
         tasks.start_soon(deliver)
@@ -260,7 +260,9 @@ async def test_unconfirmed_registration_does_not_block_the_next_one() -> None:
 
         await clock.advance(RETRY_MS)  # less than a session timeout
 
-        assert await store.broker(1) == Broker(1, participant.epoch)
+        registered = await store.broker(1)
+        assert registered is not None
+        assert registered.epoch == participant.epoch
         await participant.close()
 
 

@@ -8,6 +8,8 @@ from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
 from tests.support.control_requests import (
     BILLS_0,
+    ID_A,
+    ID_B,
     ORDERS_0,
     ORDERS_1,
     StateRow,
@@ -111,6 +113,28 @@ async def test_stopped_replica_keeps_its_epoch_deleted_one_does_not(network: Net
         assert replica.role is Role.STOPPED
         assert await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=4)) == [11]
         assert await network.lead_and_follow(1, StateRow(BILLS_0, leader_epoch=0)) == [0]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+async def test_later_controller_replaces_a_replica_of_an_earlier_topic(network: Network, stop: bool) -> None:
+    recorder = Recorder()
+    old = StateRow(ORDERS_0, leader_epoch=4, partition_epoch=9, topic_id=ID_A)
+    new = StateRow(ORDERS_0, topic_id=ID_B)
+    async with network.participant(listener=recorder):
+        assert await network.lead_and_follow(1, old) == [0]
+        if stop:
+            await network.send(1, stop_replica(ORDERS_0))
+        assert await network.lead_and_follow(1, new) == [103]
+        await network.send(1, update_metadata(new, epoch=2))
+        recorder.calls.clear()
+
+        recorder.failing = {ORDERS_0}
+        assert await network.lead_and_follow(1, new, epoch=2) == [103]
+        recorder.failing = set()
+        assert await network.lead_and_follow(1, new, epoch=2) == [0]
+        assert recorder.calls == ["deletes orders-0", "leads orders-0 at 0 with (1, 2, 3)"]
+
+        assert await network.lead_and_follow(1, old.but(leader_epoch=9), epoch=2) == [103]
 
 
 async def test_data_of_an_earlier_registration_is_deleted(network: Network) -> None:

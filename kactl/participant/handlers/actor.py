@@ -5,59 +5,31 @@ the cancelled one has ended. A call that does not end within the margin after it
 partition gets no other call; no other partition is affected. `HandlerState` shows the states.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 
-from kactl.clock import Clock
 from kactl.errors import ErrorCode, NotReady
-from kactl.messages.broker import PartitionReport, ReplicaStatus
-from kactl.model import TopicPartition
+from kactl.messages.broker import DETAIL_MAX, PartitionReport
+from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.leases.leader import Leader
-from kactl.participant.leases.lease import Lease
-from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.logs import logger
 
+from .environment import Environment
 from .handler import Follower, PartitionHandler
 from .orders import Follow, HandlerState, Lead, Order, Stop
 from .phase import Phase
-from .waiting import Signal, Slots
+from .waiting import Signal
 
 log = logger(__name__)
 
 # After each failure in a row; the next one is permanent.
 BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
+# A call that takes longer is reported, so that an operator sees what a partition waits for.
+BUSY_MS: Final = 1_000.0
 # States that remain when no call is in progress.
 _LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, HandlerState.ERROR})
-
-
-class Environment(Protocol):
-    """What the actors of a participant share.
-
-    Attributes:
-        lease: the current lease; one that has ended while there is none.
-        slots: bounds the transitions that run at once.
-        margin_ms: time for a cancelled call to end.
-    """
-
-    clock: Clock
-    lease: Lease
-    slots: Slots
-    transition_timeout_ms: float
-    margin_ms: float
-    watchdog: Watchdog
-
-    def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
-        """Start a task that lives as long as the participant."""
-
-    def make(self, name: TopicPartition, /) -> PartitionHandler:
-        """Returns a new handler; may raise anything."""
-
-    def report(self, report: PartitionReport) -> None: ...
-
-    def is_idle(self, actor: "PartitionActor") -> None:
-        """Called when no order of an actor is left."""
 
 
 class PartitionActor:
@@ -75,6 +47,7 @@ class PartitionActor:
         self.leader: Leader | None = None
         self._environment = environment
         self._pending: Order | None = None
+        self._current: Order | None = None
         self._running = False
         self._phase: Phase | None = None
         self._signal = Signal(environment.clock)
@@ -92,6 +65,7 @@ class PartitionActor:
             return
         if self._pending is not None:
             self._pending.ticket.finish()
+            self._environment.replaced(self._pending)
         self._pending = order
         self._end_leader()
         self._signal.set()
@@ -101,6 +75,13 @@ class PartitionActor:
 
     def lease_began(self) -> None:
         """Go on with a leadership that waits for a lease."""
+        self._signal.set()
+
+    def release(self, leader_epoch: int) -> None:
+        """Go on with a leadership that waits for its release."""
+        for order in (self._current, self._pending):
+            if isinstance(order, Lead) and order.leader_epoch == leader_epoch:
+                order.held = False
         self._signal.set()
 
     def lease_ended(self) -> None:
@@ -136,6 +117,7 @@ class PartitionActor:
         leader, self.leader = self.leader, None
         if leader is not None:
             leader._end()
+            self._environment.leads(leader, False)
         return leader
 
     # -- the actor's task
@@ -143,7 +125,9 @@ class PartitionActor:
     async def _run(self) -> None:
         try:
             while (order := self._pending) is not None:
-                self._pending = None
+                self._pending, self._current = None, order
+                order.begun = True
+                self._environment.began(self.name, order)
                 await self._carry_out(order)
                 order.ticket.finish()
                 if self.state not in _LASTING:
@@ -153,7 +137,7 @@ class PartitionActor:
             log.exception("the actor of %s has failed", self.name)
             self.state = HandlerState.ERROR
         finally:
-            self._running = False
+            self._running, self._current = False, None
         self._environment.is_idle(self)
 
     async def _carry_out(self, order: Order) -> None:
@@ -170,7 +154,7 @@ class PartitionActor:
                 while await self._lead(order, self.handler):
                     # The lease has lapsed. The leadership begins again with the next one, under the same token.
                     self.state = HandlerState.WAITING
-                    await self._wait_for_lease()
+                    await self._wait_for_lease(order)
             case Follow():
                 await self._follow(order, self.handler)
             case Stop():
@@ -188,11 +172,13 @@ class PartitionActor:
             resign=self._resign,
         )
         self.state = HandlerState.PREPARING
-        if not await self._transition(order, lambda: handler.prepare(leader), "prepare"):
+        # A method that is not overridden needs no task: a failure concerns many partitions at once.
+        is_needed = type(handler).prepare is not PartitionHandler.prepare
+        if is_needed and not await self._transition(order, lambda: handler.prepare(leader), "prepare"):
             return False
         order.ticket.finish()
         self.state = HandlerState.WAITING
-        await self._wait_for_lease()
+        await self._wait_for_lease(order)
         if self._is_superseded():
             return False
         self.state, self.leader, self._resigned = HandlerState.LEADING, leader, None
@@ -204,6 +190,7 @@ class PartitionActor:
                     if leader is not self.leader:
                         return  # it was lost before this task began
                     leader._begin(environment.lease, tasks)
+                    environment.leads(leader, True)
                     await handler.lead(leader)
                     await anyio.sleep_forever()
             finally:
@@ -221,20 +208,33 @@ class PartitionActor:
             self._end_leader()
             self._signal.set()
 
-    async def _wait_for_lease(self) -> None:
+    async def _wait_for_lease(self, order: Lead) -> None:
+        """Wait for a lease, and for the release of the leadership."""
         clock, environment = self._environment.clock, self._environment
-        await self._signal.wait(lambda: self._is_superseded() or clock.lease_ns() < environment.lease.ends_ns)
+        await self._signal.wait(
+            lambda: self._is_superseded() or (not order.held and clock.lease_ns() < environment.lease.ends_ns)
+        )
 
     async def _follow(self, order: Follow, handler: PartitionHandler) -> None:
         self.state = HandlerState.FOLLOWING
         order.ticket.finish()
         if type(handler).follow is PartitionHandler.follow:
             return  # no task is needed: there can be many
-        follower = Follower(self.name, leader=order.leader, leader_epoch=order.leader_epoch)
+        follower = Follower(
+            self.name,
+            leader=order.leader,
+            leader_epoch=order.leader_epoch,
+            leader_endpoint=order.endpoint,
+            report=lambda position, caught_up: self._environment.follows(follower, position, caught_up),
+        )
 
         async def follow() -> None:
-            await handler.follow(follower)
-            await anyio.sleep_forever()
+            try:
+                if not self._is_superseded():
+                    await handler.follow(follower)
+                    await anyio.sleep_forever()
+            finally:
+                follower._end()
 
         await self._body(order, follow, "follow", lambda: False)
 
@@ -242,7 +242,7 @@ class PartitionActor:
         had_failed = self.state is HandlerState.ERROR
         self.state = HandlerState.STOPPING
         # A deletion is not cancelled for an order that concerns the next topic of the name.
-        stopped = await self._transition(
+        stopped = type(handler).stop is PartitionHandler.stop or await self._transition(
             order, lambda: handler.stop(deleted=order.deleted), "stop", cancellable=not order.deleted
         )
         if stopped and order.deleted:
@@ -269,7 +269,11 @@ class PartitionActor:
             self._environment.slots.leave(self._signal)
             return False
         phase = self._start(call)
-        in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms)
+        in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), min(BUSY_MS, limit_ms))
+        is_busy = not in_time and limit_ms > BUSY_MS
+        if is_busy:
+            self._report(order, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
+            in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms - BUSY_MS)
         ended = await self._end(order, phase)
         self._release_slot()
         if not ended:
@@ -277,6 +281,8 @@ class PartitionActor:
         error = phase.error
         if not in_time and error is None:
             error = TimeoutError(f"has taken more than {limit_ms:.0f} ms")
+        if is_busy and (error is None or is_cancelled()):
+            self._report(order, ReplicaStatus.READY, "")
         if error is not None and is_cancelled():
             log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=error)
         elif error is not None:
@@ -349,6 +355,7 @@ class PartitionActor:
         self._phase = None
         self.state = HandlerState.ERROR
         log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
+        self._report(order, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended")
 
     async def _fail(self, order: Order, what: str, error: Exception) -> None:
         """Refuse an order that has failed, and back off."""
@@ -377,11 +384,14 @@ class PartitionActor:
         await self._signal.wait_for(lambda: self._reset or isinstance(self._pending, Follow | Stop), delay_ms)
         self._report(order, ReplicaStatus.READY, "")
 
-    def _report(self, order: Order, status: ReplicaStatus, detail: str) -> None:
-        self._environment.report(PartitionReport(self.name, order.leader_epoch, status, detail))
+    def _report(self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0) -> None:
+        report = PartitionReport(self.name, order.leader_epoch, status, detail[:DETAIL_MAX], age_ms)
+        self._environment.report(report)
 
     def _refuse(self, order: Order) -> None:
         order.ticket.finish(ErrorCode.KAFKA_STORAGE_ERROR)
+        had_begun, order.begun = order.begun, True
+        self._environment.failed(self.name, order, had_begun=had_begun)
 
     def _refuse_pending(self) -> None:
         if self._pending is not None:

@@ -1,6 +1,8 @@
 """Base class of an application's code for one partition."""
 
-from kactl.model import TopicPartition
+from collections.abc import Callable
+
+from kactl.model import Endpoint, TopicPartition
 from kactl.participant.leases.leader import Leader
 
 
@@ -9,14 +11,38 @@ class Follower:
 
     Attributes:
         leader: the broker to follow; None if the partition has no leader.
+        leader_endpoint: where the leader's program listens, for a network on which participants do; otherwise None.
     """
 
-    __slots__ = ("leader", "leader_epoch", "partition")
+    __slots__ = ("_report", "leader", "leader_endpoint", "leader_epoch", "partition")
 
-    def __init__(self, partition: TopicPartition, *, leader: int | None, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        *,
+        leader: int | None,
+        leader_epoch: int,
+        leader_endpoint: Endpoint | None = None,
+        report: Callable[[int, bool], None] | None = None,
+    ) -> None:
         self.partition = partition
         self.leader = leader
         self.leader_epoch = leader_epoch
+        self.leader_endpoint = leader_endpoint
+        self._report = report
+
+    def report(self, position: int, *, caught_up: bool = True) -> None:
+        """Report to the leader how far this replica has followed. Without a report it counts as caught up.
+
+        A replica that has not caught up leaves the ISR after `lag_ms`, and joins it again when it has. A report after
+        the end of the followership is ignored.
+        """
+        if self._report is not None:
+            self._report(position, caught_up)
+
+    def _end(self) -> None:
+        """End the followership."""
+        self._report = None
 
     def __repr__(self) -> str:
         return f"Follower({self.partition}, leader={self.leader}, leader_epoch={self.leader_epoch})"

@@ -1,13 +1,13 @@
 """The handlers of a participant: one actor for each hosted partition."""
 
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, Protocol
 
 from kactl.clock import Clock
 from kactl.errors import NotFound
 from kactl.messages.broker import PartitionReport
 from kactl.messages.control import PartitionStates, StopReplica
-from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, Broker, TopicPartition
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.leases.leader import Leader
@@ -18,9 +18,10 @@ from kactl.state.rows import Bools
 from kactl.stores.base import Names
 
 from .actor import PartitionActor
-from .handler import PartitionHandler
-from .orders import Follow, HandlerState, Lead, Stop
+from .handler import Follower, PartitionHandler
+from .orders import Follow, HandlerState, Lead, Order, Stop
 from .phase import StartTask
+from .reporter import Reporter
 from .results import Results
 from .waiting import Slots
 
@@ -29,6 +30,21 @@ HANDLERS_PARALLEL: Final = 64
 TRANSITION_TIMEOUT_MS: Final = 30_000
 
 MakeHandler = Callable[[TopicPartition], PartitionHandler]
+
+
+class LeadershipEnds(Protocol):
+    """Receives the ends of leaderships; see `kactl.participant.handover`."""
+
+    def ended(self, name: TopicPartition, leader_epoch: int, *, forever: bool) -> None: ...
+
+    def settled(self) -> None:
+        """Every leadership that an order has ended has ended."""
+
+
+class Positions(Protocol):
+    """Receives what followers report; see `kactl.participant.following`."""
+
+    def report(self, name: TopicPartition, position: int, *, caught_up: bool, epoch: int | None = None) -> None: ...
 
 
 class HandlerHosting:
@@ -58,7 +74,10 @@ class HandlerHosting:
         self.watchdog = watchdog or Watchdog()
         self._make = make
         self._start: StartTask | None = None
-        self._report: Callable[[PartitionReport], None] | None = None
+        self._reporter: Reporter | None = None
+        self._ends: LeadershipEnds | None = None
+        self._following: Positions | None = None
+        self._unbegun = 0  # orders that wait for the end of a call
         self._actors: dict[TopicPartition, PartitionActor] = {}
 
     # -- the participant's life
@@ -67,10 +86,19 @@ class HandlerHosting:
         """Run all tasks by `start` from now on."""
         self._start = start
 
-    def begin_life(self, *, margin_ms: float, report: Callable[[PartitionReport], None]) -> None:
+    def begin_life(
+        self,
+        *,
+        margin_ms: float,
+        reporter: Reporter,
+        ends: LeadershipEnds | None = None,
+        following: Positions | None = None,
+    ) -> None:
         """Begin to serve under a new registration."""
         self.margin_ms = margin_ms
-        self._report = report
+        self._following = following
+        self._reporter = reporter
+        self._ends = ends
         for actor in self._actors.values():
             actor.begin_life()
 
@@ -80,11 +108,12 @@ class HandlerHosting:
         Args:
             silent: as if the process had been killed: calls are cancelled, and `stop` is not called.
         """
-        self._report = None
+        self._reporter = self._ends = self._following = None
         self.lease_ended()
         results = Results(self.clock)
         actors = list(self._actors.values())
         for actor in actors:
+            self._unbegun += 1
             actor.submit(Stop(results.ticket(0), NO_EPOCH, silent=silent))
         await results.wait(self.margin_ms if silent else self.transition_timeout_ms + 2 * self.margin_ms)
         for actor in actors:
@@ -112,8 +141,10 @@ class HandlerHosting:
 
     # -- orders
 
-    def lead(self, states: PartitionStates, chosen: Bools, results: Results, hosted: HostedReplicas) -> None:
-        """Order to lead the chosen rows of a LeaderAndIsr."""
+    def lead(
+        self, states: PartitionStates, chosen: Bools, results: Results, hosted: HostedReplicas, held: Bools
+    ) -> None:
+        """Order to lead the chosen rows of a LeaderAndIsr; those that are `held` after their release."""
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
             before = hosted.view(name)
             follows = before is not None and before.role is Role.FOLLOWER and before.leader != NO_BROKER
@@ -125,14 +156,17 @@ class HandlerHosting:
                     FencingToken(int(states.controller_epoch[row]), int(states.leader_epoch[row]), topic_id),
                     isr=broker_list(states.isr, row),
                     previous=before.leader if before is not None and follows else None,
+                    held=bool(held[row]),
                 ),
             )
 
-    def follow(self, states: PartitionStates, chosen: Bools, results: Results) -> None:
-        """Order to follow the leaders of the chosen rows of a LeaderAndIsr."""
+    def follow(self, states: PartitionStates, chosen: Bools, results: Results, leaders: Iterable[Broker] = ()) -> None:
+        """Order to follow the leaders of the chosen rows of a LeaderAndIsr, whose registrations are `leaders`."""
+        endpoints = {broker.id: broker.peer for broker in leaders}
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
             leader = int(states.leader[row])
-            order = Follow(results.ticket(row), leader if leader >= 0 else None, int(states.leader_epoch[row]))
+            epoch, awaited = int(states.leader_epoch[row]), states.hold is not None and bool(states.hold[row])
+            order = Follow(results.ticket(row), leader if leader >= 0 else None, epoch, awaited, endpoints.get(leader))
             self._submit(name, order)
 
     def stop(self, request: StopReplica, chosen: Bools, results: Results) -> None:
@@ -140,6 +174,22 @@ class HandlerHosting:
         for row, name in _rows(Names(request.topics, request.topic, request.partition), chosen):
             epoch, deleted = int(request.leader_epoch[row]), bool(request.delete[row])
             self._submit(name, Stop(results.ticket(row), epoch, deleted=deleted))
+
+    def stop_failed(self, name: TopicPartition, leader_epoch: int) -> None:
+        """Stop a replica with a failed directory."""
+        if name in self._actors:
+            self._submit(name, Stop(Results(self.clock).ticket(0), leader_epoch))
+
+    def release(self, name: TopicPartition, leader_epoch: int) -> None:
+        """Begin a leadership that waits for its release."""
+        actor = self._actors.get(name)
+        if actor is not None:
+            actor.release(leader_epoch)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the leaderships that orders have ended have all ended."""
+        return not self._unbegun
 
     def reset(self, name: TopicPartition) -> None:
         """See `PartitionActor.reset`. Raises NotFound if the partition has no handler."""
@@ -153,10 +203,11 @@ class HandlerHosting:
         actor = self._actors.get(name)
         return None if actor is None else actor.state
 
-    def _submit(self, name: TopicPartition, order: Lead | Follow | Stop) -> None:
+    def _submit(self, name: TopicPartition, order: Order) -> None:
         actor = self._actors.get(name)
         if actor is None:
             actor = self._actors[name] = PartitionActor(name, self)
+        self._unbegun += 1
         actor.submit(order)
 
     # -- for the actors
@@ -169,8 +220,38 @@ class HandlerHosting:
         return self._make(name)
 
     def report(self, report: PartitionReport) -> None:
-        if self._report is not None:
-            self._report(report)
+        if self._reporter is not None:
+            self._reporter.add(report)
+
+    def leads(self, leader: Leader, leads: bool, /) -> None:
+        if self._reporter is not None:
+            self._reporter.leaders.report(leader.partition, leader.token.leader_epoch, leads)
+
+    def follows(self, follower: Follower, position: int, caught_up: bool, /) -> None:
+        if self._following is not None:
+            self._following.report(follower.partition, position, caught_up=caught_up, epoch=follower.leader_epoch)
+
+    def began(self, name: TopicPartition, order: Order) -> None:
+        if isinstance(order, Follow) and order.awaited:
+            self._ended(name, order.leader_epoch, forever=False)
+        elif isinstance(order, Stop) and order.leader_epoch >= 0:
+            self._ended(name, order.leader_epoch + 1, forever=True)
+        self.replaced(order)
+
+    def replaced(self, order: Order) -> None:
+        self._unbegun -= 1
+        if not self._unbegun and self._ends is not None:
+            self._ends.settled()
+
+    def failed(self, name: TopicPartition, order: Order, *, had_begun: bool) -> None:
+        if order.leader_epoch >= 0:
+            self._ended(name, order.leader_epoch + 1, forever=True)
+        if not had_begun:
+            self.replaced(order)
+
+    def _ended(self, name: TopicPartition, leader_epoch: int, *, forever: bool) -> None:
+        if self._ends is not None:
+            self._ends.ended(name, leader_epoch, forever=forever)
 
     def is_idle(self, actor: PartitionActor) -> None:
         if actor.handler is None and actor.state is HandlerState.IDLE and self._actors.get(actor.name) is actor:

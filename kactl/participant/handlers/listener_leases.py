@@ -6,15 +6,15 @@ When another one begins, `became_leader` is called again for those that it still
     ordered to lead ──lease──▶ became_leader ──end of the lease──▶ stopped ──next lease──▶ became_leader
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from kactl.messages.broker import PartitionReport, ReplicaStatus
-from kactl.messages.control import Shorts
-from kactl.model import TopicPartition
+from kactl.messages.broker import PartitionReport
+from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas, Role
-from kactl.participant.listener import Listener, call_listener, overrides
+from kactl.participant.listener import Listener, overrides
+from kactl.participant.listener_calls import ListenerCalls
 from kactl.state.rows import Bools
 from kactl.stores.base import Names
 
@@ -27,9 +27,15 @@ class ListenerLeases:
     """
 
     def __init__(
-        self, listener: Listener, hosted: HostedReplicas, *, report: Callable[[PartitionReport], None]
+        self,
+        listener: Listener,
+        calls: ListenerCalls,
+        hosted: HostedReplicas,
+        *,
+        report: Callable[[PartitionReport], None],
     ) -> None:
         self._listener = listener
+        self._calls = calls
         self._hosted = hosted
         self._report = report
         self._waiting: dict[TopicPartition, None] = {}
@@ -63,23 +69,32 @@ class ListenerLeases:
             await self._stop(self._served(Role.LEADER, Role.FOLLOWER))
 
     async def lease_began(self) -> None:
-        """Call `became_leader` for everything that waits and is still led."""
+        """Call `became_leader` for everything that waits, is still led, and is released."""
         waiting, self._waiting = self._waiting, {}
+        if self._hosted.held.any():
+            held = dict.fromkeys(self._hosted.held_among(waiting))
+            self._waiting, waiting = held, {name: None for name in waiting if name not in held}
         views = [self._hosted.view(name) for name in waiting]
         led = [view for view in views if view is not None and view.role is Role.LEADER and not view.failed]
         if not led or not overrides(self._listener, "became_leader"):
             return
-        errors = await self._call(
+        names, errors = Names.of([view.name for view in led]), np.zeros(len(led), np.int16)
+        deferred = await self._calls.run(
             lambda name, row: self._listener.became_leader(name, leader_epoch=led[row].leader_epoch, isr=led[row].isr),
-            Names.of([view.name for view in led]),
+            names,
+            np.ones(len(names), np.bool_),
+            errors,
+            leads=True,
         )
+        self.wait(names.take(deferred))
         for row in np.flatnonzero(errors).tolist():
             detail = "became_leader has failed after the lease had begun again"
             self._report(PartitionReport(led[row].name, led[row].leader_epoch, ReplicaStatus.FAILED, detail))
 
     async def _stop(self, names: Names) -> None:
         if len(names) and overrides(self._listener, "stopped"):
-            await self._call(lambda name, _: self._listener.stopped(name, deleted=False), names)
+            every, errors = np.ones(len(names), np.bool_), np.zeros(len(names), np.int16)
+            await self._calls.run(lambda name, _: self._listener.stopped(name, deleted=False), names, every, errors)
 
     def _served(self, *roles: Role) -> Names:
         """Returns the partitions in some roles for which the listener was called and has not been stopped."""
@@ -88,9 +103,3 @@ class ListenerLeases:
         if not self._waiting:
             return names
         return names.take(np.array([name not in self._waiting for name in names], np.bool_))
-
-    async def _call(self, call: Callable[[TopicPartition, int], Awaitable[None] | None], names: Names) -> Shorts:
-        """Call `call` for all names, with their positions. Returns int16[n], the errors."""
-        errors = np.zeros(len(names), np.int16)
-        await call_listener(call, names, np.ones(len(names), np.bool_), errors)
-        return errors

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 
+from kactl.model import Endpoint
 from kactl.participant.leases.token import FencingToken
 
 from .phase import Ticket
@@ -22,7 +23,7 @@ class HandlerState(enum.Enum):
 
     IDLE = "idle"
     PREPARING = "preparing"
-    WAITING = "waiting"  # prepared to lead, without a lease
+    WAITING = "waiting"  # prepared to lead, without a lease or a release
     LEADING = "leading"
     FOLLOWING = "following"
     STOPPING = "stopping"
@@ -34,12 +35,19 @@ class HandlerState(enum.Enum):
 
 @dataclasses.dataclass(slots=True)
 class Lead:
-    """Lead a partition."""
+    """Lead a partition.
+
+    Attributes:
+        held: an earlier leader may still act; `lead` is called after the release.
+        begun: the calls of earlier orders have ended, or this one was refused.
+    """
 
     ticket: Ticket
     token: FencingToken
     isr: tuple[int, ...]
     previous: int | None
+    held: bool = False
+    begun: bool = False
 
     @property
     def leader_epoch(self) -> int:
@@ -48,11 +56,20 @@ class Lead:
 
 @dataclasses.dataclass(slots=True)
 class Follow:
-    """Follow a leader; None if there is none."""
+    """Follow a leader; None if there is none.
+
+    Attributes:
+        endpoint: where other participants connect to the leader's program; None if they cannot.
+        awaited: another broker waits for the end of an earlier leadership.
+        begun: as in `Lead`.
+    """
 
     ticket: Ticket
     leader: int | None
     leader_epoch: int
+    awaited: bool = False
+    endpoint: Endpoint | None = None
+    begun: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -61,12 +78,14 @@ class Stop:
 
     Attributes:
         silent: do not call the handler, as if the process had been killed.
+        begun: as in `Lead`.
     """
 
     ticket: Ticket
     leader_epoch: int
     deleted: bool = False
     silent: bool = False
+    begun: bool = False
 
 
 Order = Lead | Follow | Stop

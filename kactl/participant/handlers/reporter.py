@@ -1,27 +1,19 @@
 """Reports of replicas to the controller, repeated until it has received them."""
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
 
 import anyio
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.model import TopicPartition
+from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.participant.hosted_replicas import HostedReplicas
 from kactl.runtime.logs import logger
 
+from .leader_reporter import RETRY_MS, Controller, LeaderReporter
+
 log = logger(__name__)
-
-# Pause after a failure: a controller that has moved is known after some milliseconds, or after an election.
-RETRY_MS: Final = 500
-
-
-class Controller(Protocol):
-    """Client of the active controller, which is looked up for each attempt."""
-
-    async def ask(self, request: ControllerRequest) -> object: ...
 
 
 class Reporter:
@@ -29,6 +21,9 @@ class Reporter:
 
     Args:
         epoch: returns the broker epoch.
+
+    Attributes:
+        leaders: reports the leaderships that act.
     """
 
     def __init__(self, broker: int, *, epoch: Callable[[], int], controller: Controller, clock: Clock) -> None:
@@ -38,6 +33,7 @@ class Reporter:
         self._clock = clock
         self._waiting: dict[TopicPartition, PartitionReport] = {}
         self._wake = anyio.Event()
+        self.leaders = LeaderReporter(broker, epoch=epoch, controller=controller, clock=clock)
 
     def add(self, report: PartitionReport) -> None:
         """Queue a report in place of an earlier one of the partition."""
@@ -45,8 +41,20 @@ class Reporter:
         self._waiting[report.partition] = report
         self._wake.set()
 
+    def add_failed(self, names: Iterable[TopicPartition], hosted: HostedReplicas) -> None:
+        """Queue reports of replicas whose directory has failed."""
+        for name in names:
+            view = hosted.view(name)
+            epoch = NO_EPOCH if view is None else view.leader_epoch
+            self.add(PartitionReport(name, epoch, ReplicaStatus.FAILED, "its directory has failed"))
+
     async def run(self) -> None:
         """Send reports until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.leaders.run)
+            await self._send_statuses()
+
+    async def _send_statuses(self) -> None:
         while True:
             while not self._waiting:
                 self._wake = anyio.Event()

@@ -8,7 +8,7 @@ import msgspec
 class RiskCause(enum.Enum):
     """Why a lease was not renewed for so long."""
 
-    STORE_SILENT = "the store has confirmed no renewal"
+    STORE_SILENT = "no renewal was confirmed"
     LOOP_BLOCKED = "the event loop was blocked"
     CLOCK_JUMP = "the process or the machine was suspended"
 

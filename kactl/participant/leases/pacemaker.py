@@ -16,8 +16,9 @@ import anyio
 import anyio.abc
 
 from kactl.clock import Clock
-from kactl.errors import SessionExpired, StoreError
+from kactl.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
+from kactl.participant.time_limit import limited
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session
 
@@ -115,10 +116,12 @@ class Pacemaker:
         # Read before anything that could delay the request. Only what the store does after this moment counts.
         sent_ns = self._clock.lease_ns()
         try:
-            await self._limited(sent_ns)
+            limit_ms = self._session.timeout_ms / _RENEWAL_LIMIT_SHARE
+            late = StoreError(f"no response to the renewal within {limit_ms:.0f} ms")
+            await limited(self._clock, limit_ms, lambda: self._session.renew(sent_ns), late)
         except SessionExpired:
             session_scope.cancel()
-        except StoreError as error:
+        except (StoreError, ControllerUnreachable) as error:
             if not self._failing:
                 log.warning("broker %d could not renew its session, and retries: %s", self._broker, error)
             self._failing = True
@@ -127,27 +130,6 @@ class Pacemaker:
             await self._pause.wait_open()
             self.count(sent_ns)
         self.attempted.set()
-
-    async def _limited(self, sent_ns: int) -> None:
-        limit_ms = self._session.timeout_ms / _RENEWAL_LIMIT_SHARE
-        failure: Exception | None = StoreError(f"no response to the renewal within {limit_ms:.0f} ms")
-
-        async def renew() -> None:
-            nonlocal failure
-            try:
-                await self._session.renew(sent_ns)
-                failure = None
-            except StoreError as error:
-                failure = error
-            timed.cancel_scope.cancel()
-
-        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
-        async with anyio.create_task_group() as timed:
-            timed.start_soon(renew)
-            await self._clock.sleep_ms(limit_ms)
-            timed.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
 
     def count(self, sent_ns: int) -> None:
         """Extend the lease by a renewal that was sent at `sent_ns` and has succeeded, or begin another lease.

@@ -16,7 +16,7 @@ Nothing here reads a clock.
 
 import math
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,15 +45,15 @@ class LeaseConfig(msgspec.Struct, frozen=True, kw_only=True):
             but at most a quarter of T.
         renewals: how often the session is renewed in each T, at least 4.
         handover_wait_ms: how long the next leader waits if the store only witnesses sessions. None: two thirds of T.
-        watchdog: "thread" or "process" ends the program if a leader's code runs on after the lease; see
-            `kactl.participant.leases.watchdog`. Needs handlers.
+        watchdog: "thread" or "process" ends the program if a leader's code runs on after the lease; the path of a
+            watchdog device resets the machine. See `kactl.participant.leases.watchdog`. Needs handlers.
     """
 
     clock_drift: float = 0.1
     margin_ms: int | None = None
     renewals: int = 6
     handover_wait_ms: int | None = None
-    watchdog: Literal["off", "thread", "process"] = "off"
+    watchdog: str = "off"
 
     def __post_init__(self) -> None:
         if not 0 <= self.clock_drift < DRIFT_MAX:

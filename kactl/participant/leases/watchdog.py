@@ -6,8 +6,12 @@ writes a time a little before the bound of the lease, or 0 while nothing is led.
     thread     a thread of this process, which ends it with the exit code EXIT_CODE. It cannot act while the process is
                stopped, or an extension holds the interpreter.
     process    a child process, which sends SIGKILL. Linux only.
+    /dev/...   a watchdog device, which resets the machine unless it is fed. It is fed at each renewal, from the first
+               leadership to the last. Its own timeout has to be longer than the interval of the renewals, and shorter
+               than the lease. Nothing is led if it cannot be opened.
 """
 
+import contextlib
 import mmap
 import os
 import subprocess
@@ -15,16 +19,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
-from kactl.errors import BadRequest
+from kactl.errors import BadRequest, NotReady
 from kactl.runtime.logs import logger
 
 from . import watchdog_child
 
 log = logger(__name__)
-
-WatchdogKind = Literal["off", "thread", "process"]
 
 # EX_SOFTWARE of sysexits.h.
 EXIT_CODE: Final = 70
@@ -32,6 +34,9 @@ EXIT_CODE: Final = 70
 # which the watchdog looks at the time again.
 _MARGIN_SHARE: Final = 4
 _STOP_S: Final = 5.0
+# What Linux takes as any sign of life, and as the announcement that closing the device is meant ("magic close").
+_FEED: Final = b"\n"
+_MAGIC_CLOSE: Final = b"V"
 
 
 class Watchdog:
@@ -46,7 +51,11 @@ class Watchdog:
         self._until_ns = 0
 
     def begin(self) -> None:
-        """A leadership begins to run code."""
+        """A leadership begins to run code.
+
+        Raises:
+            NotReady: it cannot be watched.
+        """
         self.leading += 1
         self._update()
 
@@ -150,6 +159,48 @@ class ProcessWatchdog(Watchdog):
             child.wait()
 
 
+class DeviceWatchdog(Watchdog):
+    """See the module. Any program that has the device open and writes to it keeps the machine from being reset."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._device: int | None = None
+
+    def begin(self) -> None:
+        if self._device is None:
+            try:
+                self._device = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise NotReady(reason=f"the watchdog {self._path} cannot be opened: {error.strerror}") from error
+            log.info("the watchdog %s is open: it resets this machine unless leases are renewed", self._path)
+        super().begin()
+
+    def extend(self, *, bound_ns: int, margin_ns: int) -> None:
+        super().extend(bound_ns=bound_ns, margin_ns=margin_ns)
+        if self._device is not None:
+            self._write(_FEED)
+
+    def write(self, until_ns: int) -> None:
+        if not until_ns:
+            self.stop()
+
+    def stop(self) -> None:
+        device = self._device
+        if device is not None:
+            self._write(_MAGIC_CLOSE)
+            self._device = None
+            with contextlib.suppress(OSError):
+                os.close(device)
+
+    def _write(self, text: bytes) -> None:
+        assert self._device is not None
+        try:
+            os.write(self._device, text)
+        except OSError as error:
+            log.error("the watchdog %s takes nothing, and resets the machine: %s", self._path, error.strerror)
+
+
 def make_watchdog(kind: str, now_ns: Callable[[], int]) -> Watchdog:
     """Returns a watchdog that has not started.
 
@@ -165,4 +216,8 @@ def make_watchdog(kind: str, now_ns: Callable[[], int]) -> Watchdog:
             return ProcessWatchdog()
         case "process":
             raise BadRequest("lease.watchdog", "'process' needs Linux: choose 'thread'")
-    raise BadRequest("lease.watchdog", f"{kind!r} is not known: choose 'off', 'thread' or 'process'")
+        case str() if os.path.isabs(kind):
+            return DeviceWatchdog(kind)
+    raise BadRequest(
+        "lease.watchdog", f"{kind!r} is not known: choose 'off', 'thread', 'process', or a device as '/dev/watchdog'"
+    )

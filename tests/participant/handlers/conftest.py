@@ -8,15 +8,16 @@ import anyio
 import pytest
 
 from kactl.errors import NotController
-from kactl.messages.broker import PartitionsReported, ReplicaStatus
-from kactl.model import TopicPartition
+from kactl.messages.broker import PartitionsReported
+from kactl.messages.leases import LeadershipsReported
+from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.leases.leader import Leader
 from tests.participant.conftest import SESSION_MS, Network, network
 from tests.support.clocks import ManualClock, settle
-from tests.support.control_requests import CONTROLLER, ORDERS_0, update_metadata
+from tests.support.control_requests import CONTROLLER, ORDERS_0, texts, update_metadata
 
 __all__ = ["network"]
 
@@ -70,6 +71,8 @@ class Handled:
     Attributes:
         calls: of all handlers, in order.
         reports: received by the controller.
+        ended, waiting: leaderships that were reported as ended, with the time, and those that wait by the last report.
+        complete: controller epochs of the complete states that were reported as carried out.
     """
 
     def __init__(self, network: Network) -> None:
@@ -80,6 +83,9 @@ class Handled:
         self.handlers: list[Recording] = []
         self.leaders: list[Leader] = []
         self.reports: list[tuple[TopicPartition, ReplicaStatus]] = []
+        self.ended: list[tuple[float, str]] = []
+        self.waiting: list[str] = []
+        self.complete: list[int] = []
         self.participant: Participant
 
     @property
@@ -95,6 +101,13 @@ class Handled:
         return hosting.state(name)
 
     async def receive(self, request: Any) -> None:
+        if isinstance(request, LeadershipsReported):
+            now_ms = self.clock.monotonic_ms()
+            self.ended += [(now_ms, text) for text in texts(request.ended)]
+            self.waiting = texts(request.waiting)
+            if request.complete != NO_EPOCH:
+                self.complete.append(request.complete)
+            return
         if not isinstance(request, PartitionsReported):
             raise NotController  # the other requests are not tested here
         assert request.broker_epoch == self.participant.epoch

@@ -145,3 +145,118 @@ async def test_failure_after_a_lapse_is_reported(network: Network) -> None:
         reports = [one for asked in received if isinstance(asked, PartitionsReported) for one in asked.reports]
         assert [(report.partition, report.leader_epoch) for report in reports] == [(ORDERS_0, 7)]
         assert recorder.calls[-1] == "leads orders-1 at 0 with (1, 2, 3)"
+
+
+# -- calls that hang ---------------------------------------------------------------------------------------------------
+
+
+class Hanging(Recorder):
+    """Records its calls; those in `hangs` do not end, and those in `ignores` not even when they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs: set[TopicPartition] = set()
+        self.ignores: set[TopicPartition] = set()
+        self.ended = anyio.Event()
+
+    def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> Any:
+        super().became_leader(name, leader_epoch=leader_epoch, isr=isr)
+        return self._hang(name)
+
+    def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> Any:
+        super().became_follower(name, leader=leader, leader_epoch=leader_epoch)
+        return self._hang(name)
+
+    async def _hang(self, name: TopicPartition) -> None:
+        if name in self.ignores:
+            with anyio.CancelScope(shield=True):
+                await self.ended.wait()
+        if name in self.hangs:
+            await anyio.sleep_forever()
+
+
+TIMEOUT_MS = 2_000
+
+
+async def test_call_that_hangs_is_cancelled_and_counts_as_failed(network: Network) -> None:
+    recorder = Hanging()
+    recorder.hangs.add(ORDERS_0)
+    async with (
+        network.participant(listener=recorder, transition_timeout_ms=TIMEOUT_MS) as participant,
+        anyio.create_task_group() as tasks,
+    ):
+        answers: list[Any] = []
+
+        async def send() -> None:
+            answers.append(await network.lead_and_follow(1, LED, StateRow(ORDERS_1), StateRow(BILLS_0, leader=2)))
+
+        tasks.start_soon(send)
+        await network.clock.advance(TIMEOUT_MS - 1)
+        assert answers == []
+        await network.clock.advance(1)
+        await settle()
+
+        assert answers == [[56, 0, 0]]
+        assert participant.leadership(ORDERS_0) is None
+        assert participant.leadership(ORDERS_1) is not None
+
+
+async def test_partition_of_a_call_that_ignores_its_cancellation_gets_no_other(network: Network) -> None:
+    recorder = Hanging()
+    recorder.ignores.add(ORDERS_0)
+    async with (
+        network.participant(listener=recorder, transition_timeout_ms=TIMEOUT_MS) as participant,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(network.lead_and_follow, 1, LED)
+        await network.clock.advance(TIMEOUT_MS)
+        await network.clock.advance(SESSION_MS / 10)
+        await settle()
+        calls = list(recorder.calls)
+
+        refused = await network.lead_and_follow(1, LED.but(leader_epoch=8), StateRow(ORDERS_1))
+        recorder.ended.set()
+        await settle()
+        accepted = await network.lead_and_follow(1, LED.but(leader_epoch=9))
+
+        assert (calls, refused, accepted) == ([LEADS], [56, 0], [0])
+        assert recorder.calls[1:] == ["leads orders-1 at 0 with (1, 2, 3)", LEADS.replace("7", "9")]
+        assert participant.leadership(ORDERS_0) is not None
+
+
+async def test_call_that_leads_is_cancelled_at_the_end_of_the_lease(network: Network) -> None:
+    recorder = Hanging()
+    recorder.hangs.add(ORDERS_0)
+    async with (
+        network.participant(listener=recorder, transition_timeout_ms=600_000) as participant,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(network.lead_and_follow, 1, LED, StateRow(ORDERS_1))
+        await settle()
+        assert participant._session is not None
+        participant._session.renew = silent  # type: ignore[method-assign]
+        await network.clock.advance(SESSION_MS * 0.9)
+
+        # orders-1 is not led after the end of the lease.
+        assert recorder.calls == [LEADS, STOPS]
+        assert await network.registered() == [1]
+
+
+async def test_calls_that_a_lapse_has_cancelled_are_made_again_under_the_next_lease(network: Network) -> None:
+    recorder = Hanging()
+    recorder.hangs.add(ORDERS_0)
+    async with (
+        network.participant(listener=recorder, transition_timeout_ms=600_000) as participant,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(network.lead_and_follow, 1, LED, StateRow(ORDERS_1))
+        await settle()
+        await lapse(network, participant)
+        recorder.hangs.clear()
+        participant.resume()
+        await settle()
+
+        assert recorder.calls[:2] == [LEADS, STOPS]
+        assert sorted(recorder.calls[2:]) == [LEADS, "leads orders-1 at 0 with (1, 2, 3)"]
+        assert participant.leadership(ORDERS_0) is not None
+        assert participant.leadership(ORDERS_1) is not None

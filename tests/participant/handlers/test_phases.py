@@ -1,12 +1,16 @@
 """Order of a handler's calls: one at a time, the newest order wins, and no partition waits for another."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
 from kactl.errors import BadRequest, LeadershipLost
+from kactl.model import ReplicaStatus
 from kactl.participant import Listener, Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.handlers.orders import HandlerState
+from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.token import FencingToken
 from tests.participant.conftest import SESSION_MS, Network
 from tests.support.clocks import settle
@@ -345,3 +349,14 @@ async def test_watchdog_watches_while_the_code_of_a_leader_runs(network: Network
             watched.append(watchdog.leading)
 
         assert watched == [1, 1, 0]
+
+
+async def test_leader_that_cannot_be_watched_is_not_ready(network: Network, handled: Handled, tmp_path: Path) -> None:
+    lease = LeaseConfig(watchdog=str(tmp_path / "watchdog"))
+    async with handled.running_participant(lease=lease) as participant:
+        await network.lead_and_follow(1, LED)
+        await settle()
+
+        assert "lead 1.7" not in handled.calls_of()
+        assert participant.leadership(ORDERS_0) is None
+        assert handled.reports == [(ORDERS_0, ReplicaStatus.NOT_READY)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import BadRequest
+from kactl.errors import BadRequest, NotReady
 from kactl.participant import Participant
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.watchdog import EXIT_CODE, ThreadWatchdog, Watchdog, make_watchdog
@@ -23,7 +23,7 @@ PATIENCE_S = 60
 
 
 class Written(Watchdog):
-    """Records what is written."""
+    """Records all writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,10 +93,38 @@ def test_program_ends_if_its_leader_runs_on(kind: str, what: str, code: int) -> 
         assert program.stdout.read() == ("ended\n" if code == 0 else "")
 
 
-@pytest.mark.parametrize("kind", ["/dev/watchdog", "Thread", ""])
+@pytest.mark.parametrize("kind", ["dev/watchdog", "Thread", ""])
 def test_unknown_kind_is_rejected(kind: str) -> None:
-    with pytest.raises(BadRequest, match="'thread' or 'process'"):
+    with pytest.raises(BadRequest, match="'off', 'thread', 'process', or a device"):
         make_watchdog(kind, time.monotonic_ns)
+
+
+def test_device_is_fed_from_the_first_leadership_to_the_last(tmp_path: Path) -> None:
+    device = tmp_path / "watchdog"
+    device.touch()
+    watchdog = make_watchdog(str(device), time.monotonic_ns)
+
+    watchdog.extend(bound_ns=1_000, margin_ns=100)
+    assert device.read_bytes() == b""
+    watchdog.begin()
+    watchdog.extend(bound_ns=2_000, margin_ns=100)
+    watchdog.begin()
+    watchdog.end()
+    watchdog.extend(bound_ns=3_000, margin_ns=100)
+    assert device.read_bytes() == b"\n\n"
+    watchdog.end()
+    watchdog.extend(bound_ns=4_000, margin_ns=100)
+
+    assert device.read_bytes() == b"\n\nV"  # closed for good, not by the end of the process
+
+
+def test_device_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    watchdog = make_watchdog(str(tmp_path / "none"), time.monotonic_ns)
+
+    for _ in range(2):
+        with pytest.raises(NotReady, match="none cannot be opened: No such file"):
+            watchdog.begin()
+    assert watchdog.leading == 0
 
 
 def test_process_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A program whose leader does what its argument says, under a watchdog: python watched_program.py KIND WHAT."""
+"""A program with a leader that its argument directs, under a watchdog: python watched_program.py KIND WHAT."""
 
 import sys
 import time
@@ -33,7 +33,7 @@ async def main() -> None:
             hub=controller.hub,
             handler=Handler,
             session_timeout_ms=SESSION_MS,
-            lease=kactl.LeaseConfig(watchdog=kind),  # type: ignore[arg-type]
+            lease=kactl.LeaseConfig(watchdog=kind),
         ) as participant,
     ):
         await controller.create_topic("t", assignment={0: (1,)}, timeout_ms=0)

@@ -1,0 +1,72 @@
+"""Topics that a participant ensures at the active controller."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kactl.clock import Clock
+from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
+from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.messages.topic_requests import ensure_request
+
+from .incarnation import Incarnation
+
+RETRY_MS: Final = 100
+
+
+class TopicRequests:
+    """A part of `Participant`."""
+
+    _clock: Clock
+
+    @property
+    def _incarnation(self) -> Incarnation | None:
+        """The present registration; None if there is none."""
+        raise NotImplementedError
+
+    async def ensure_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Mapping[int, Iterable[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = 30_000,
+    ) -> bool:
+        """Ask the active controller to create a topic unless it exists, and wait for its leaders.
+
+        Arguments, result and errors are those of `Controller.ensure_topic`. Until the time limit, this waits for a
+        controller that can be reached.
+        """
+        request = ensure_request(topic, partitions, replication_factor, assignment, config)
+        return await ensured(self._ask_controller, request, self._clock, timeout_ms)
+
+    async def _ask_controller(self, request: ControllerRequest) -> Any:
+        if self._incarnation is None:
+            raise ControllerUnreachable("this participant is not registered")
+        return await self._incarnation.controller.ask(request)
+
+
+async def ensured(
+    ask: Callable[[ControllerRequest], Awaitable[Any]], request: TopicEnsureRequested, clock: Clock, timeout_ms: float
+) -> bool:
+    """Repeat a request until each partition has a leader. Returns whether it has created the topic.
+
+    Raises:
+        ActionTimedOut: with the missing leaders, or the reason that no controller could be reached.
+        KactlError: the controller has rejected the request.
+    """
+    until_ms, created = clock.monotonic_ms() + timeout_ms, False
+    while True:
+        try:
+            progress: TopicProgress = await ask(request)
+        except (ControllerUnreachable, NotController) as error:
+            reason = str(error)
+        else:
+            created |= progress.created
+            if not progress.waiting:
+                return created
+            reason = "; ".join(progress.reasons)
+        if clock.monotonic_ms() >= until_ms:
+            raise ActionTimedOut(f"electing leaders for topic {request.topic}", timeout_ms, reason)
+        await clock.sleep_ms(RETRY_MS)

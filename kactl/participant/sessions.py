@@ -1,0 +1,186 @@
+"""Sources of sessions: the store, or the active controller.
+
+A participant registers in a session, and leads while its renewals are confirmed. Without a client of the store it has
+its session with the controller: the requests go over the link to it, and its heartbeats are the renewals.
+"""
+
+from typing import Final, Protocol
+
+from kactl.clock import Clock
+from kactl.errors import (
+    BrokerIdTaken,
+    ControllerUnreachable,
+    EndpointUnreachable,
+    KactlError,
+    SessionExpired,
+    StoreUnavailable,
+)
+from kactl.messages.sessions import (
+    Closed,
+    Goodbye,
+    Granted,
+    Heartbeat,
+    Refused,
+    Register,
+    Registered,
+    SessionAnswer,
+    SessionRequest,
+    Unconfirmed,
+)
+from kactl.model import NO_EPOCH, Broker
+from kactl.stores.base import Session, SessionBound, Store
+
+from .network import ControlLink
+from .time_limit import limited
+
+# Kafka's default for a broker's session (zookeeper.session.timeout.ms).
+STORE_TIMEOUT_MS: Final = 18_000
+# A controller expires sessions by itself, so that the timeout need not cover the expiry of a server.
+REMOTE_TIMEOUT_MS: Final = 6_000
+# Pause before a registration is repeated: a link opens within milliseconds, an election takes longer.
+_RETRY_MS: Final = 50
+# The controller grants a session only to clocks that it has allowed for; see `kactl.machines.remote_sessions`.
+_BOUND: Final = SessionBound(kind="counted")
+
+
+class SessionSource(Protocol):
+    """Opens sessions."""
+
+    async def open(self, link: ControlLink) -> Session:
+        """Returns a new session of a participant with an open link."""
+
+
+class StoreSessions:
+    """Sessions with the store."""
+
+    def __init__(self, store: Store, timeout_ms: int) -> None:
+        self._store = store
+        self._timeout_ms = timeout_ms
+
+    async def open(self, link: ControlLink) -> Session:
+        """See `SessionSource`."""
+        return await self._store.new_session(self._timeout_ms)
+
+
+class ControllerSessions:
+    """Sessions with the active controller."""
+
+    def __init__(self, timeout_ms: int, clock: Clock) -> None:
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+
+    async def open(self, link: ControlLink) -> Session:
+        """See `SessionSource`."""
+        return RemoteSession(link, self._timeout_ms, self._clock)
+
+
+class RemoteSession:
+    """A session with the active controller; see `kactl.stores.base.Session`.
+
+    It survives the controller: the next one knows the registration from the store, and grants heartbeats for the same
+    broker epoch.
+    """
+
+    def __init__(self, link: ControlLink, timeout_ms: int, clock: Clock) -> None:
+        self._link = link
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._broker = -1
+        self._epoch = NO_EPOCH
+        self._seq = 0
+        self._is_over = False
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._timeout_ms
+
+    @property
+    def bound(self) -> SessionBound:
+        return _BOUND
+
+    async def register(self, broker: Broker) -> int:
+        """See `Session.register`. Repeated until a controller answers: the answer is the same.
+
+        Raises:
+            ControllerUnreachable: no controller answered within the timeout. The broker may be registered: its next
+                life replaces that registration.
+            EndpointUnreachable: the controller does not find this participant at the address that it advertises.
+        """
+        request = Register(
+            broker.id,
+            broker.incarnation,
+            self._timeout_ms,
+            broker.endpoints,
+            broker.rack,
+            broker.features,
+            broker.peer,
+        )
+        late = ControllerUnreachable(f"no controller has registered broker {broker.id} within {self._timeout_ms} ms")
+        failure = late
+
+        async def repeat() -> SessionAnswer:
+            nonlocal failure
+            while True:
+                try:
+                    return await self._link.session(request)
+                except ControllerUnreachable as error:
+                    failure = error
+                    await self._clock.sleep_ms(_RETRY_MS)
+
+        try:
+            answer = await limited(self._clock, self._timeout_ms, repeat, late)
+        except ControllerUnreachable as error:
+            raise failure from (None if failure is error else error)
+        if not isinstance(answer, Registered):
+            raise _error(request, answer)
+        self._broker, self._epoch, self._timeout_ms = broker.id, answer.broker_epoch, answer.timeout_ms
+        return answer.broker_epoch
+
+    async def renew(self, sent_ns: int) -> None:
+        """See `Session.renew`.
+
+        Raises:
+            ControllerUnreachable: no controller answered.
+        """
+        if self._is_over:
+            raise SessionExpired("the session has ended: register again")
+        self._seq += 1
+        request = Heartbeat(self._broker, self._epoch, self._seq)
+        answer = await self._link.session(request)
+        if isinstance(answer, Granted) and answer.seq == request.seq and answer.timeout_ms == self._timeout_ms:
+            return
+        error = _error(request, answer)
+        self._is_over |= isinstance(error, SessionExpired)
+        raise error
+
+    async def keep_alive(self) -> None:
+        """See `Session.keep_alive`."""
+        await self.renew(0)
+
+    async def close(self) -> None:
+        """See `Session.close`. Nothing that needs the lease may run any more."""
+        is_open = self._epoch != NO_EPOCH and not self._is_over
+        self._is_over = True
+        if is_open:
+            request = Goodbye(self._broker, self._epoch)
+            answer = await self._link.session(request)
+            if not isinstance(answer, Closed):
+                raise _error(request, answer)
+
+
+def _error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
+    """Returns the error of an answer that is not the wanted one."""
+    match answer:
+        case Refused(error="BrokerIdTaken"):
+            return BrokerIdTaken(request.broker)
+        case Refused(error="SessionExpired", reason=reason):
+            return SessionExpired(reason)
+        case Refused(error="EndpointUnreachable", reason=reason) if isinstance(request, Register) and request.peer:
+            host, port = request.peer.host, request.peer.port
+            return EndpointUnreachable(host, port, reason.removeprefix(f"{host}:{port}: "))
+        case Refused(error=error, reason=reason):
+            return StoreUnavailable(f"the controller has refused the request ({error}): {reason}")
+        case Unconfirmed():
+            return StoreUnavailable("the controller cannot confirm now that it is still in office")
+        case _:
+            return StoreUnavailable(f"the answer of the controller does not fit the request: {answer}")
