@@ -1,0 +1,1 @@
+"""Spectators: routing tables for programs that host no partitions."""

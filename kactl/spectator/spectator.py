@@ -1,0 +1,260 @@
+"""Routing table that follows the active controller.
+
+Two requests are under way at any time. One waits at the controller for the next change. The other is sent once a second
+and answered at once; the time at which it was sent dates the table. Both responses are applied in the same way.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from kactl.clock import Clock, SystemClock
+from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, MalformedMessage, RoutesStale
+from kactl.messages import arguments
+from kactl.messages.routes import RouteMessage, Version, Watch
+from kactl.model import TopicPartition
+from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.logs import logger
+from kactl.stores.base import Store
+
+from .network import SpectatorLink, SpectatorNetwork
+from .routes import Route, RouteChange, RoutesReset
+from .store_link import StoreNetwork
+from .table import NOTHING, Cursor, RouteTable
+
+log = logger(__name__)
+
+POLL_MS: Final = 1_000
+# The longest wait for a change; a controller that is gone is noticed by the polls.
+WAIT_MS: Final = 10_000
+# How long a response may take beyond its wait.
+RESPONSE_MS: Final = 5_000
+RETRY_MS: Final = 200
+# How many changes a reader of `watch` receives from one look at the table.
+CHANGES_AT_ONCE: Final = 1_000
+_FOREVER_MS: Final = 2**31
+
+
+class Spectator:
+    """Routing table of a program that hosts no partitions.
+
+        async with kactl.Spectator(hub=hub) as spectator:
+            route = spectator.leader("orders", 7, max_age_ms=5_000)
+
+    The table is kept, and its age grows, while no controller can be reached.
+
+    Args:
+        hub: the network of this process.
+        network: any other network, in place of `hub`.
+        controllers: addresses of the controllers, `host:port`, for a network that does not know them.
+        store: in place of a network: the store of the cluster, which is opened and closed with the block.
+        topics: those of interest; None for all.
+        clock: the clock of ages and time limits; the system's if None.
+
+    Raises:
+        BadRequest: none of `hub`, `network` and `store` is given, or several are; or `controllers` without a network.
+    """
+
+    def __init__(
+        self,
+        controllers: Sequence[str] = (),
+        *,
+        hub: SpectatorNetwork | None = None,
+        network: SpectatorNetwork | None = None,
+        store: Store | None = None,
+        topics: Sequence[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        given = [source for source in (hub, network, store) if source is not None]
+        if len(given) != 1:
+            raise BadRequest("network", "give one of hub, network and store")
+        if isinstance(controllers, str):
+            raise BadRequest("controllers", f"is one text, {controllers!r}: give a list of addresses")
+        if controllers and network is None:
+            raise BadRequest("controllers", "are addresses for a network: give network=kactl.TcpNetwork(...)")
+        self._controllers = tuple(controllers)
+        arguments.implements(network if hub is None else hub, SpectatorNetwork, "network")
+        arguments.implements(store, Store, "store")
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._network = StoreNetwork(store, self._clock) if store is not None else network if hub is None else hub
+        self._topics = None if topics is None else tuple(arguments.text(topic, "topics") for topic in topics)
+        self._table = RouteTable()
+        self._current_ms = -math.inf  # the table was up to date at this time
+        self._changed = asyncio.Event()
+        self._link: SpectatorLink | None = None
+        self._stack: BlockStack | None = None
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        assert self._network is not None, "checked by the constructor"
+        async with BlockStack("the spectator") as stack:
+            opened = self._network.spectator_side(controllers=self._controllers)
+            self._link = await stack.enter_async_context(opened)
+            tasks = await stack.enter_async_context(Background("the spectator"))
+            tasks.start_soon(self._follow)
+            tasks.start_soon(self._poll)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._stack is not None, "the block was entered"
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def wait_ready(self, *, timeout_ms: int = 30_000) -> Version:
+        """Wait until there is a table. Returns its version.
+
+        Raises:
+            ActionTimedOut: no controller has sent one in that time.
+        """
+
+        async def received() -> None:
+            while self._table.version == NOTHING:
+                await self._changed.wait()
+
+        if not await self._limited(received, timeout_ms):
+            raise ActionTimedOut("receiving the first routes", timeout_ms)
+        return self._table.version
+
+    # -- the table
+
+    @property
+    def version(self) -> Version:
+        """The version of the table; (-1, -1) before there is one. It never falls."""
+        return self._table.version
+
+    @property
+    def age_ms(self) -> float:
+        """The time since the table was last known to be up to date; infinite before there is one."""
+        return self._clock.monotonic_ms() - self._current_ms
+
+    def leader(self, topic: str, partition: int, *, max_age_ms: float | None = None) -> Route | None:
+        """Returns the route of a partition; None if it does not exist.
+
+        Raises:
+            RoutesStale: the table is older than `max_age_ms`.
+        """
+        if max_age_ms is not None and self.age_ms > max_age_ms:
+            raise RoutesStale(self.age_ms, max_age_ms)
+        return self._table.route(TopicPartition(topic, partition))
+
+    def routes(self, topic: str) -> Sequence[Route]:
+        """Returns the routes of all partitions of a topic, in order; none if it does not exist."""
+        return self._table.routes(topic)
+
+    async def watch(self, after: Version | None = None) -> AsyncIterator[RouteChange | RoutesReset]:
+        """Yields changes of routes. A reader that falls behind receives only the newest route of each partition.
+
+        Args:
+            after: version of the last change that was seen; None for changes from now on.
+
+        Yields:
+            `RoutesReset`, followed by the whole table, if the changes after `after` are not all known.
+        """
+        cursor = Cursor(self._table, self._table.tick)
+        if after is not None:
+            await self.wait_ready(timeout_ms=_FOREVER_MS)
+            cursor = Cursor(self._table, await self._resume(after))
+        while True:
+            if cursor.restarts():
+                yield RoutesReset(self._table.version)
+            changes = cursor.read(CHANGES_AT_ONCE)
+            for change in changes:
+                yield change
+            if not changes:
+                await self._changed.wait()
+
+    async def _resume(self, after: Version) -> int | None:
+        """Returns the tick after which every change is later than `after`; None if that is not known."""
+        tick = self._table.tick_of(after)
+        if tick is None and after <= self._table.version:
+            with suppress(KactlError):
+                self._table.rewind(after, await self._ask(Watch(after, 0, self._topics)))
+                tick = self._table.tick_of(after)
+        return tick
+
+    # -- requests
+
+    async def _follow(self) -> None:
+        """Wait at the controller for changes, one request after the other."""
+        while True:
+            before = self._table.version
+            if not await self._exchange(WAIT_MS):
+                await self._clock.sleep_ms(RETRY_MS)
+            elif self._table.version == before:
+                # An older controller must not be able to keep this loop busy.
+                await self._clock.sleep_ms(1)
+
+    async def _poll(self) -> None:
+        """Determine the age of the table at intervals."""
+        while True:
+            worked = await self._exchange(0)
+            await self._clock.sleep_ms(POLL_MS if worked else RETRY_MS)
+
+    async def _exchange(self, wait_ms: int) -> bool:
+        """Send one request and apply the response. Returns False if there was none."""
+        sent_ms = self._clock.monotonic_ms()
+        after = None if self._table.version == NOTHING else self._table.version
+        try:
+            message = await self._ask(Watch(after, wait_ms, self._topics))
+            if not self._table.apply(message):
+                log.info("a response at version %s is dropped: the table has %s", message.version, self._table.version)
+                return False
+        except MalformedMessage as error:
+            log.warning("a controller sent routes that cannot be read: %s", error)
+            return False
+        except KactlError as error:
+            log.debug("no routes: %s", error)
+            return False
+        self._current_ms = max(self._current_ms, sent_ms - max(0.0, message.age_ms))
+        if message.version != after:
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+        return True
+
+    async def _ask(self, asked: Watch) -> RouteMessage:
+        """Send a request, with a time limit.
+
+        Raises:
+            KactlError: there is no response.
+        """
+        link, messages = self._link, list[RouteMessage]()
+        errors: list[KactlError] = []
+        assert link is not None, "the block was entered"
+
+        async def ask() -> None:
+            try:
+                messages.append(await link.watch(asked))
+            except KactlError as error:
+                errors.append(error)
+
+        limit_ms = asked.wait_ms + RESPONSE_MS
+        if not await self._limited(ask, limit_ms):
+            raise ControllerUnreachable(f"it sent no routes within {limit_ms} ms")
+        if errors:
+            raise errors[0]
+        return messages[0]
+
+    async def _limited(self, work: Callable[[], Awaitable[None]], limit_ms: float) -> bool:
+        """Returns whether `work` has ended within a time limit. It is cancelled at the limit."""
+        ended = False
+
+        async def run() -> None:
+            nonlocal ended
+            await work()
+            ended = True
+            limited.cancel_scope.cancel()
+
+        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
+        async with anyio.create_task_group() as limited:
+            limited.start_soon(run)
+            await self._clock.sleep_ms(limit_ms)
+            limited.cancel_scope.cancel()
+        return ended
