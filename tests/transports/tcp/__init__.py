@@ -1,0 +1,1 @@
+"""Tests of the tcp network: frames, links, handshake, and the whole network."""

@@ -1,0 +1,1 @@
+"""Network of participants and controllers over TCP."""

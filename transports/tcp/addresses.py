@@ -1,0 +1,100 @@
+"""Addresses, and the rule for those that other hosts can reach."""
+
+import asyncio
+import socket
+from typing import Any, Final, NamedTuple
+
+from kactl.errors import BadConfig
+from kactl.machines.peer_endpoints import is_loopback
+
+DEFAULT_PORT: Final = 7373
+DEFAULT_LISTEN: Final = f"127.0.0.1:{DEFAULT_PORT}"
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str, field: str) -> "Address":
+        """Returns the address in text such as `host`, `host:7373`, `[::1]:7373` or `:0`.
+
+        Raises:
+            BadConfig: it is none.
+        """
+        host, port = text, str(DEFAULT_PORT)
+        if text.startswith("["):
+            host, bracket, rest = text[1:].partition("]")
+            if not bracket or (rest and not rest.startswith(":")):
+                raise BadConfig(field, f"{text!r} is no address: write it as host:{DEFAULT_PORT}")
+            port = rest[1:] or port
+        elif text.count(":") == 1:
+            host, _, port = text.partition(":")
+        if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+            raise BadConfig(field, f"{text!r} is no address: {port!r} is no port; write it as host:{DEFAULT_PORT}")
+        return cls(host or "127.0.0.1", int(port))
+
+
+class Resolved(NamedTuple):
+    """One address of a host, as a socket takes it."""
+
+    family: socket.AddressFamily
+    sockaddr: tuple[Any, ...]
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(str(self.sockaddr[0]))
+
+
+async def resolve(address: Address) -> list[Resolved]:
+    """Returns all addresses of a host. Only a name is looked up, in a thread of the event loop.
+
+    Raises:
+        OSError: the host has none.
+    """
+    loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
+    try:
+        found = socket.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys(Resolved(family, sockaddr) for family, _, _, _, sockaddr in found))
+
+
+class Exposure(NamedTuple):
+    """Protection of the traffic of a network.
+
+    Attributes:
+        allow_plaintext: the operator accepts traffic between hosts without TLS.
+    """
+
+    has_tls: bool
+    has_secret: bool
+    allow_plaintext: bool
+
+    def check(self, hosts: list[Resolved], field: str) -> bool:
+        """Returns whether traffic to or from these addresses leaves the host without TLS.
+
+        Raises:
+            BadConfig: it would, and this is not allowed, or nothing at all authenticates the peers.
+        """
+        if self.has_tls or all(host.is_loopback for host in hosts):
+            return False
+        exposed = next(str(host.sockaddr[0]) for host in hosts if not host.is_loopback)
+        if not self.allow_plaintext:
+            raise BadConfig(
+                field,
+                f"{exposed} is reachable from other hosts, and the network has no TLS: use 127.0.0.1, give tls=, or "
+                "accept plain text with a secret and allow_plaintext=True",
+            )
+        if not self.has_secret:
+            raise BadConfig(
+                field,
+                f"{exposed} is reachable from other hosts, and the network has neither TLS nor a secret: any program "
+                "could register and read everything; give tls= or secret=",
+            )
+        return True

@@ -1,0 +1,53 @@
+"""Check of the addresses that participants advertise, before a controller registers them."""
+
+from typing import Final, Protocol
+
+import anyio
+
+from kactl.errors import EndpointUnreachable
+from kactl.messages.sessions import ParticipantLink, Register, SessionRequest
+from kactl.runtime.logs import logger
+from kactl.transports.base import ControllerPort
+
+log = logger(__name__)
+
+# Connections that one controller opens at a time: all participants may register again at the same moment.
+_DIALS_MAX: Final = 32
+
+
+class Verify(Protocol):
+    """Connects to an address and compares the participant there. Raises EndpointUnreachable."""
+
+    async def __call__(self, broker: int, incarnation: bytes, host: str, port: int, /) -> None: ...
+
+
+class EndpointCheck:
+    """Checks of one controller instance.
+
+    Args:
+        required: whether a participant that is not found at its address is refused. If not, the failure is a warning.
+    """
+
+    def __init__(self, port: ControllerPort, verify: Verify, *, required: bool) -> None:
+        self._port = port
+        self._verify = verify
+        self._required = required
+        self._dials = anyio.CapacityLimiter(_DIALS_MAX)
+
+    async def before(self, request: SessionRequest, link: ParticipantLink) -> None:
+        """Check the address in a Register.
+
+        Raises:
+            EndpointUnreachable: another program or none is there, and the check is required.
+        """
+        if not isinstance(request, Register) or request.peer is None or self._port.standby() is not None:
+            return
+        try:
+            async with self._dials:
+                await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port)
+        except EndpointUnreachable as error:
+            if self._required:
+                log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, error)
+                raise
+            log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, error)
+            self._port.endpoint_failed(link, str(error))

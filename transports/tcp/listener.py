@@ -1,0 +1,218 @@
+"""Accepts connections, and hands them over once their first byte shows the right protocol.
+
+    ACCEPTED ──first byte──▶ HANDSHAKE ──▶ the owner of the link
+        └── too many strangers, another protocol, time limit ──▶ closed
+
+A connection is a stranger until its handshake is complete. Strangers are few, and each is bounded in time and bytes.
+"""
+
+import asyncio
+import collections
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from kactl import wire
+from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.runtime.logs import logger
+
+from .addresses import Address, Exposure, resolve
+from .framing import Kind, Message, frames_of, recognised
+from .limits import Limits
+from .link import Link, LinkClosed
+from .metrics import LinkMetrics
+from .tasks import Tasks
+from .tls import Tls
+
+log = logger(__name__)
+
+_BACKLOG: Final = 512
+# The first byte of a TLS record that begins a handshake.
+_TLS_FIRST: Final = 0x16
+# Pause after a failure to accept, for instance because the process has too many open files.
+_ACCEPT_PAUSE_S: Final = 0.1
+# Connections that fail are logged as warnings this often; the others at level debug.
+_WARN_EVERY_S: Final = 10.0
+
+
+class Listener:
+    """A listening address.
+
+    Args:
+        accepted: performs the handshake of a connection; raises KactlError if it fails.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        tls: Tls | None,
+        exposure: Exposure,
+        limits: Limits,
+        metrics: LinkMetrics,
+        accepted: Callable[[Link], Awaitable[None]],
+    ) -> None:
+        self.address = address
+        self._tls = tls
+        self._exposure = exposure
+        self._limits = limits
+        self._metrics = metrics
+        self._accepted = accepted
+        self._sockets: list[socket.socket] = []
+        self._tasks = Tasks(f"the listener on {address}")
+        self._strangers: collections.Counter[str] = collections.Counter()
+        self._warn_at = 0.0
+
+    async def open(self) -> None:
+        """Bind and listen.
+
+        Raises:
+            BadConfig: the address does not exist, is in use, or must not be used without TLS.
+        """
+        if self._tls is not None:
+            self._tls.server_context()  # an invalid file is reported now
+        try:
+            hosts = await resolve(self.address)
+            if self._exposure.check(hosts, "listen"):
+                log.warning(
+                    "the network listens on %s without TLS: everything it sends can be read and changed on the way",
+                    self.address,
+                )
+            for family, sockaddr in hosts:
+                self._sockets.append(_bound(family, (sockaddr[0], self.address.port, *sockaddr[2:])))
+                # Port 0 chooses one, which the further addresses of the host then use as well.
+                self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
+        except OSError as error:
+            self._close_sockets()
+            raise BadConfig("listen", f"{self.address} cannot be listened on: {error}") from None
+        for listening in self._sockets:
+            self._tasks.spawn(self._accept(listening))
+
+    async def close(self) -> None:
+        """Stop listening, and close the connections without a complete handshake."""
+        await self._tasks.close()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("a connection to %s could not be accepted: %s", self.address, error)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            host = str(peer[0])
+            limits = self._limits
+            if self._strangers.total() >= limits.strangers or self._strangers[host] >= limits.strangers_per_address:
+                self._failed(host, "too many", "too many connections have not completed their handshake")
+                accepted.close()
+                continue
+            self._strangers[host] += 1
+            self._tasks.spawn(self._serve(accepted, host, peer[1]))
+
+    async def _serve(self, accepted: socket.socket, host: str, port: int) -> None:
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(self._limits.handshake_ms / 1000):
+                await self._check_protocol(accepted)
+                link = await self._link(accepted, f"{host}:{port}")
+                await self._accepted(link)
+        except TimeoutError:
+            self._failed(host, "timeout", f"no handshake within {self._limits.handshake_ms} ms (limits.handshake_ms)")
+            _give_up(link, "the handshake took too long")
+        except KactlError as error:
+            self._failed(host, type(error).__name__, str(error))
+            if link is not None:
+                link.close(str(error))
+        except OSError as error:
+            self._failed(host, "connection", str(error))
+        except asyncio.CancelledError:
+            _give_up(link, "the listener is closed")
+            raise
+        finally:
+            self._strangers[host] -= 1
+            if not self._strangers[host]:
+                del self._strangers[host]
+            if link is None:
+                accepted.close()
+
+    async def _check_protocol(self, accepted: socket.socket) -> None:
+        """Look at the first bytes of a connection without reading them.
+
+        Raises:
+            ProtocolMismatch: the peer uses TLS and this side does not, or the reverse.
+        """
+        await _readable(accepted)
+        first = accepted.recv(8, socket.MSG_PEEK)
+        if not first:
+            raise LinkClosed("the peer has closed the connection without a word")
+        if self._tls is not None and first[0] != _TLS_FIRST:
+            speaks = recognised(first) or "plain text"
+            error = ProtocolMismatch(f"{self.address} requires TLS, and the peer speaks {speaks}")
+            _refuse_plainly(accepted, error)
+            raise error
+        if self._tls is None and (other := recognised(first)) is not None:
+            raise ProtocolMismatch(f"{self.address} has no TLS, and the peer speaks {other}: compare their settings")
+
+    async def _link(self, accepted: socket.socket, peer: str) -> Link:
+        link = Link(peer, limits=self._limits, metrics=self._metrics)
+        options = {}
+        if self._tls is not None:
+            timeout_s = self._limits.handshake_ms / 1000
+            options = {"ssl": self._tls.server_context(), "ssl_handshake_timeout": timeout_s}
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: link, accepted, **options)  # type: ignore[arg-type]
+        return link
+
+    def _failed(self, host: str, reason: str, text: str) -> None:
+        self._metrics.handshake_failed(reason)
+        now = asyncio.get_running_loop().time()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY_S
+            log.warning("a connection from %s to %s failed: %s", host, self.address, text)
+        else:
+            log.debug("a connection from %s to %s failed: %s", host, self.address, text)
+
+
+def _bound(family: socket.AddressFamily, sockaddr: tuple[Any, ...]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(sockaddr)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+async def _readable(connection: socket.socket) -> None:
+    """Wait until a socket has something to read."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+
+
+def _refuse_plainly(connection: socket.socket, error: KactlError) -> None:
+    """Send an error without TLS, to a program of this kind that expected none."""
+    refusal = Message(Kind.HANDSHAKE, head=wire.encode(error), error=True)
+    with contextlib.suppress(OSError):
+        connection.recv(4096)  # unread bytes would reset the connection, and the error would be lost
+        connection.send(b"".join(frames_of(refusal, 4096)))
+
+
+def _give_up(link: Link | None, reason: str) -> None:
+    if link is not None:
+        link.abort(reason)

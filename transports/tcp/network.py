@@ -1,0 +1,392 @@
+"""The network of kactl's own programs over TCP.
+
+    participant ──dials──▶ controllers, until the active one welcomes it. One link carries everything, both ways:
+                           requests of the controller, requests to it, sessions, and messages to other participants.
+
+One object serves all roles of a program. It listens if a controller uses it, or if `listen` is given. Controllers dial
+only to verify the address that a participant advertises.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from opentelemetry import metrics
+
+from kactl.errors import BadConfig, BadRequest, ControllerUnreachable, EndpointUnreachable, KactlError, NotAuthorized
+from kactl.machines.peer_endpoints import WILDCARDS, why_unusable
+from kactl.model import Endpoint
+from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.runtime.secret import Secret
+from kactl.spectator.network import SpectatorLink
+from kactl.transports.base import ControllerPort, Transport
+
+from . import handshake
+from .addresses import DEFAULT_LISTEN, Address, Exposure
+from .control_link import TcpControlLink
+from .dialing import Dialer
+from .endpoint_check import EndpointCheck
+from .handshake import CONTROL, VERIFY, Credentials, Hello
+from .identity import SECRET_BYTES_MIN, Identify, Identity, Role
+from .limits import Limits
+from .link import Link
+from .listener import Listener
+from .metrics import LinkMetrics
+from .office import Office, TcpTransport
+from .search import is_controller
+from .spectator_link import TcpSpectatorLink
+from .tls import Tls
+
+# Name of the listener in the address at which a participant can be reached.
+PEER_LISTENER: Final = "PEER"
+
+
+def _checked(secret: Secret | bytes | str) -> Secret:
+    """Returns a secret that is long enough. Raises BadConfig."""
+    checked = Secret.of(secret)
+    if len(checked) < SECRET_BYTES_MIN:
+        raise BadConfig("secret", f"it has {len(checked)} bytes, at least {SECRET_BYTES_MIN} are needed")
+    return checked
+
+
+class TcpNetwork:
+    """The `Network` of programs on any hosts.
+
+        network = kactl.TcpNetwork(listen="10.0.0.1:7373", tls=kactl.Tls(ca="ca.pem", cert="c.pem", key="c.key"))
+        async with kactl.Controller(1, store=store, network=network): ...
+
+    Args:
+        listen: address to listen on, `host:port`. Port 0 chooses one, see `address`. A controller listens on
+            127.0.0.1:7373 if it is None; a participant does not listen then.
+        advertise: address at which others reach this program; the one that it listens on if None. Participants of
+            a program that listens have it in their registrations.
+        controllers: addresses of all controllers, for participants. If none are given, it is the one of this process,
+            which uses the same object.
+        cluster: name of the cluster. Programs of different clusters do not connect.
+        tls: the certificate of this program; None for plain text, which is limited to this host.
+        secret: shared by all programs, at least 16 bytes. A program that knows it may claim any identity.
+        allow_plaintext: let a network with a secret and without TLS leave this host. It is logged at every start.
+        verify_endpoint: whether a controller refuses a participant that it does not find at the address that the
+            participant advertises. If not, that is a warning.
+        identify: returns the identity in a certificate, in place of the URI `kactl://<cluster>/<role>/<name>`.
+        limits: see `Limits`.
+        meter_provider: of OpenTelemetry; the host program's if None.
+
+    Raises:
+        BadConfig: an argument is invalid; or, when the network is opened, the address cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        listen: str | None = None,
+        advertise: str | None = None,
+        controllers: Sequence[str] = (),
+        cluster: str = "kactl",
+        tls: Tls | None = None,
+        secret: Secret | bytes | str | None = None,
+        allow_plaintext: bool = False,
+        verify_endpoint: bool = True,
+        identify: Identify | None = None,
+        limits: Limits | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        secret = None if secret is None else _checked(secret)
+        if isinstance(controllers, str):
+            raise BadConfig("controllers", f"{controllers!r} is one address: give a list of them")
+        if not cluster:
+            raise BadConfig("cluster", "it is empty: name the cluster")
+        self.cluster = cluster
+        self.limits = limits or Limits()
+        self.verify_endpoint = verify_endpoint
+        self._listen = None if listen is None else Address.parse(listen, "listen")
+        self._advertise = None if advertise is None else Address.parse(advertise, "advertise")
+        self._controllers = [Address.parse(text, "controllers") for text in controllers]
+        self._tls = tls
+        self._metrics = LinkMetrics(meter_provider)
+        self._credentials = Credentials(cluster, secret, identify)
+        self._exposure = Exposure(tls is not None, secret is not None, allow_plaintext)
+        self._dialer = Dialer(
+            tls=tls,
+            exposure=self._exposure,
+            credentials=self._credentials,
+            limits=self.limits,
+            metrics=self._metrics,
+        )
+        self._rng = random.Random()
+        self._listener: Listener | None = None
+        self._listening = 0  # sides that need the listener
+        self._lock = anyio.Lock()
+        self._offices: dict[int, Office] = {}
+        self._ports: dict[str, ParticipantPort] = {}
+
+    def reload(self, *, secret: Secret | bytes | str | None = None) -> None:
+        """Read the files of TLS again, and replace the secret, for new links. Links that are open stay.
+
+        Raises:
+            BadConfig: a file cannot be used, the secret is too short, or there was none before. Nothing changes.
+        """
+        if secret is not None:
+            if self._credentials.secret is None:
+                raise BadConfig("secret", "the network has none, so it cannot be replaced: start it with one")
+            secret = _checked(secret)
+        if self._tls is not None:
+            self._tls.reload()
+        if secret is not None:
+            self._credentials = self._dialer.credentials = self._credentials._replace(secret=secret)
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str | None:
+        """The address that this program listens on; None while it does not listen."""
+        return None if self._listener is None else str(self._listener.address)
+
+    @property
+    def advertised(self) -> str | None:
+        """The address at which others reach this program; None while it does not listen."""
+        if self._listener is None:
+            return None
+        return str(self._advertise or self._listener.address)
+
+    # -- Network -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
+        """See `Network`.
+
+        Raises:
+            BadConfig: the address cannot be listened on.
+        """
+        async with self._listens():
+            check = EndpointCheck(port, self.verify, required=self.verify_endpoint)
+            office = Office(port, limits=self.limits, metrics=self._metrics, endpoints=check)
+            self._offices[port.node_id] = office
+            office.open()
+            try:
+                yield TcpTransport(office)
+            finally:
+                if self._offices.get(port.node_id) is office:
+                    del self._offices[port.node_id]
+                with anyio.CancelScope(shield=True):
+                    await office.close()
+
+    @asynccontextmanager
+    async def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AsyncIterator[ControlLink]:
+        """See `Network`. The link is opened in the background.
+
+        Raises:
+            BadRequest: no addresses of controllers are known.
+            BadConfig: the address cannot be listened on, or one of the addresses has another form.
+        """
+        given = [Address.parse(text, "controllers") for text in controllers]
+        self._check_controllers(given)
+        if self._listen is None:
+            async with self._linked(port, given) as link:
+                yield link
+        else:
+            async with self._listens(), self._linked(port, given) as link:
+                yield link
+
+    @asynccontextmanager
+    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+        """See `Network`. The link is opened in the background.
+
+        Raises:
+            BadRequest: no addresses of controllers are known.
+            BadConfig: one of the addresses has another form.
+        """
+        given = [Address.parse(text, "controllers") for text in controllers]
+        self._check_controllers(given)
+        link = TcpSpectatorLink(cluster=self.cluster, dialer=self._dialer, addresses=self._beside(given), rng=self._rng)
+        link.open()
+        try:
+            yield link
+        finally:
+            with anyio.CancelScope(shield=True):
+                await link.aclose()
+
+    def _check_controllers(self, given: Sequence[Address] = ()) -> None:
+        if not (given or self._controllers or self._offices or self._listen):
+            raise BadRequest("controllers", "the network knows no controller: give the addresses of all of them")
+
+    @asynccontextmanager
+    async def _linked(self, port: ParticipantPort, given: Sequence[Address]) -> AsyncIterator[ControlLink]:
+        link = TcpControlLink(
+            port,
+            cluster=self.cluster,
+            dialer=self._dialer,
+            addresses=self._beside(given),
+            peer=self._peer_endpoint(),
+            rng=self._rng,
+        )
+        self._ports[str(port.broker)] = port
+        link.open()
+        try:
+            yield link
+        finally:
+            if self._ports.get(str(port.broker)) is port:
+                del self._ports[str(port.broker)]
+            with anyio.CancelScope(shield=True):
+                await link.aclose()
+
+    def _beside(self, given: Sequence[Address]) -> Callable[[], Sequence[Address]]:
+        """Returns a function for the addresses of controllers: those given, and those that this network knows."""
+        return lambda: list(dict.fromkeys([*given, *self._controller_addresses()]))
+
+    def _controller_addresses(self) -> Sequence[Address]:
+        if self._controllers or self._listener is None:
+            return self._controllers
+        own = self._listener.address
+        return [own._replace(host="127.0.0.1") if own.host in WILDCARDS else own]
+
+    def _peer_endpoint(self) -> Endpoint | None:
+        """Returns where other participants connect to those of this program; None if they cannot."""
+        if self._listen is None or self._listener is None:
+            return None
+        host, port = self._advertise or self._listener.address
+        if self._offices and self._advertise is None and host in WILDCARDS:
+            return None  # a controller listens there, which needs no address of its own
+        return Endpoint(PEER_LISTENER, host, port, "PLAINTEXT" if self._tls is None else "SSL")
+
+    @asynccontextmanager
+    async def _listens(self) -> AsyncIterator[None]:
+        """Listen until the last of the blocks that need it has ended."""
+        async with self._lock:
+            if self._listener is None:
+                listener = Listener(
+                    self._listen or Address.parse(DEFAULT_LISTEN, "listen"),
+                    tls=self._tls,
+                    exposure=self._exposure,
+                    limits=self.limits,
+                    metrics=self._metrics,
+                    accepted=self._accepted,
+                )
+                await listener.open()
+                self._listener = listener
+            self._listening += 1
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                async with self._lock:
+                    self._listening -= 1
+                    if not self._listening:
+                        listener, self._listener = self._listener, None
+                        await listener.close()
+
+    # -- endpoints -----------------------------------------------------------------------------------------------------
+
+    async def verify(self, broker: int, incarnation: bytes, host: str, port: int) -> None:
+        """Connect to the address that a participant advertises, and compare its registration.
+
+        Raises:
+            EndpointUnreachable: others cannot use the address, nothing listens there, or another program does.
+        """
+        own = self._controller_identity()
+        if (unusable := why_unusable(Endpoint(PEER_LISTENER, host, port))) is not None:
+            raise EndpointUnreachable(host, port, unusable)
+        wanted = Identity(self.cluster, Role.PARTICIPANT, str(broker))
+        hello = handshake.hello(own, purpose=VERIFY, target=str(broker), silence_ms=self.limits.silence_ms)
+        try:
+            link, theirs, _ = await self._dialer.dial(Address(host, port), hello, _is(wanted))
+        except KactlError as error:
+            raise EndpointUnreachable(host, port, f"participant {broker} was not found there: {error}") from error
+        link.close("the address has been verified")
+        if theirs.incarnation != incarnation:
+            raise EndpointUnreachable(
+                host, port, f"another start of participant {broker} was found there: stop it, or change advertise="
+            )
+
+    async def probe(self, address: str, own: Identity) -> Identity:
+        """Connect to a controller without using it. Returns its identity.
+
+        Args:
+            own: the identity of this program.
+
+        Raises:
+            KactlError: it cannot be reached, or has another certificate, secret, version or cluster.
+        """
+        hello = handshake.hello(own, purpose=VERIFY, silence_ms=self.limits.silence_ms)
+        link, theirs, _ = await self._dialer.dial(Address.parse(address, "address"), hello, is_controller)
+        link.close("the address has been probed")
+        await link.wait_lost()
+        return theirs.identity
+
+    def _controller_identity(self) -> Identity:
+        if not self._offices:
+            raise ControllerUnreachable("no controller of this process uses this network")
+        return Identity(self.cluster, Role.CONTROLLER, str(next(iter(self._offices))))
+
+    # -- accepted connections ------------------------------------------------------------------------------------------
+
+    async def _accepted(self, link: Link) -> None:
+        """Perform the handshake of an accepted connection. Raises KactlError if it fails."""
+
+        def answer(hello: Hello) -> Hello:
+            return self._claims(hello, office)
+
+        # Which instance answers is decided before the handshake, and whether it is active again after it.
+        office = self._active_office()
+        hello, version = await handshake.accept(link, answer, self._credentials)
+        if hello.purpose == VERIFY:
+            if hello.target:
+                self._check_role(link, hello, Role.CONTROLLER)
+            handshake.welcome(link, version)
+            link.close("the address has been verified")
+            return
+        self._check_role(link, hello, Role.PARTICIPANT, Role.SPECTATOR, Role.CLIENT)
+        assert office is not None, "the handshake has failed"
+        standby = office.port.standby()
+        if standby is not None:
+            handshake.redirect(link, standby)
+            link.close("this instance is not the active controller")
+            return
+        if hello.role is not Role.PARTICIPANT:
+            office.attach_spectator(link, hello, version)
+            return
+        try:
+            office.attach(link, hello, version)
+        except NotAuthorized as error:
+            handshake.refuse(link, error)
+            raise
+
+    def _active_office(self) -> Office | None:
+        """Returns the active controller of this process, or another one; None if none runs here."""
+        offices = tuple(self._offices.values())
+        return next((office for office in offices if office.port.standby() is None), offices[0] if offices else None)
+
+    def _claims(self, hello: Hello, office: Office | None) -> Hello:
+        """Returns the claims of this side. Raises ControllerUnreachable, NotAuthorized."""
+        silence_ms = self.limits.silence_ms
+        if hello.purpose == CONTROL or (hello.purpose == VERIFY and not hello.target):
+            if office is None:
+                raise ControllerUnreachable("no controller runs at this address")
+            identity = Identity(self.cluster, Role.CONTROLLER, str(office.port.node_id))
+            return handshake.hello(identity, silence_ms=silence_ms)
+        if hello.purpose == VERIFY:
+            port = self._ports.get(hello.target)
+            if port is None:
+                raise NotAuthorized(f"no participant {hello.target} runs at this address")
+            identity = Identity(self.cluster, Role.PARTICIPANT, hello.target)
+            return handshake.hello(identity, incarnation=port.incarnation, silence_ms=silence_ms)
+        raise NotAuthorized(f"this version offers no links for the purpose {hello.purpose!r}")
+
+    @staticmethod
+    def _check_role(link: Link, hello: Hello, *roles: Role) -> None:
+        if hello.role not in roles:
+            needed = " or ".join(role.value for role in roles)
+            error = NotAuthorized(f"{hello.identity} may not open this link: it needs the role {needed}")
+            handshake.refuse(link, error)
+            raise error
+
+
+def _is(wanted: Identity) -> Callable[[Hello], str | None]:
+    def check(hello: Hello) -> str | None:
+        return None if hello.identity == wanted else f"it is {hello.identity}, and not {wanted}"
+
+    return check

@@ -1,0 +1,316 @@
+"""A controller instance on the tcp network: the links of its participants, and the transport to them.
+
+One registration of a participant has one link. A later link of the same registration replaces the earlier one. Requests
+to a broker go to the link of its registration; if a registration has no id, to the link that was announced as its own,
+or else to the first one.
+"""
+
+import asyncio
+from typing import Any, Final, NamedTuple
+
+import anyio
+
+from kactl import wire
+from kactl.errors import BrokerUnreachable, EndpointUnreachable, KactlError, MalformedMessage, NotAuthorized
+from kactl.messages.control import Request, Response
+from kactl.messages.routes import Watch
+from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionRequest
+from kactl.model import Broker
+from kactl.runtime.logs import logger
+from kactl.transports.base import ControllerPort
+
+from . import handshake, relayed, rights
+from .endpoint_check import EndpointCheck
+from .framing import Kind, Message
+from .identity import Role
+from .lanes import LaneFull
+from .limits import Limits
+from .link import Link, LinkClosed
+from .metrics import LinkMetrics
+from .tasks import Tasks
+
+log = logger(__name__)
+
+# A small message counts as this many unhandled bytes: its handling takes more memory than its bytes.
+_MESSAGE_BYTES_MIN: Final = 1_024
+# Requests for routes of one link that wait for a change. A spectator has two.
+_WATCHES_MAX: Final = 16
+# How often per time limit of silent links an instance is asked whether it is still active.
+_LOOKS: Final = 6
+
+
+class Attached(NamedTuple):
+    """An open link and the registration that it serves."""
+
+    link: Link
+    identity: ParticipantLink
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        return self.identity.broker, self.identity.incarnation
+
+
+class Office:
+    """One controller instance."""
+
+    def __init__(self, port: ControllerPort, *, limits: Limits, metrics: LinkMetrics, endpoints: EndpointCheck) -> None:
+        self.port = port
+        self.limits = limits
+        self.metrics = metrics
+        self.tasks = Tasks(f"controller {port.node_id}")
+        self._endpoints = endpoints
+        self._links: dict[tuple[int, bytes], Attached] = {}
+        self._current: dict[int, Attached] = {}
+        self._lost: dict[int, str] = {}  # why a broker has no link
+        self._spectators: dict[Link, None] = {}
+        self._watches: dict[Link, set[asyncio.Task[None]]] = {}
+        self._is_closed = False
+
+    def open(self) -> None:
+        """Watch whether the instance is active."""
+        self.tasks.spawn(self._watch())
+
+    async def close(self) -> None:
+        """Close all links, with a hint to look for another controller."""
+        self._is_closed = True
+        links = self._all_links()
+        for link in links:
+            self._dismiss(link, NotController(), "the controller has stopped")
+        await self.tasks.close()
+        for link in links:
+            await link.wait_lost()
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def attach(self, link: Link, hello: handshake.Hello, version: int) -> None:
+        """Welcome a participant.
+
+        Raises:
+            NotAuthorized: its name is no broker id.
+        """
+        if not (hello.name.isascii() and hello.name.isdecimal()):
+            raise NotAuthorized(f"{hello.identity} is no participant: its name has to be a broker id")
+        identity = ParticipantLink(int(hello.name), hello.incarnation, link.peer_address)
+        attached = Attached(link, identity)
+        earlier = self._links.get(attached.key)
+        self._links[attached.key] = attached
+        if earlier is not None:
+            earlier.link.close("a later link of the same registration has replaced this one")
+        if earlier is not None and self._current.get(identity.broker) is earlier:
+            self._current[identity.broker] = attached
+        self._current.setdefault(identity.broker, attached)
+        link.what = str(hello.identity)
+        link.on_closed = lambda reason: self._detach(attached, reason)
+        handshake.welcome(link, version)
+        link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms)
+        self.metrics.opened(hello.role.value)
+        self.port.link_opened(identity)
+
+    def attach_spectator(self, link: Link, hello: handshake.Hello, version: int) -> None:
+        """Welcome a program that only watches routes."""
+        link.what = str(hello.identity)
+        link.on_closed = lambda _: self._spectator_left(link, hello.role)
+        self._spectators[link] = None
+        handshake.welcome(link, version)
+        link.serve(lambda message: self._received_of_spectator(link, message), silence_ms=hello.silence_ms)
+        self.metrics.opened(hello.role.value)
+
+    def _spectator_left(self, link: Link, role: Role) -> None:
+        self.metrics.closed(role.value)
+        self._spectators.pop(link, None)
+        self._end_watches(link)
+
+    def _detach(self, attached: Attached, reason: str) -> None:
+        self._end_watches(attached.link)
+        self.metrics.closed(Role.PARTICIPANT.value)
+        broker = attached.identity.broker
+        is_replaced = self._links.get(attached.key) is not attached
+        if not is_replaced:
+            del self._links[attached.key]
+        if self._current.get(broker) is attached:
+            del self._current[broker]
+            self._lost[broker] = reason
+            others = [other for other in self._links.values() if other.identity.broker == broker]
+            if others:
+                self._current[broker] = others[-1]
+        if not is_replaced and not self._is_closed:
+            self.port.link_closed(attached.identity, reason)
+
+    def find(self, broker: Broker) -> Link:
+        """Returns the link to a registration.
+
+        Raises:
+            BrokerUnreachable: there is none.
+        """
+        if broker.incarnation:
+            attached = self._links.get((broker.id, broker.incarnation))
+        else:
+            attached = self._current.get(broker.id)
+        if attached is None or not attached.link.is_open:
+            reason = self._lost.get(broker.id, "it has not connected to this controller yet")
+            raise BrokerUnreachable(broker.id, f"it has no open link: {reason}")
+        return attached.link
+
+    async def _watch(self) -> None:
+        """Send participants away when the instance is not active any more."""
+        while True:
+            await asyncio.sleep(self.limits.silence_ms / 1000 / _LOOKS)
+            links = self._all_links()
+            answer = self.port.standby() if links else None
+            if answer is not None:
+                for link in links:
+                    self._dismiss(link, answer, "this instance is not the active controller any more")
+
+    def _all_links(self) -> list[Link]:
+        return [*(attached.link for attached in self._links.values()), *self._spectators]
+
+    @staticmethod
+    def _dismiss(link: Link, answer: NotController, reason: str) -> None:
+        if link.is_open:
+            handshake.redirect(link, answer)
+            link.close(reason)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _received(self, attached: Attached, message: Message) -> None:
+        """Handle a message of a participant. Raises MalformedMessage."""
+        link, broker = attached.link, attached.identity.broker
+        match message.kind:
+            case Kind.SESSION:
+                received_ns = self.port.clock.lease_ns()
+                request = wire.decode(message.head, wire.SESSIONS)
+                self._spawn(link, message, self._session(attached, message, request, received_ns))
+            case Kind.ASK:
+                self._spawn(link, message, self._ask(attached, message))
+            case Kind.PEER:
+                self._relay(broker, message)
+            case Kind.READY:
+                self._current[broker] = attached
+            case Kind.METADATA:
+                self._watch_routes(link, message)
+            case _:
+                raise MalformedMessage(f"a participant must not send messages of kind {message.kind.name}")
+
+    def _spawn(self, link: Link, message: Message, work: Any) -> "asyncio.Task[None]":
+        size = max(message.size, _MESSAGE_BYTES_MIN)
+        link.hold(size)
+        task = self.tasks.spawn(work)
+        task.add_done_callback(lambda _: link.release(size))
+        return task
+
+    def _received_of_spectator(self, link: Link, message: Message) -> None:
+        """Handle a message of a spectator. Raises MalformedMessage."""
+        if message.kind is not Kind.METADATA:
+            raise MalformedMessage(f"a spectator must not send messages of kind {message.kind.name}")
+        self._watch_routes(link, message)
+
+    def _watch_routes(self, link: Link, message: Message) -> None:
+        watches = self._watches.setdefault(link, set())
+        if len(watches) >= _WATCHES_MAX:
+            raise MalformedMessage(f"more than {_WATCHES_MAX} requests for routes wait at a time")
+        asked = wire.decode(message.head, wire.WATCHES)
+        task = self._spawn(link, message, self._answer_watch(link, message, asked))
+        watches.add(task)
+        task.add_done_callback(watches.discard)
+
+    async def _answer_watch(self, link: Link, message: Message, asked: Watch) -> None:
+        try:
+            answer = await self.port.watch_routes(asked)
+        except KactlError as error:
+            link.answer(message, wire.encode(error), error=True)
+        else:
+            link.answer(message, wire.encode(answer))
+
+    def _end_watches(self, link: Link) -> None:
+        for task in self._watches.pop(link, ()):
+            task.cancel()
+
+    async def _session(self, attached: Attached, message: Message, request: SessionRequest, received_ns: int) -> None:
+        try:
+            rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
+            await self._endpoints.before(request, attached.identity)
+            answer = await self.port.session(request, received_ns=received_ns)
+        except EndpointUnreachable as error:
+            attached.link.answer(message, wire.encode(Refused(type(error).__name__, str(error))))
+            return
+        except KactlError as error:
+            attached.link.answer(message, wire.encode(error), error=True)
+            return
+        attached.link.answer(message, wire.encode(answer))
+
+    async def _ask(self, attached: Attached, message: Message) -> None:
+        try:
+            request = wire.decode(message.head, wire.REQUESTS)
+            rights.check_request(request, attached.identity.broker)
+            answer = wire.encode_answer(await self.port.ask(request))
+        except KactlError as error:
+            attached.link.answer(message, wire.encode(error), error=True)
+        except Exception:
+            log.exception("a request of broker %d could not be answered", attached.identity.broker)
+            attached.link.answer(message, wire.encode(KactlError("the controller could not answer")), error=True)
+        else:
+            attached.link.answer(message, answer)
+
+    def _relay(self, sender: int, message: Message) -> None:
+        """Pass a message on. It is lost if its recipient has no link, or does not read."""
+        recipient, head = relayed.forwarded(message.head, sender)
+        target = self._current.get(recipient)
+        if target is not None and target.link.is_open:
+            try:
+                target.link.one_way(Kind.PEER, head)
+            except (LinkClosed, LaneFull) as error:
+                log.debug("a message of broker %d to broker %d is lost: %s", sender, recipient, error)
+
+
+class TcpTransport:
+    """The `Transport` of a controller to the participants that are linked to it."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def connect(self, broker: Broker) -> "TcpConnection":
+        """See `Transport`."""
+        return TcpConnection(self._office, broker)
+
+
+class TcpConnection:
+    """Requests to one registration of one broker, over whichever link it has at the time."""
+
+    def __init__(self, office: Office, broker: Broker) -> None:
+        self._office = office
+        self._broker = broker
+        self._is_closed = False
+        self._waits: anyio.CancelScope | None = None
+
+    async def deliver(self, request: Request) -> Response:
+        """See `Connection`. Cancelling the call does not close the link, which others use; the response is ignored."""
+        if self._is_closed:
+            raise self._unreachable("the connection was closed: open a new one")
+        link = self._office.find(self._broker)
+        limit_ms = self._office.limits.request_ms
+        answer: Message | None = None
+        with anyio.move_on_after(limit_ms / 1000) as self._waits:
+            try:
+                answer = await link.request(Kind.ORDER, wire.encode_pieces(request))
+            except (LinkClosed, LaneFull) as error:
+                raise self._unreachable(str(error)) from error
+        if answer is None:
+            reason = "the connection was closed" if self._is_closed else f"no response within {limit_ms} ms"
+            raise self._unreachable(f"{reason} (limits.request_ms)")
+        try:
+            if answer.error:
+                raise self._unreachable(str(wire.decode(answer.head, wire.ERRORS)))
+            response: Response = wire.decode(answer.head, wire.RESPONSES)
+        except MalformedMessage as error:
+            link.abort(str(error))
+            raise self._unreachable(f"what it sent is no response: {error}") from error
+        return response
+
+    async def close(self) -> None:
+        """See `Connection`. A request that is in flight fails."""
+        self._is_closed = True
+        if self._waits is not None:
+            self._waits.cancel()
+
+    def _unreachable(self, reason: str) -> BrokerUnreachable:
+        return BrokerUnreachable(self._broker.id, reason)

@@ -1,0 +1,68 @@
+"""Requests that participants may send to a controller. One without an entry is rejected."""
+
+import enum
+from typing import Final
+
+from kactl.errors import NotAuthorized
+from kactl.messages import admin, broker, leases
+from kactl.messages.admin import ControllerRequest
+from kactl.messages.sessions import Register, SessionRequest
+from kactl.model import NO_EPOCH
+
+
+class Right(enum.Enum):
+    """Senders of a type of request over the network."""
+
+    NONE = "none"  # administrators use the admin API
+    OWN = "own"  # the participant with the registration that the request names
+    ANY = "any"  # every participant
+
+
+RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
+    admin.ResignRequested: Right.NONE,
+    admin.UncleanElectionsEnabled: Right.NONE,
+    admin.UndrainRequested: Right.NONE,
+    admin.ReplicaResetRequested: Right.NONE,
+    admin.ElectionRequested: Right.NONE,
+    admin.TopicCreationRequested: Right.NONE,
+    admin.TopicDeletionRequested: Right.NONE,
+    admin.TopicEnsureRequested: Right.ANY,
+    admin.PartitionsRequested: Right.NONE,
+    admin.ReassignmentRequested: Right.NONE,
+    admin.ReassignmentsListed: Right.NONE,
+    admin.FeatureUpdatesRequested: Right.NONE,
+    broker.ControlledShutdownRequested: Right.OWN,
+    broker.AlterPartitionRequested: Right.OWN,
+    broker.ProducerIdsRequested: Right.OWN,
+    broker.PartitionsReported: Right.OWN,
+    broker.LeadersReported: Right.OWN,
+    leases.LeadershipsReported: Right.OWN,
+}
+
+
+def check_request(request: ControllerRequest, broker: int) -> None:
+    """Raises NotAuthorized unless participant `broker` may send a request to the controller."""
+    name = type(request).__name__
+    match RIGHTS.get(type(request), Right.NONE):
+        case Right.NONE:
+            raise NotAuthorized(f"participant {broker} must not send {name}: use the admin API")
+        case Right.OWN:
+            _check_own(name, request, broker)
+
+
+def _check_own(name: str, request: ControllerRequest, broker: int) -> None:
+    named, epoch = getattr(request, "broker", None), getattr(request, "broker_epoch", NO_EPOCH)
+    if named != broker:
+        raise NotAuthorized(f"participant {broker} must not send {name} for broker {named}")
+    if epoch == NO_EPOCH:
+        # It would not be compared with the registration, as for requests of operators.
+        raise NotAuthorized(f"participant {broker} must not send {name} without its broker epoch")
+
+
+def check_session(request: SessionRequest, broker: int, incarnation: bytes) -> None:
+    """Raises NotAuthorized unless the link of a participant's registration may carry a request of a session."""
+    name = type(request).__name__
+    if request.broker != broker:
+        raise NotAuthorized(f"participant {broker} must not send {name} for broker {request.broker}")
+    if isinstance(request, Register) and request.incarnation != incarnation:
+        raise NotAuthorized(f"participant {broker} must not register another incarnation than that of its link")

@@ -1,0 +1,82 @@
+"""TLS of the tcp network: version 1.3, with certificates on both sides.
+
+Contexts are made from the files when they are first needed, and again by `reload`; links that are open keep theirs.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from kactl.errors import BadConfig
+from kactl.runtime.logs import logger
+
+if TYPE_CHECKING:
+    import ssl
+
+log = logger(__name__)
+
+Path = str | os.PathLike[str]
+
+
+class Tls:
+    """Files of a certificate, its key, and the authority that signs the certificates of the cluster.
+
+    Args:
+        ca: certificates of the authority, in PEM.
+        cert: this program's certificate, with its chain, in PEM.
+        key: its key, in PEM, without a passphrase.
+    """
+
+    def __init__(self, *, ca: Path, cert: Path, key: Path) -> None:
+        self.ca, self.cert, self.key = os.fspath(ca), os.fspath(cert), os.fspath(key)
+        self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+
+    def reload(self) -> None:
+        """Read the files again, for new links. If that fails, the earlier ones stay in use.
+
+        Raises:
+            BadConfig: a file cannot be read, or the key does not belong to the certificate.
+        """
+        self._contexts = self._load()
+
+    def server_context(self) -> "ssl.SSLContext":
+        """Returns the context for accepted connections. Raises BadConfig as `reload` does."""
+        return self._loaded()[0]
+
+    def client_context(self) -> "ssl.SSLContext":
+        """Returns the context for connections that this program opens. Raises BadConfig as `reload` does."""
+        return self._loaded()[1]
+
+    def _loaded(self) -> "tuple[ssl.SSLContext, ssl.SSLContext]":
+        if self._contexts is None:
+            self._contexts = self._load()
+        return self._contexts
+
+    def _load(self) -> "tuple[ssl.SSLContext, ssl.SSLContext]":
+        import ssl
+
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The identity is a URI, which the handshake of the network compares; host names mean nothing here.
+        client.check_hostname = False
+        for context in (server, client):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_mode = ssl.CERT_REQUIRED
+            self._load_files(context)
+        return server, client
+
+    def _load_files(self, context: "ssl.SSLContext") -> None:
+        import ssl
+
+        try:
+            context.load_verify_locations(self.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise BadConfig("tls.ca", f"{self.ca} cannot be read as certificates in PEM: {error}") from None
+        try:
+            context.load_cert_chain(self.cert, self.key, password=_no_passphrase)
+        except (OSError, ssl.SSLError) as error:
+            reason = f"{self.cert} and {self.key} are no certificate and its key in PEM: {error}"
+            raise BadConfig("tls.cert", reason) from None
+
+
+def _no_passphrase() -> str:
+    # OpenSSL would ask for it on the terminal.
+    raise BadConfig("tls.key", "the key has a passphrase: store it without one, readable by its owner only")
