@@ -4,7 +4,7 @@ A transport opens connections, each to one registration of one broker. A connect
 returns its response. The transport itself never sends a request twice: the channel decides whether to retry. One
 contract suite runs over every transport.
 
-A network connects controllers with participants, in both directions. It contains a transport.
+A network connects controllers with participants, in both directions, and with spectators. It contains a transport.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -13,8 +13,11 @@ from typing import Any, Protocol
 from kactl.clock import Clock
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
+from kactl.messages.routes import RouteMessage, Watch
+from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
+from kactl.spectator.network import SpectatorNetwork
 
 
 class Connection(Protocol):
@@ -26,9 +29,9 @@ class Connection(Protocol):
         Cancelling the call closes the connection; the broker may or may not have carried out the request.
 
         Raises:
-            BrokerUnreachable: the request could not be sent, no response arrived within the transport's time limit, or
-                the response was malformed. The broker may have carried out the request. The connection is closed and
-                can be used again.
+            BrokerUnreachable: the request could not be sent, no response arrived within the transport's time limit, the
+                response was malformed, or the broker rejects every request of this sender. The broker may have carried
+                out the request. The connection is closed and can be used again.
         """
 
     async def close(self) -> None:
@@ -53,12 +56,46 @@ class ControllerPort(Protocol):
     def clock(self) -> Clock:
         """The clock of its time limits."""
 
+    def standby(self) -> NotController | None:
+        """Returns which instance is the active controller; None if it is this one."""
+
     async def ask(self, request: ControllerRequest, /) -> Any:
         """Queue a request and wait; see `kactl.participant.network.Ask`."""
 
+    async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
+        """Carry out a request of a participant's session. Returns the answer; NotController if the instance is not
+        active.
 
-class Network(ParticipantNetwork, Protocol):
-    """Connects controllers with participants, and participants with each other."""
+        Calls may overlap. The answer to a heartbeat is returned without waiting for anything else. The network has to
+        verify that the sender may act for the broker that the request names.
+
+        Args:
+            received_ns: `clock.lease_ns` when the request was read from its connection.
+        """
+
+    def link_opened(self, link: ParticipantLink) -> None:
+        """A participant can be reached by a new link. It replaces an open link of the same broker and incarnation.
+
+        Called in the event loop, also for the links that are open when the block of `Network.controller_side` begins.
+        """
+
+    def link_closed(self, link: ParticipantLink, reason: str) -> None:
+        """The same link is not open any more. Not called for a link that another one has replaced."""
+
+    def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
+        """The participant of an open link advertises an address at which it was not found, which the network
+        permits. Called before its registration."""
+
+    async def watch_routes(self, asked: Watch, /) -> RouteMessage:
+        """Respond to a spectator; see `kactl.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""
+
+
+class Network(ParticipantNetwork, SpectatorNetwork, Protocol):
+    """Connects controllers with participants and spectators, and participants with each other.
+
+    A network that does not report links has an attribute `reports_links`, which is False. A controller then fences no
+    participant.
+    """
 
     def controller_side(self, port: ControllerPort) -> AbstractAsyncContextManager[Transport]:
         """Let participants send requests to a controller instance, active or not, until the end of the block.

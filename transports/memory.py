@@ -4,19 +4,23 @@ Nothing is encoded. A receiver gets the sender's own columns, and neither side m
 arrives and handle it in tasks of their own.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
 
+from kactl import errors
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BrokerUnreachable, ControllerUnreachable
+from kactl.errors import BadRequest, BrokerUnreachable, ControllerUnreachable
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.following import PeerMessage
-from kactl.model import Broker
+from kactl.messages.routes import RouteMessage, Watch
+from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
+from kactl.model import Broker, Endpoint
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
+from kactl.spectator.network import SpectatorLink
 
 from .base import ControllerPort, Transport
 
@@ -30,6 +34,8 @@ class MemoryHub:
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
         self._controllers: dict[int, Ask] = {}
+        self._ports: dict[int, ControllerPort] = {}
+        self._links: dict[ParticipantLink, None] = {}
 
     def attach(self, broker: int, handler: Handler) -> None:
         """Register the handler of a broker id; it replaces an earlier one."""
@@ -65,6 +71,30 @@ class MemoryHub:
             raise ControllerUnreachable(reason)
         return await ask(request)
 
+    async def session(self, request: SessionRequest) -> SessionAnswer:
+        """See `ControlLink`."""
+        reasons = []
+        for number, port in tuple(self._ports.items()):
+            answer = await port.session(request, received_ns=port.clock.lease_ns())
+            if not isinstance(answer, NotController):
+                return answer
+            reasons.append(f"controller {number} is not active")
+        raise ControllerUnreachable("; ".join(reasons) or "no controller runs on this network")
+
+    def link_opened(self, link: ParticipantLink) -> None:
+        """Report an open link to all controllers."""
+        if link not in self._links:
+            self._links[link] = None
+            for port in self._ports.values():
+                port.link_opened(link)
+
+    def link_closed(self, link: ParticipantLink, reason: str) -> None:
+        """Report a closed link to all controllers."""
+        if link in self._links:
+            del self._links[link]
+            for port in self._ports.values():
+                port.link_closed(link, reason)
+
     def send(self, message: PeerMessage) -> None:
         """See `ControlLink`. A message to a broker id without a participant is lost."""
         receive = getattr(self._handlers.get(message.to), "receive", None)
@@ -76,21 +106,58 @@ class MemoryHub:
         """See `Network`."""
         ask = port.ask
         self.attach_controller(port.node_id, ask)
+        self._ports[port.node_id] = port
+        for link in self._links:
+            port.link_opened(link)
         try:
             yield MemoryTransport(self, clock=port.clock)
         finally:
             self.detach_controller(port.node_id, ask)
+            if self._ports.get(port.node_id) is port:
+                del self._ports[port.node_id]
 
     @asynccontextmanager
-    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+    async def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AsyncIterator[ControlLink]:
         """See `Network`."""
+        if controllers:
+            raise BadRequest("controllers", "are given with a network of one process, which has no addresses")
         link = MemoryLink(self, port)
         if self.find(port.broker) is None:
             self.attach(port.broker, port)
+        self.link_opened(link.identity)
         try:
             yield link
         finally:
             link.close()
+
+    @asynccontextmanager
+    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+        """See `Network`."""
+        if controllers:
+            raise BadRequest("controllers", "are given with a network of one process, which has no addresses")
+        yield MemorySpectatorLink(self._ports)
+
+
+class MemorySpectatorLink:
+    """The `SpectatorLink` of a spectator in this process.
+
+    Args:
+        ports: the controller instances of the process, by id.
+    """
+
+    def __init__(self, ports: Mapping[int, ControllerPort]) -> None:
+        self._ports = ports
+
+    async def watch(self, asked: Watch) -> RouteMessage:
+        """See `SpectatorLink`."""
+        for port in tuple(self._ports.values()):
+            try:
+                return await port.watch_routes(asked)
+            except errors.NotController:
+                continue
+        raise ControllerUnreachable("no controller of this network is active")
 
 
 class MemoryLink:
@@ -99,11 +166,17 @@ class MemoryLink:
     def __init__(self, hub: MemoryHub, port: ParticipantPort) -> None:
         self._hub = hub
         self._port = port
+        self.identity = ParticipantLink(port.broker, port.incarnation)
         self.state = LinkState.OPEN
+        self.peer: Endpoint | None = None
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """See `ControlLink`."""
         return await self._hub.ask(request, controller=controller)
+
+    async def session(self, request: SessionRequest) -> SessionAnswer:
+        """See `ControlLink`."""
+        return await self._hub.session(request)
 
     def send(self, message: PeerMessage) -> None:
         """See `ControlLink`."""
@@ -119,6 +192,7 @@ class MemoryLink:
         """See `ControlLink`."""
         self.state = LinkState.CLOSED
         self._hub.detach(self._port.broker, self._port)
+        self._hub.link_closed(self.identity, "the participant has closed it")
 
 
 class MemoryConnection:

@@ -1,6 +1,6 @@
 """Networks between controllers and participants: the choice of the network, and links of participants."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -8,11 +8,21 @@ import pytest
 
 import kactl
 from kactl.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
-from kactl.messages.admin import UndrainRequested
+from kactl.messages.admin import ControllerRequest, UndrainRequested
 from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.messages.following import FollowerReportsRequested, PeerMessage
+from kactl.messages.routes import RouteMessage, Watch
+from kactl.messages.sessions import (
+    Granted,
+    Heartbeat,
+    NotController,
+    ParticipantLink,
+    SessionAnswer,
+    SessionRequest,
+)
 from kactl.model import Broker, TopicPartition
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
+from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.support.clocks import ManualClock, settle
@@ -29,7 +39,11 @@ class Port:
     def __init__(self, broker: int, name: int = 0) -> None:
         self.broker = broker
         self.name = name
+        self.incarnation = b""
         self.received: list[PeerMessage] = []
+
+    def link_changed(self, state: LinkState, reason: str = "") -> None:
+        raise AssertionError(f"the link became {state}")
 
     async def handle(self, request: Request) -> Response:
         return UpdateMetadataResponse(error=self.name)
@@ -97,6 +111,67 @@ async def test_controller_is_reached_until_it_stops() -> None:
             await link.ask(UndrainRequested(1), controller=7)
 
 
+class Office:
+    """Controller instance that records links and requests of sessions. It is active if it has an answer."""
+
+    def __init__(self, node_id: int, answer: SessionAnswer | None = None) -> None:
+        self.node_id = node_id
+        self.clock = ManualClock()
+        self.answer = answer or NotController()
+        self.links: list[tuple[int, bytes] | str] = []
+        self.received: list[tuple[SessionRequest, int]] = []
+
+    async def ask(self, request: ControllerRequest) -> Any:
+        raise AssertionError
+
+    def standby(self) -> NotController | None:
+        return self.answer if isinstance(self.answer, NotController) else None
+
+    async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
+        self.received.append((request, received_ns))
+        return self.answer
+
+    async def watch_routes(self, asked: Watch) -> RouteMessage:
+        raise AssertionError
+
+    def link_opened(self, link: ParticipantLink) -> None:
+        self.links.append((link.broker, link.incarnation))
+
+    def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
+        raise AssertionError
+
+    def link_closed(self, link: ParticipantLink, reason: str) -> None:
+        self.links.append(f"{link.broker} closed: {reason}")
+
+
+async def test_controllers_learn_of_links_that_open_before_and_after_they_start() -> None:
+    hub, office, one, two = MemoryHub(), Office(7), Port(1), Port(2)
+    one.incarnation, two.incarnation = b"1", b"2"
+    async with hub.participant_side(one), hub.controller_side(office), hub.participant_side(two) as link:
+        assert office.links == [(1, b"1"), (2, b"2")]
+
+        link.close()
+        link.close()
+
+        assert office.links[2:] == ["2 closed: the participant has closed it"]
+    assert len(office.links) == 3
+
+
+async def test_request_of_a_session_reaches_the_active_controller() -> None:
+    hub, standby, active = MemoryHub(), Office(7), Office(8, Granted(3, 6_000, 1))
+    await active.clock.advance(5)
+    async with hub.controller_side(standby), hub.participant_side(Port(1)) as link:
+        with pytest.raises(ControllerUnreachable, match="controller 7 is not active"):
+            await link.session(Heartbeat(1, 41, 3))
+
+        async with hub.controller_side(active):
+            assert await link.session(Heartbeat(1, 41, 3)) == Granted(3, 6_000, 1)
+            assert active.received == [(Heartbeat(1, 41, 3), active.clock.lease_ns())]
+
+    with pytest.raises(ControllerUnreachable, match="no controller runs"):
+        await link.session(Heartbeat(1, 41, 4))
+
+
 # -- choice of the network ---------------------------------------------------------------------------------------------
 
 
@@ -120,9 +195,17 @@ class OwnNetwork:
                 yield transport
 
     @asynccontextmanager
-    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+    async def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AsyncIterator[ControlLink]:
         with self._open(f"participant {port.broker}"):
-            async with self.inner.participant_side(port) as link:
+            async with self.inner.participant_side(port, controllers=controllers) as link:
+                yield link
+
+    @asynccontextmanager
+    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+        with self._open("spectator"):
+            async with self.inner.spectator_side() as link:
                 yield link
 
 

@@ -1,8 +1,8 @@
 """Connection from the controller to one Kafka broker.
 
-    closed ──deliver──▶ connected ──deliver──▶ connected ...
-      ▲                     │
-      └──any failure────────┘   the next deliver connects anew
+    closed ──deliver──▶ connected, logged in ──deliver──▶ ...
+      ▲                          │
+      └──any failure─────────────┘   the next deliver connects anew
 
 One request is in flight at a time. Every failure, including a cancelled delivery, closes the socket, so that a late
 response is never matched to another request. Brokers close connections that were idle for ten minutes; this is detected
@@ -18,11 +18,12 @@ import anyio
 import anyio.to_thread
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import BrokerUnreachable, IllegalState, MalformedMessage
-from kactl.messages.control import Request, Response, StopReplica
+from kactl.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
+from kactl.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
 
 from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
+from .credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
 from .write_pacing import WritePacer
 
 # Kafka's controller.socket.timeout.ms and request.timeout.ms.
@@ -32,6 +33,9 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 REQUEST_SIZE_MAX: Final = 100 * 1024 * 1024
 # A response has fewer bytes per partition than its request, so a valid one is not larger than the largest request.
 RESPONSE_SIZE_MAX: Final = REQUEST_SIZE_MAX
+# After the first rejection of kactl's login or rights by a broker, and the longest; it doubles in between.
+REJECTED_PAUSE_MS: Final = 1_000.0
+REJECTED_PAUSE_MS_MAX: Final = 30_000.0
 # A row takes 0.1 microseconds to encode, 0.7 if every topic has only one row: up to this number the loop is blocked for
 # 0.5 to 4 ms. More rows are encoded in a worker thread.
 ROWS_IN_LOOP_MAX: Final = 5_000
@@ -52,6 +56,7 @@ class KafkaTransport:
         level: the protocol level that every broker is configured with.
         listener_name: which of a broker's listeners to connect to.
         request_size_max: in bytes; the value of the brokers' socket.request.max.bytes.
+        credentials: for listeners with other security protocols than PLAINTEXT.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class KafkaTransport:
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
         request_size_max: int = REQUEST_SIZE_MAX,
+        credentials: BrokerCredentials | None = None,
     ) -> None:
         self.listener_name = listener_name
         self.connect_timeout_ms = connect_timeout_ms
@@ -71,6 +77,8 @@ class KafkaTransport:
         self.request_size_max = request_size_max
         self.versions: Versions = versions_for(level)
         client_id = str(controller_id) if client_id is None else client_id
+        self.client_id = client_id
+        self.credentials = credentials or BrokerCredentials()
         self.decoder = Decoder(self.versions)
         self.pacer = WritePacer()
         self._encoder = Encoder(self.versions, client_id=client_id, listener_name=listener_name)
@@ -81,7 +89,7 @@ class KafkaTransport:
     def connect(self, broker: Broker) -> "KafkaConnection":
         return KafkaConnection(self, broker)
 
-    async def encode(self, request: Request, correlation_id: int) -> Frame:
+    async def encode(self, request: KafkaRequest, correlation_id: int) -> Frame:
         """Returns the encoded request, without blocking the event loop for long."""
         if self._is_light(request):
             return self._encoder.frame(request, correlation_id)
@@ -90,7 +98,7 @@ class KafkaTransport:
                 return self._encoder.frame(request, correlation_id)
             return await anyio.to_thread.run_sync(self._encoder.frame, request, correlation_id)
 
-    def _is_light(self, request: Request) -> bool:
+    def _is_light(self, request: KafkaRequest) -> bool:
         if isinstance(request, StopReplica):
             return len(request) <= ROWS_IN_LOOP_MAX
         return self._encoder.is_light(request.states, ROWS_IN_LOOP_MAX)
@@ -103,12 +111,16 @@ class KafkaConnection:
         self.broker = broker
         self._transport = transport
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._login: LoginConnection | None = None
+        self._rejections = 0  # in a row, of the login or of the principal's rights
         self._correlation_id = 0
         self._is_delivering = False
         self._is_closed = False
 
     async def deliver(self, request: Request) -> Response:
         """See `kactl.transports.base.Connection`."""
+        if not isinstance(request, KafkaRequest):
+            raise self._unreachable(f"{type(request).__name__} is only for participants")
         if self._is_delivering:
             raise IllegalState(f"broker {self.broker.id}: a second request while one is in flight")
         self._is_delivering = True
@@ -125,7 +137,7 @@ class KafkaConnection:
         self._is_closed = True
         self._drop()
 
-    async def _deliver(self, request: Request) -> Response:
+    async def _deliver(self, request: KafkaRequest) -> Response:
         correlation_id = self._correlation_id
         self._correlation_id = 0 if correlation_id == _INT32_MAX else correlation_id + 1
         frame = await self._transport.encode(request, correlation_id)
@@ -145,6 +157,17 @@ class KafkaConnection:
             raise self._unreachable(f"{who} before it had answered") from error
         except OSError as error:
             raise self._unreachable(f"the connection broke: {error}") from error
+        response = await self._decode(request, correlation_id, data)
+        if response.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            principal = self._transport.credentials.principal
+            raise self._rejected(
+                f"it rejects {type(request).__name__} from {principal} (CLUSTER_AUTHORIZATION_FAILED): add {principal} "
+                "to super.users of every broker, or grant it ClusterAction"
+            )
+        self._rejections = 0
+        return response
+
+    async def _decode(self, request: KafkaRequest, correlation_id: int, data: bytes) -> Response:
         decode = self._transport.decoder.response
         try:
             if len(data) <= RESPONSE_IN_LOOP_MAX:
@@ -159,23 +182,55 @@ class KafkaConnection:
         if self._streams is not None:
             reader, writer = self._streams
             if not reader.at_eof() and not writer.is_closing():
+                if self._login is not None and self._login.is_due:
+                    await self._log_in(self._login)
                 return self._streams
             self._drop()
         endpoint = self._endpoint()
         address = f"{endpoint.host}:{endpoint.port} ({endpoint.listener})"
         try:
             with anyio.fail_after(self._transport.connect_timeout_ms / 1000):
-                streams = await asyncio.open_connection(endpoint.host, endpoint.port, limit=_STREAM_LIMIT)
+                streams = await self._open(endpoint)
         except TimeoutError as error:
             limit_ms = self._transport.connect_timeout_ms
             raise self._unreachable(f"no connection to {address} within {limit_ms:g} ms") from error
         except (OSError, ValueError, OverflowError) as error:  # the latter two: no host name, no port number
-            raise self._unreachable(f"no connection to {address}: {error}") from error
+            reason = failed_handshake(error) if isinstance(error, OSError) else str(error)
+            raise self._unreachable(f"no connection to {address}: {reason}") from error
         if self._is_closed:
             streams[1].transport.abort()
             raise self._unreachable("the connection to it was given up")
         self._streams = streams
+        if endpoint.protocol.startswith("SASL"):
+            login = LoginConnection(self._transport.credentials, *streams, client_id=self._transport.client_id)
+            await self._log_in(login)
+            self._login = login
         return streams
+
+    async def _open(self, endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        credentials = self._transport.credentials
+        if not endpoint.protocol.endswith("SSL"):
+            return await asyncio.open_connection(endpoint.host, endpoint.port, limit=_STREAM_LIMIT)
+        return await asyncio.open_connection(
+            endpoint.host,
+            endpoint.port,
+            limit=_STREAM_LIMIT,
+            ssl=credentials.tls,
+            server_hostname=credentials.server_name or endpoint.host,
+        )
+
+    async def _log_in(self, login: LoginConnection) -> None:
+        """Log in, within the time limit of a connection. A failure is one of the delivery, which closes the socket."""
+        try:
+            with anyio.fail_after(self._transport.connect_timeout_ms / 1000):
+                await login.run()
+        except LoginFailed as error:
+            raise self._rejected(str(error)) from error
+        except TimeoutError as error:
+            limit_ms = self._transport.connect_timeout_ms
+            raise self._unreachable(f"the login took longer than {limit_ms:g} ms") from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise self._unreachable("it closed the connection during the login") from error
 
     def _endpoint(self) -> Endpoint:
         name = self._transport.listener_name
@@ -186,11 +241,8 @@ class KafkaConnection:
                 f"it has no listener {name} (it has: {known}): set kactl's kafka.listener-name to one that every "
                 f"broker has, or add {name} to the broker's advertised.listeners"
             )
-        if endpoint.protocol != "PLAINTEXT":
-            raise self._unreachable(
-                f"its listener {name} speaks {endpoint.protocol}, kactl speaks PLAINTEXT only: set kactl's "
-                "kafka.listener-name to a PLAINTEXT listener, or give the brokers one for the controller alone"
-            )
+        if missing := self._transport.credentials.missing(endpoint.protocol):
+            raise self._unreachable(f"its listener {name} speaks {endpoint.protocol}: {missing}")
         return endpoint
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: Frame) -> bytes:
@@ -208,8 +260,14 @@ class KafkaConnection:
     def _unreachable(self, reason: str) -> BrokerUnreachable:
         return BrokerUnreachable(self.broker.id, reason)
 
+    def _rejected(self, reason: str) -> BrokerUnreachable:
+        """Returns the error of a broker that has to be configured before it can accept anything."""
+        pause_ms = min(REJECTED_PAUSE_MS * 2 ** min(self._rejections, 10), REJECTED_PAUSE_MS_MAX)
+        self._rejections += 1
+        return BrokerUnreachable(self.broker.id, reason, retry_after_ms=pause_ms)
+
     def _drop(self) -> None:
         """Close the socket at once, without sending buffered bytes."""
         if self._streams is not None:
             self._streams[1].transport.abort()
-            self._streams = None
+            self._streams = self._login = None

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
 
-from kactl.messages.control import Request, Response
+from kactl.messages.control import KafkaRequest, KafkaResponse, Request, Response
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import Versions
 from tests.support import kio_codec as by_kio
@@ -26,8 +28,9 @@ class Raw(Exception):
 class Peer:
     """Responds to every client with `respond`. If that raises, the connection is closed without a response."""
 
-    def __init__(self, respond: Respond, versions: Versions) -> None:
+    def __init__(self, respond: Respond, versions: Versions, logins: "Logins | None") -> None:
         self._respond = respond
+        self._logins = logins
         self._versions = versions
         self.connections: list[asyncio.StreamWriter] = []
         self.correlation_ids: list[int] = []
@@ -49,6 +52,10 @@ class Peer:
             data = await reader.readexactly(size)
         except asyncio.IncompleteReadError:
             return False
+        if self._logins is not None and (reply := self._logins.reply(writer, data)) is not None:
+            writer.write(struct.pack(">i", len(reply)) + reply)
+            await writer.drain()
+            return True
         correlation_id, request = by_kio.read_request(data)
         self.correlation_ids.append(correlation_id)
         answer = asyncio.ensure_future(self._respond(request))
@@ -72,16 +79,33 @@ class Peer:
     async def _send(
         self, writer: asyncio.StreamWriter, request: Request, response: Response, correlation_id: int
     ) -> bool:
+        assert isinstance(request, KafkaRequest)
+        assert isinstance(response, KafkaResponse)
         answer = by_kio.response_bytes(request, response, self._versions, correlation_id=correlation_id)
         writer.write(struct.pack(">i", len(answer)) + answer)
         await writer.drain()
         return True
 
 
+class Logins(Protocol):
+    """The part of a broker that authenticates connections."""
+
+    def reply(self, writer: asyncio.StreamWriter, request: bytes) -> bytes | None:
+        """Returns the response to a request, None if it is not part of a login. Raises if it may not be sent yet."""
+
+
 @contextlib.asynccontextmanager
-async def listening(respond: Respond, versions: Versions) -> AsyncIterator[Peer]:
-    """Start a peer at a free port of loopback, as `peer.broker`."""
-    peer = Peer(respond, versions)
+async def listening(
+    respond: Respond,
+    versions: Versions,
+    *,
+    protocol: str = "PLAINTEXT",
+    tls: ssl.SSLContext | None = None,
+    logins: Logins | None = None,
+    host: str = "127.0.0.1",
+) -> AsyncIterator[Peer]:
+    """Start a peer at a free port of loopback, as `peer.broker`, which is registered under `host`."""
+    peer = Peer(respond, versions, logins)
     serving: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,9 +114,9 @@ async def listening(respond: Respond, versions: Versions) -> AsyncIterator[Peer]
         serving.add(task)
         await peer.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    peer.broker = Broker(1, 77, (Endpoint("CLIENT", "nowhere.invalid", 1), Endpoint(LISTENER, host, port)))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    peer.broker = Broker(1, 77, (Endpoint("CLIENT", "nowhere.invalid", 1), Endpoint(LISTENER, host, port, protocol)))
     try:
         yield peer
     finally:

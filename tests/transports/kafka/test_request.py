@@ -9,13 +9,16 @@ from hypothesis import given
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import IllegalState
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import KafkaRequest as Request
+from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
 from tests.support import kio_codec as by_kio
+from tests.support.marks import fast_and_slow
 from tests.support.message_strategies import LISTENER, requests
 
-IBPS = ["2.6", "2.8", "3.2", "3.9"]  # one for each set of versions
+# One for each set of versions; the fast tests have the oldest and the newest.
+IBPS = fast_and_slow(["3.9", "2.6", "3.2", "2.8"], fast=2)
 
 TOPIC = TopicRef("t", bytes(range(1, 17)))
 

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
 from kactl.messages.control import (
+    KafkaRequest as Request,
+)
+from kactl.messages.control import (
+    KafkaResponse as Response,
+)
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
     PartitionStates,
-    Request,
-    Response,
     UpdateMetadataResponse,
 )
 from kactl.model import ZERO_ID, TopicRef

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kactl.errors import IllegalState
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
 from kactl.outbound.fan_out import PartitionStatesView
 
@@ -83,7 +83,7 @@ class Encoder:
         self._layout = _LEADER_AND_ISR_6 if versions.leader_and_isr >= 6 else _LEADER_AND_ISR
         self._groups = FanOutBodies(self._layout)
 
-    def frame(self, request: Request, correlation_id: int) -> Frame:
+    def frame(self, request: KafkaRequest, correlation_id: int) -> Frame:
         """Returns the encoded request.
 
         Raises:
@@ -209,7 +209,7 @@ class _Bodies:
             self._kept.pop(key, None)
 
 
-def _sender(request: Request, *, kraft: bool) -> bytes:
+def _sender(request: KafkaRequest, *, kraft: bool) -> bytes:
     """Returns the controller id and the epochs. `kraft` is true if the version has a field for a KRaft controller."""
     return (
         struct.pack(">i", request.controller_id)

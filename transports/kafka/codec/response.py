@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from kactl.errors import MalformedMessage
 from kactl.messages.control import (
+    KafkaRequest,
+    KafkaResponse,
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
-    Request,
-    Response,
     StopReplica,
     StopReplicaResponse,
     UpdateMetadata,
@@ -44,7 +44,7 @@ class Decoder:
         self._versions = versions
         self._ids = TopicIdCache()
 
-    def response(self, request: Request, correlation_id: int, data: bytes) -> Response:
+    def response(self, request: KafkaRequest, correlation_id: int, data: bytes) -> KafkaResponse:
         """Returns a broker's response to `request`.
 
         Topics are in the order of their first appearance, partitions in the order of the response. If the response has
@@ -64,7 +64,7 @@ class Decoder:
             raise MalformedMessage(f"an answer to request {answered}, where one to {correlation_id} was awaited")
         reader.tags()
         error = reader.int16()
-        response: Response
+        response: KafkaResponse
         match request:
             case UpdateMetadata():
                 response = UpdateMetadataResponse(error)

@@ -11,9 +11,11 @@ LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
 CONTROLLED_SHUTDOWN: Final = 7
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
+SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 ELECT_LEADERS: Final = 43
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
@@ -31,9 +33,7 @@ REJECTED: Final = frozenset(
         LEADER_AND_ISR,
         STOP_REPLICA,
         UPDATE_METADATA,
-        17,  # SaslHandshake: this listener does not authenticate clients
         27,  # WriteTxnMarkers
-        36,  # SaslAuthenticate
         52,  # Vote
         53,  # BeginQuorumEpoch
         54,  # EndQuorumEpoch

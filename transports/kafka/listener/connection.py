@@ -4,6 +4,9 @@
                    handled by a broker? ─▶ relay it to a broker, and relay the response back
                    neither?             ─▶ close
 
+A listener that authenticates its peers takes nothing but a login first, and decides about each request. It relays only
+requests that name everything that they concern, after the peer was authorized for all of it (`relayed_authorization`).
+
 Pipelined requests are handled one after the other, as brokers do, so that a connection holds one frame. A rejected
 request gets a response with INVALID_REQUEST if its response type has an error field; otherwise the listener closes the
 connection, as a broker does.
@@ -20,8 +23,18 @@ from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .admission import Admission, Slot
 from .api import Api
-from .api_keys import API_KEY_MAX, API_VERSIONS, CONTROLLED_SHUTDOWN, REJECTED, RELAY_FIRST
+from .api_keys import (
+    API_KEY_MAX,
+    API_VERSIONS,
+    CONTROLLED_SHUTDOWN,
+    REJECTED,
+    RELAY_FIRST,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 from .apis import APIS
+from .audit import CHANGES, RELAYED
+from .authentication import ELEMENTS_MAX, LOGIN_TIMEOUT_S, REQUEST_SIZE_MAX, Login
 from .config_apis import CONFIG_APIS
 from .config_handlers import ConfigHandlers
 from .counters import ListenerCounters, PeerRejected
@@ -31,12 +44,16 @@ from .fair_queue import FairQueues, StepRunner
 from .frames import Frames, Head, drained
 from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_request
 from .limits import ELEMENT_COST, FREE_SIZE, KIB, MIB, Limits
+from .permits import Permits
 from .pools import Pools, Share
 from .relay import Relay
+from .relayed_apis import RELAYED_APIS
 from .responses import Handler, result
-from .schema import STRING, Elements, Reader, Steps, TooManyElements, Values
+from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
+from .schema import STRING, Elements, Reader, Steps, TooManyElements, Values, whole
 from .stream import Stream
 
+_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 # Larger requests about configs are relayed unread: a request about kactl names one broker only.
 _CONFIG_SIZE_MAX: Final = 64 * KIB
@@ -79,7 +96,11 @@ class Connection:
         slot: the connection's place in the admission; identified here.
         handlers: request handlers by api key.
         configs: handlers of requests about kactl's own configs.
-        relay: for the requests that a broker handles; used by this connection only, and closed with it.
+        relay: for the requests that a broker handles; used by this connection only, and closed with it. None to relay
+            nothing.
+        is_checked: whether requests are relayed only after the peer was authorized for everything that they name.
+        login: of this connection.
+        permits: for its requests.
         peer: the peer's name in log messages.
 
     Attributes:
@@ -94,7 +115,10 @@ class Connection:
         *,
         handlers: Mapping[int, Handler],
         configs: ConfigHandlers,
-        relay: Relay,
+        relay: Relay | None,
+        is_checked: bool,
+        login: Login,
+        permits: Permits,
         peer: str,
     ) -> None:
         limits = shared.limits
@@ -108,6 +132,9 @@ class Connection:
         self._handlers = handlers
         self._configs = configs
         self._relay = relay
+        self._is_checked = is_checked
+        self._login = login
+        self._permits = permits
         self._peer = peer
         self._claim: Claim | None = None
         self._is_reported = False
@@ -122,6 +149,9 @@ class Connection:
             Refused: a request was rejected; close the connection.
             OSError: the connection was lost.
         """
+        login_limit = None
+        if self._login.is_pending:
+            login_limit = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT_S, self._end_pending_login)
         try:
             while not self._is_ending and (head := await self._frames.head()) is not None:
                 try:
@@ -129,21 +159,39 @@ class Connection:
                 finally:
                     self._share.release()
                 self._shared.admission.wait(self._slot)
+                await self._permits.pause()
         finally:
-            self._relay.close()
+            if login_limit is not None:
+                login_limit.cancel()  # it refers to this connection
+            if self._relay is not None:
+                self._relay.close()
 
     async def _one(self, head: Head) -> None:
         api = APIS.get(head.key)
+        self._login.check(head.key)
+        if self._login.is_pending and head.left > REQUEST_SIZE_MAX:
+            raise PeerRejected(
+                "length", f"{head.left} bytes before the login, and at most {REQUEST_SIZE_MAX} are allowed"
+            )
+        if head.key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            await self._log_in(head)
+            return
         if head.key in REJECTED:
             raise PeerRejected("not_for_us", f"request {head.key} is for brokers: connect to a broker")
         if not 0 <= head.key <= API_KEY_MAX or head.version < 0:
             raise PeerRejected("unknown_api", f"there is no request {head.key} in version {head.version}")
+        if self._is_checked and head.key in RELAYED_APIS:
+            await self._authorized(head, RELAYED_APIS[head.key])
+            return
         if head.key in CONFIG_APIS:
             await self._about_configs(head, CONFIG_APIS[head.key])
             return
-        if api is None or (head.key in RELAY_FIRST and self._relay.possible):
-            await self._relayed(head, self._frames.pieces(head))
+        relay = self._open_relay
+        if relay is not None and (api is None or (head.key in RELAY_FIRST and relay.possible)):
+            await self._relayed(relay, head, self._frames.pieces(head))
             return
+        if api is None or not self._permits.knows(head.key):
+            raise PeerRejected("not_for_us", f"request {head.key} is for brokers: connect to a broker")
         self._counters.requests[api.name] += 1
         if head.version > api.version_max:
             await self._unsupported(head, api)
@@ -165,21 +213,25 @@ class Connection:
         async with self._take_turn() as turn:
             values = await self._decoded(head, api, content, turn)
         del content
-        self._shared.admission.serve(self._slot)
-        self.is_busy = True
-        try:
-            response = await self._handlers[api.key](values, head.version)
-        finally:
-            self.is_busy = False
+        response = await self._carried_out(api, values, head.version, self._handlers[api.key])
         del values
         async with self._take_turn() as turn:
             body = await turn.steps(api.response.writing(response, head.version))
         del response
         await self._write(head, api, body)
 
+    async def _carried_out(self, api: Api, values: dict[str, Any], version: int, handler: Handler) -> Values:
+        """Returns the response to a request, of which the controller carries out the permitted part."""
+        self._shared.admission.serve(self._slot)
+        self.is_busy = True
+        try:
+            return await self._permits.carry_out(api, values, version, handler)
+        finally:
+            self.is_busy = False
+
     async def _decoded(self, head: Head, api: Api, content: bytes, turn: StepRunner) -> dict[str, Any]:
         elements = Elements(
-            self._limits.elements_max(api, is_broker=self._is_broker),
+            ELEMENTS_MAX if self._login.is_pending else self._limits.elements_max(api, is_broker=self._is_broker),
             lambda count: self._share.charge(count * ELEMENT_COST),
         )
         try:
@@ -234,7 +286,8 @@ class Connection:
 
     async def _linger(self) -> None:
         """Let the peer read the last response: closing with unread bytes would reset the connection and discard it."""
-        self._stream.transport.write_eof()
+        if self._stream.transport.can_write_eof():
+            self._stream.transport.write_eof()
         try:
             async with asyncio.timeout(_LINGER_S):
                 left = _LINGER_SIZE
@@ -266,9 +319,14 @@ class Connection:
 
     # -- requests that a broker handles --------------------------------------------------------------------------------
 
-    async def _relayed(self, head: Head, pieces: AsyncIterator[bytes]) -> None:
+    @property
+    def _open_relay(self) -> Relay | None:
+        """What relays requests unread; None on listeners that authorize them."""
+        return self._relay if self._relay is not None and not self._is_checked and self._relay.is_allowed else None
+
+    async def _relayed(self, relay: Relay, head: Head, pieces: AsyncIterator[bytes]) -> None:
         self._counters.requests["relayed"] += 1
-        await self._relay.forward(head, self._served(pieces), self._stream)
+        await relay.forward(head, self._served(pieces), self._stream)
 
     async def _served(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yields the pieces of a request; the last one completes it."""
@@ -278,8 +336,11 @@ class Connection:
 
     async def _about_configs(self, head: Head, api: Api) -> None:
         """Handle a request about configs if it concerns kactl, which is known once it is decoded; or relay it."""
+        relay = self._open_relay
         if head.version > api.version_max or head.left > _CONFIG_SIZE_MAX:
-            await self._relayed(head, self._frames.pieces(head))
+            if relay is None:
+                raise _of_brokers(api)
+            await self._relayed(relay, head, self._frames.pieces(head))
             return
         content = await self._frames.rest(head)
         async with self._take_turn() as turn:
@@ -288,11 +349,53 @@ class Connection:
             except _RequestRejected:
                 values = {"resources": []}  # relayed: the broker rejects it
         if not self._configs.concerns_only_kactl(values):
-            await self._relayed(head, _whole(content))
+            if relay is None:
+                raise _of_brokers(api)
+            await self._relayed(relay, head, _whole(content))
             return
         self._counters.requests[api.name] += 1
-        response = await self._configs.handlers()[api.key](values, head.version)
+        response = await self._carried_out(api, values, head.version, self._configs.handlers()[api.key])
         await self._write(head, api, api.response.write(response, head.version))
+
+    async def _authorized(self, head: Head, api: Api) -> None:
+        """Relay a request if the peer is authorized for everything that it names; or handle it if it concerns kactl.
+
+        The broker receives what was decoded and decided about, encoded anew: bytes that it might read differently are
+        not passed on.
+        """
+        if head.version > api.version_max:
+            await self._unsupported(head, api)
+            return
+        size_max = self._limits.size_max(api, is_broker=False)
+        try:
+            if head.left > size_max:
+                raise await self._too_large(head, api, size_max)
+            content = await self._frames.rest(head)
+            async with self._take_turn() as turn:
+                values = await self._decoded(head, api, content, turn)
+        except _RequestRejected as rejection:
+            await self._decline(head, api, rejection)
+            return
+        if api.key in CONFIG_APIS and self._configs.concerns_only_kactl(values):
+            self._counters.requests[api.name] += 1
+            response = await self._carried_out(api, values, head.version, self._configs.handlers()[api.key])
+            await self._write(head, api, api.response.write(response, head.version))
+            return
+        principal = self._login.principal
+        if self._relay is None or principal is None:
+            raise _of_brokers(api)
+        verdict = self._permits.verdict(api, values, head.version, principal)
+        if verdict.request is None:
+            await self._write(head, api, api.response.write(verdict.complete({}), head.version))
+            return
+        async with self._take_turn() as turn:
+            body = await turn.steps(api.request.writing(verdict.request, head.version))
+        anew = _header_of(content, flexible=api.request.is_flexible(head.version)) + body
+        try:
+            await self._relayed(self._relay, head._replace(left=len(anew)), _whole(anew))
+        finally:
+            if api.key in CHANGES and not verdict.request.get("validate_only"):
+                self._permits.record(api, verdict.request, principal, "unknown", RELAYED)
 
     # -- identification ------------------------------------------------------------------------------------------------
 
@@ -319,7 +422,7 @@ class Connection:
         claim = claim_of(head, await self._frames.prefix(head, PREFIX_SIZE))
         if claim is None:
             return
-        if shared.addresses.proves(self._slot.address, claim):
+        if self._proves(claim):
             self._claim = claim
             shared.admission.identify(self._slot, claim.broker)
             self._share.move(shared.pools.brokers, claim.broker)
@@ -332,6 +435,51 @@ class Connection:
                 "broker is registered under: if brokers connect from there, add it to kafka.broker-networks",
             )
             shared.counters.reject(notice, self._peer, action="the connection has the limits of a client")
+
+    def _proves(self, claim: Claim) -> bool:
+        """Returns whether this peer is the broker that it claims to be: by its login, or without one by its address."""
+        principal = self._login.principal
+        if principal is not None and principal.is_authenticated:
+            return self._permits.may_speak_for(principal, claim.broker) and self._shared.addresses.is_live(claim)
+        return self._shared.addresses.proves(self._slot.address, claim)
+
+    # -- the login -----------------------------------------------------------------------------------------------------
+
+    async def _log_in(self, head: Head) -> None:
+        """Handle a request of the login."""
+        api = SASL_HANDSHAKE_API if head.key == SASL_HANDSHAKE else SASL_AUTHENTICATE_API
+        # Version 0 of SaslHandshake is followed by messages without frames.
+        if not (1 if head.key == SASL_HANDSHAKE else 0) <= head.version <= api.version_max:
+            raise PeerRejected("unsupported_version", f"{api.name} in version {head.version}: update the client")
+        content = await self._frames.rest(head)
+        try:
+            values = whole(_reading(head, api, content, Elements(ELEMENTS_MAX)))
+        except MalformedMessage as error:
+            raise PeerRejected("malformed", f"{api.name} cannot be read: {error}") from None
+        if head.key == SASL_HANDSHAKE:
+            response, ends = self._login.on_handshake(values)
+        else:
+            response, ends = await self._login.on_authenticate(values)
+        await self._write(head, api, api.response.write(response, head.version))
+        if ends:
+            failure = PeerRejected("login", f"the login failed ({response['error_code'].name})")
+            self._counters.reject(failure, self._peer)
+            self._is_ending = True
+            await self._linger()
+
+    def _end_pending_login(self) -> None:
+        if self._login.is_pending:
+            self._stream.abort()
+
+
+def _of_brokers(api: Api) -> PeerRejected:
+    return PeerRejected("not_for_us", f"{api.name} is about brokers: connect to a broker")
+
+
+def _header_of(content: bytes, *, flexible: bool) -> bytes:
+    """Returns the rest of the header of a request that was decoded: the client id as it is, and no tagged fields."""
+    (size,) = _INT16.unpack_from(content)
+    return content[: _INT16.size + max(size, 0)] + (NO_TAGS if flexible else b"")
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:

@@ -41,6 +41,8 @@ METADATA_API: Final = Api(
         Field("include_cluster_authorized_operations", BOOL, since=8, until=10),
         Field("include_topic_authorized_operations", BOOL, since=8),
         flexible=9,
+        # librdkafka (2.16.0) writes a null list of topics as four bytes in place of one.
+        may_be_longer=True,
     ),
     Message(
         Field("throttle_time_ms", INT32, since=3),
@@ -65,8 +67,20 @@ METADATA_API: Final = Api(
                     Field("name", STRING, nullable=12),
                     Field("topic_id", UUID, since=10),
                     Field("is_internal", BOOL, since=1),
-                    # Always empty in responses of kactl, so the fields of a partition are not declared.
-                    Field("partitions", Array(INT32)),
+                    Field(
+                        "partitions",
+                        Array(
+                            (
+                                Field("error_code", INT16),
+                                Field("partition_index", INT32),
+                                Field("leader_id", INT32),
+                                Field("leader_epoch", INT32, since=7, default=-1),
+                                Field("replica_nodes", Array(INT32)),
+                                Field("isr_nodes", Array(INT32)),
+                                Field("offline_replicas", Array(INT32), since=5),
+                            )
+                        ),
+                    ),
                     Field("topic_authorized_operations", INT32, since=8, default=-(2**31)),
                 )
             ),

@@ -19,6 +19,8 @@ from .stream import PIECE_SIZE, Stream
 # The first part of every header: key, version, correlation id.
 _FIXED: Final = struct.Struct(">hhi")
 _LENGTH: Final = struct.Struct(">i")
+# The first bytes of an alert and of a handshake. As a length they would announce 352 and 369 MB.
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
 
 
 class Head(NamedTuple):
@@ -59,7 +61,10 @@ class Frames:
             return None
         self._wait_s = self._limits.idle_timeout_s
         self._deadline_s = asyncio.get_running_loop().time() + self._limits.frame_timeout_s
-        (size,) = _LENGTH.unpack(await self._exactly(_LENGTH.size))
+        begin = await self._exactly(_LENGTH.size)
+        if begin[:2] in _TLS_RECORDS:
+            raise PeerRejected("tls", "speaks TLS on a listener in clear text: check the peer's security.protocol")
+        (size,) = _LENGTH.unpack(begin)
         if not _FIXED.size <= size <= self._limits.frame_size_max:
             raise PeerRejected(
                 "length",

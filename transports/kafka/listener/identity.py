@@ -6,6 +6,9 @@ A connection is identified as a broker's by two facts together:
   one of `kafka.broker-networks`;
 * a request on it contains that broker's id and the epoch of its current registration.
 
+Requests of brokers are accepted only from the first: whoever connects from elsewhere cannot drain a broker, or take its
+producer ids.
+
 This is not authentication. A process on the address of a broker that knows the broker's epoch (the transaction id of
 its registration, which ZooKeeper shows to its clients) is treated as that broker, and uses only the resources reserved
 for that broker: its part of the memory pool and of the connections. A process on that address which does not know the
@@ -139,6 +142,22 @@ class BrokerAddresses:
                 return False
         hosts = {endpoint.host for endpoint in self._live[claim.broker].endpoints}
         return any(address in self._addresses(host) for host in hosts) or self._in_networks(address)
+
+    def may_be(self, address: str, broker: int) -> bool:
+        """Returns whether a broker may connect from an address: one that it is registered under, or of a network.
+
+        True also if the broker is not registered, which the controller's answer says, and while its names have not been
+        looked up yet.
+        """
+        if broker not in self._live and self._clock() - self._updated_s >= _UPDATE_INTERVAL_S:
+            self.update()
+        known = self._live.get(broker)
+        if known is None or self._in_networks(address):
+            return True
+        hosts = {endpoint.host for endpoint in known.endpoints}
+        return any(
+            address in self._addresses(host) or not (_is_literal(host) or host in self._resolved) for host in hosts
+        )
 
     def update(self) -> None:
         """Read the current registrations; new host names count once they are resolved."""

@@ -1,12 +1,17 @@
-"""Relay of requests to brokers: request and response are forwarded unchanged.
+"""Relay of requests to brokers, and of their responses.
 
     no connection ──forward──▶ connected to one broker ──▶ the same, as long as it stays registered
 
 Each connection of a client has its own connection to a broker, so that the broker's state of a connection belongs to
 one client. The relay holds only a piece of a frame: if one side reads slowly, it reads slowly from the other.
+
+Without credentials a relay reaches brokers' listeners in clear text, where all clients are the same. With credentials
+it logs in as kactl, and a broker takes its requests for kactl's own: callers authorize them before. A client's password
+or proof is never passed on.
 """
 
 import asyncio
+import contextlib
 import itertools
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +20,7 @@ from typing import Final
 from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
+from kactl.transports.kafka.credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
 
 from .counters import PeerRejected
 from .frames import Head, drained
@@ -29,6 +35,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 RESPONSE_TIMEOUT_S: Final = 120.0
 
 _LENGTH: Final = struct.Struct(">i")
+# Of the login. A relayed request keeps the client's own.
+_CLIENT_ID: Final = "kactl-relay"
 
 
 class Relay:
@@ -39,6 +47,8 @@ class Relay:
         brokers: returns the registered brokers.
         turn: the index of the first broker to try; differs between connections.
         buffer: the buffer of streams; see `stream.shared_buffer`.
+        credentials: of kactl at the brokers; None for brokers' listeners of protocol PLAINTEXT only.
+        allowed: returns whether anything may be relayed now.
     """
 
     def __init__(
@@ -49,6 +59,8 @@ class Relay:
         turn: int,
         limits: Limits,
         buffer: memoryview,
+        credentials: BrokerCredentials | None = None,
+        allowed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._listener_name = listener_name
         self._brokers = brokers
@@ -57,6 +69,14 @@ class Relay:
         self._broker: Broker | None = None
         self._buffer = buffer
         self._stream: Stream | None = None
+        self._credentials = credentials
+        self._allowed = allowed
+        self._login: LoginConnection | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether requests may be relayed now."""
+        return self._allowed()
 
     @property
     def possible(self) -> bool:
@@ -109,41 +129,95 @@ class Relay:
         """Close the connection to the broker."""
         if self._stream is not None:
             self._stream.abort()
-            self._stream = None
+            self._stream = self._login = None
 
     @property
     def _name(self) -> str:
         return "no broker" if self._broker is None else f"broker {self._broker.id}"
 
     def _targets(self) -> list[tuple[Broker, Endpoint]]:
-        """Returns the brokers with a PLAINTEXT listener of that name; other protocols cannot be relayed."""
+        """Returns the brokers with a listener of that name whose protocol this relay can speak."""
         endpoints = [(broker, endpoint_of(broker, self._listener_name)) for broker in self._brokers()]
         return [
             (broker, endpoint)
             for broker, endpoint in endpoints
-            if endpoint is not None and endpoint.protocol == "PLAINTEXT"
+            if endpoint is not None and not self._missing(endpoint.protocol)
         ]
+
+    def _missing(self, protocol: str) -> str:
+        """Returns what is missing for a protocol; empty if nothing is."""
+        if self._credentials is not None:
+            return self._credentials.missing(protocol)
+        return "" if protocol == "PLAINTEXT" else "requests are relayed to brokers in clear text only"
 
     async def _connected(self, head: Head) -> Stream:
         targets = self._targets()
         if self._stream is not None:
             if any(broker == self._broker for broker, _ in targets) and not self._stream.at_eof:
-                return self._stream
+                if self._login is None or not self._login.is_due:
+                    return self._stream
+                with contextlib.suppress(OSError, LoginFailed, asyncio.IncompleteReadError):
+                    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                        await self._login.run()
+                    return self._stream
             self.close()
-        loop = asyncio.get_running_loop()
         first = self._turn % len(targets) if targets else 0
         for broker, endpoint in itertools.chain(targets[first:], targets[:first]):
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    _, self._stream = await loop.create_connection(
-                        lambda: Stream(self._buffer), endpoint.host, endpoint.port
-                    )
-            except (OSError, ValueError, OverflowError) as error:  # TimeoutError is an OSError
-                log.info("no connection to broker %d for a relayed request: %s", broker.id, str(error) or "timeout")
+                    await self._connect(endpoint)
+            except (OSError, ValueError, OverflowError, LoginFailed, asyncio.IncompleteReadError) as error:
+                self.close()
+                reason = failed_handshake(error) if isinstance(error, OSError) else str(error)
+                log.info(
+                    "no connection to broker %d for a relayed request: %s", broker.id, reason or "timeout"
+                )  # TimeoutError is an OSError
                 continue
             self._broker = broker
+            assert self._stream is not None
             return self._stream
-        raise PeerRejected(
-            "no_broker",
-            f"request {head.key} is for a broker, and no broker with a listener {self._listener_name} is available",
+        raise PeerRejected("no_broker", f"request {head.key} is for a broker, and {self._none_available()}")
+
+    def _none_available(self) -> str:
+        """Returns why there is no broker."""
+        missing = {
+            self._missing(endpoint.protocol)
+            for broker in self._brokers()
+            if (endpoint := endpoint_of(broker, self._listener_name)) is not None
+        } - {""}
+        reasons = f" ({'; '.join(sorted(missing))})" if missing else ""
+        return f"no broker with a listener {self._listener_name} is available{reasons}"
+
+    async def _connect(self, endpoint: Endpoint) -> None:
+        """Connect to a broker, and log in if its listener demands it."""
+        tls, name = None, None
+        if self._credentials is not None and endpoint.protocol.endswith("SSL"):
+            tls, name = self._credentials.tls, self._credentials.server_name or endpoint.host
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(
+            lambda: Stream(self._buffer), endpoint.host, endpoint.port, ssl=tls, server_hostname=name
         )
+        self._stream = made
+        if self._credentials is not None and endpoint.protocol.startswith("SASL"):
+            ends = _LoginStream(made)
+            self._login = LoginConnection(self._credentials, ends, ends, client_id=_CLIENT_ID)
+            await self._login.run()
+
+
+class _LoginStream:
+    """A stream in the form that a login takes."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def readexactly(self, size: int) -> bytes:
+        content = b""
+        while len(content) < size:
+            piece = await self._stream.read(size - len(content))
+            if not piece:
+                raise asyncio.IncompleteReadError(content, size)
+            content += piece
+        return content
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)

@@ -206,6 +206,7 @@ INT8: Final = Fixed("b")
 INT16: Final = Fixed("h")
 INT32: Final = Fixed("i")
 INT64: Final = Fixed("q")
+FLOAT64: Final = Fixed("d", 0.0)
 UUID: Final = Fixed("16s", ZERO_ID)
 STRING: Final = Varying(_read_text, _write_text, "")
 BYTES: Final = Varying(_read_bytes, _write_bytes, b"")
@@ -220,11 +221,13 @@ class Message:
     Args:
         fields: the fields in their order.
         flexible: the first version with compact lengths and tagged fields.
+        may_be_longer: whether bytes after the last field are ignored, as brokers do in every request.
     """
 
-    def __init__(self, *fields: Field, flexible: int) -> None:
+    def __init__(self, *fields: Field, flexible: int, may_be_longer: bool = False) -> None:
         self.fields = fields
         self.flexible = flexible
+        self.may_be_longer = may_be_longer
         self._layouts: dict[int, _Layout] = {}
 
     def is_flexible(self, version: int) -> bool:
@@ -242,7 +245,8 @@ class Message:
         """The same in steps of STEP elements."""
         reader = Reader(data, flexible=self.is_flexible(version), elements=elements, begin=begin)
         values = yield from self._layout(version).reading(reader)
-        reader.end()
+        if not self.may_be_longer:
+            reader.end()
         return values
 
     def write(self, values: Values, version: int) -> bytes:
@@ -459,6 +463,8 @@ class _Many:
             else:
                 yield from self._layout.writing(parts, member)
             if len(parts) - stepped >= STEP:
+                # Joined now: a million small parts would take ten times the memory of the message.
+                parts[stepped:] = (b"".join(parts[stepped:]),)
                 stepped = len(parts)
                 yield
 

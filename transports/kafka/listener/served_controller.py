@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from kactl.messages.admin import ControllerRequest
 from kactl.model import Broker, TopicRef
+from kactl.state.rows import Rows
 
 
 class ServedController(Protocol):
@@ -31,6 +32,12 @@ class ServedController(Protocol):
 
     def topics(self) -> list[TopicRef]:
         """Returns all topics, by name."""
+
+    def rows(self, topic: str) -> Rows | None:
+        """Returns a copy of a topic's rows, by partition; None if there is no such topic."""
+
+    def partition_count(self, topic: str) -> int:
+        """Returns the number of partitions of a topic; 0 if there is no such topic."""
 
     async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
         """Wait until a topic has at least that many partitions and each of its partitions has a leader.

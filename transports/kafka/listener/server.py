@@ -1,24 +1,31 @@
 """The Kafka listener: its sockets, and the lifecycle of its connections.
 
-This listener does not authenticate peers. They reach the controller only through the requests that any client may send.
-The listener stores the connections, and which of them belong to brokers (`identity`), and no other data of a peer.
+A listener of protocol PLAINTEXT does not authenticate peers. They reach the controller only through the requests that
+any client may send, and are told apart by their addresses (`identity`). Listeners with SASL or client certificates
+demand a login (`authentication`) and decide about each request (`authorization`).
 """
 
 import asyncio
 import itertools
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import anyio
 
+from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
+from kactl.transports.kafka.credentials import BrokerCredentials
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot
+from .audit import Audit, no_audit
+from .authentication import LOGIN_TIMEOUT_S, Authentication
+from .authorization import Authorization, OpenListener
 from .broker_handlers import BrokerHandlers
 from .config_handlers import ConfigHandlers
 from .connection import Connection, Shared
@@ -28,7 +35,9 @@ from .fair_queue import FairQueues
 from .identity import BrokerAddresses, Claim, Network, plain_address
 from .limits import Limits
 from .partition_handlers import PartitionHandlers
+from .permits import Permits
 from .pools import Pools
+from .quotas import QuotaKeeper, Quotas
 from .relay import Relay
 from .responses import Handler
 from .served_controller import ServedController
@@ -46,6 +55,22 @@ _DESCRIPTORS_KEPT: Final = 256
 _DESCRIPTORS_EACH: Final = 2
 
 
+class ListenerSecurity(NamedTuple):
+    """Security of one listener.
+
+    Attributes:
+        tls: for protocols SSL and SASL_SSL.
+        authorizer: decides about requests; None to allow all.
+    """
+
+    authentication: Authentication = Authentication()
+    tls: ssl.SSLContext | None = None
+    authorizer: Authorizer | None = None
+
+
+OPEN: Final = ListenerSecurity()
+
+
 class ListenerSettings(NamedTuple):
     """Settings of a listener.
 
@@ -53,6 +78,15 @@ class ListenerSettings(NamedTuple):
         partitions, replication_factor: the defaults of topics that are created.
         listed_as: kactl's entry in the list of brokers that clients receive; None if it has none.
         broker_networks: networks from which brokers connect besides the addresses that they are registered under.
+        checks_broker_addresses: whether the requests of a broker are accepted only from its own hosts, on listeners
+            without logins.
+        security: of each listener, by its name; listeners that are missing are in clear text and open.
+        quotas: of each principal, on listeners that decide about requests.
+        relays: whether requests for brokers are relayed: unread on listeners that allow all, and once they are
+            authorized on the others.
+        credentials: of kactl at the brokers, for requests that are relayed once they are authorized.
+        audit: receives attempts to change something, and denials.
+        relays_unread: returns whether requests may be relayed unread now.
     """
 
     partitions: int = 1
@@ -60,6 +94,13 @@ class ListenerSettings(NamedTuple):
     listed_as: Broker | None = None
     limits: Limits = Limits()
     broker_networks: tuple[Network, ...] = ()
+    checks_broker_addresses: bool = True
+    security: Mapping[str, ListenerSecurity] = {}
+    quotas: Quotas = Quotas()
+    relays: bool = True
+    credentials: BrokerCredentials | None = None
+    relays_unread: Callable[[], bool] = lambda: True
+    audit: Audit = no_audit
 
 
 def bound(endpoint: Endpoint) -> socket.socket:
@@ -126,15 +167,38 @@ class KafkaListener:
         self._handlers = {
             name: {
                 **handlers,
-                **DiscoveryHandlers(controller, listener_name=name, listed_as=lambda: settings.listed_as).handlers(),
+                **DiscoveryHandlers(
+                    controller,
+                    listener_name=name,
+                    listed_as=lambda: settings.listed_as,
+                    has_logins=self._security(name).authentication.demands_login,
+                    relays_checked=settings.relays and self._security(name).authorizer is not None,
+                ).handlers(),
             }
             for name in self._sockets
         }
+        self._authorizations = {
+            name: Authorization(security.authorizer, controller.topics)
+            for name in self._sockets
+            if (security := self._security(name)).authorizer is not None
+        }
+        self._open = OpenListener(self._addresses.may_be if settings.checks_broker_addresses else None)
+        self._quotas = QuotaKeeper(
+            settings.quotas,
+            default_partitions=settings.partitions,
+            partitions_of=controller.partition_count,
+            topics=controller.topics,
+        )
         self._configs = ConfigHandlers(controller.node_id)
         self._turn = itertools.count()
         self._serving: set[asyncio.Task[None]] = set()
+        # Connections of tasks that have not begun. A task that is cancelled before it begins closes nothing itself.
+        self._accepted: dict[asyncio.Task[None], tuple[socket.socket, Slot]] = {}
         self._acceptors: list[Acceptor] = []
         self._buffer = shared_buffer()
+
+    def _security(self, name: str) -> ListenerSecurity:
+        return self._settings.security.get(name, OPEN)
 
     @property
     def held(self) -> int:
@@ -204,7 +268,15 @@ class KafkaListener:
         task = asyncio.get_running_loop().create_task(self._serve(name, connection, slot))
         slot.close = task.cancel
         self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._accepted[task] = connection, slot
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        if task in self._accepted:
+            connection, slot = self._accepted.pop(task)
+            connection.close()
+            self._left(slot)
 
     async def _serve(self, name: str, accepted: socket.socket, slot: Slot) -> None:
         """Serve one connection to its end. Errors of the peer are logged and not raised.
@@ -214,6 +286,7 @@ class KafkaListener:
         peer = f"{slot.address} on {name}"
         task = asyncio.current_task()
         assert task is not None
+        del self._accepted[task]
         connection: Connection | None = None
         stream: Stream | None = None
 
@@ -224,15 +297,21 @@ class KafkaListener:
                 task.cancel()
 
         try:
-            _, stream = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Stream(self._buffer, on_lost), accepted
+            tls = self._security(name).tls
+            made = Stream(self._buffer, on_lost)
+            # uvloop returns its own protocol for TLS.
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: made, accepted, ssl=tls, ssl_handshake_timeout=None if tls is None else LOGIN_TIMEOUT_S
             )
+            stream = made
             address = stream.transport.get_extra_info("peername") or ("unknown", 0)
             peer = f"{address[0]}:{address[1]} on {name}"
             connection = self._connection(name, stream, slot, peer)
             await connection.run()
         except PeerRejected as rejected:
             self.counters.reject(rejected, peer)
+        except ssl.SSLError as error:
+            self.counters.reject(PeerRejected("tls", _failed_tls(error)), peer)
         except OSError as error:
             log.debug("%s: the connection was lost: %s", peer, error)
         except asyncio.CancelledError:
@@ -260,17 +339,54 @@ class KafkaListener:
         self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
+        login = self._security(name).authentication.login(slot.address, _certificate(stream))
+        permits = Permits(
+            login,
+            slot,
+            decisions=self._authorizations.get(name, self._open),
+            quotas=self._quotas if name in self._authorizations else None,
+            audit=self._settings.audit,
+            counters=self.counters,
+            peer=peer,
+        )
         return Connection(
             stream,
             slot,
             self._shared,
             handlers=self._handlers[name],
             configs=self._configs,
-            relay=Relay(
-                name, self._controller.brokers, turn=next(self._turn), limits=self._limits, buffer=self._buffer
-            ),
+            relay=self._relay(name) if self._settings.relays else None,
+            is_checked=name in self._authorizations,
+            login=login,
+            permits=permits,
             peer=peer,
         )
+
+    def _relay(self, name: str) -> Relay:
+        settings, is_checked = self._settings, name in self._authorizations
+        return Relay(
+            name,
+            self._controller.brokers,
+            turn=next(self._turn),
+            limits=self._limits,
+            buffer=self._buffer,
+            credentials=(settings.credentials or BrokerCredentials()) if is_checked else None,
+            allowed=(lambda: True) if is_checked else settings.relays_unread,
+        )
+
+
+def _certificate(stream: Stream) -> bytes | None:
+    """Returns the peer's verified certificate in DER; None if it has sent none."""
+    encrypted = stream.transport.get_extra_info("ssl_object")
+    # Without verification OpenSSL asks for no certificate.
+    certificate: bytes | None = None if encrypted is None else encrypted.getpeercert(binary_form=True)
+    return certificate
+
+
+def _failed_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    return f"TLS failed ({error.reason or error}): check the peer's security.protocol and certificates"
 
 
 def _descriptors() -> int | None:

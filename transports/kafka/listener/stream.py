@@ -106,7 +106,9 @@ class Stream(asyncio.BufferedProtocol):
     def close(self, *, abort_s: float) -> None:
         """Close the stream; the peer may read the written bytes for `abort_s`."""
         if not self.is_lost:
-            self.transport.close()
+            # asyncio's TLS transport is closed before the protocol is told, and fails if it is closed again.
+            if not self.transport.is_closing():
+                self.transport.close()
             if self.transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(abort_s, self.transport.abort)
 
@@ -133,7 +135,8 @@ class Stream(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._is_eof = True
         self._wake()
-        return True  # requests that were sent before are still answered
+        # Requests that were sent before are still answered. TLS ends both directions at once.
+        return self.transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -85,9 +86,9 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Client]:
+async def connected(port: int, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
     """Open a connection to a port of loopback."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     try:
         yield Client(reader, writer)
     finally:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.access import AclAuthorizer, Principal
 from kactl.errors import BadRequest, MalformedMessage
 from kactl.transports.kafka.codec.primitive import uvarint
 from kactl.transports.kafka.listener.api import Api
@@ -31,8 +32,11 @@ from kactl.transports.kafka.listener.discovery_handlers import DiscoveryHandlers
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
 from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
+from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
+from kactl.transports.kafka.listener.relayed_authorization import RELAYED_CHECKS, Check
 from kactl.transports.kafka.listener.schema import Elements
 from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
+from kactl.transports.kafka.listener.verdict import Peer
 
 from .hostile import body, hostile
 from .listener_stub import ControllerStub
@@ -66,7 +70,7 @@ class Violation(Exception):
 def seeds() -> list[tuple[Api, int, bytes]]:
     """Return a valid request of each kind and version and the small requests of the hostile table, without headers."""
     requests = []
-    for api in (APIS | CONFIG_APIS).values():
+    for api in (APIS | RELAYED_APIS | CONFIG_APIS).values():
         for version in range(api.version_max + 1):
             requests.append((api, version, body(api, version)))
             overhead = 12 + (0 if (api.key, version) == (7, 0) else 3) + api.request.is_flexible(version)
@@ -119,7 +123,7 @@ def check(api: Api, version: int, content: bytes) -> dict[str, Any] | None:
         again = end.value
     except MalformedMessage:
         pass
-    if again != values:
+    if not _equal(again, values):
         raise Violation("it decodes differently in steps")
     if is_broker_request(api.key):
         claim_of(Head(api.key, version, 1, len(content)), content)
@@ -127,9 +131,14 @@ def check(api: Api, version: int, content: bytes) -> dict[str, Any] | None:
         return None
     if _size(values) > elements.count:
         raise Violation(f"{_size(values)} elements were made, and {elements.count} charged")
-    if api.request.read(api.request.write(values, version), version) != values:
+    if not _equal(api.request.read(api.request.write(values, version), version), values):
         raise Violation("it does not decode to the same values once encoded")
     return values
+
+
+def _equal(left: object, right: object) -> bool:
+    """Return whether two decoded messages are the same. Two values that are not a number count as the same."""
+    return left == right or repr(left) == repr(right)
 
 
 def _size(values: dict[str, Any]) -> int:
@@ -142,11 +151,22 @@ def _size(values: dict[str, Any]) -> int:
     return size
 
 
+def _denied(relayed_check: Check) -> Callable[[dict[str, Any], int], Any]:
+    """Return what makes the response to a request of a client without rights."""
+    nobody = Peer(AclAuthorizer(), Principal("User:nobody", "127.0.0.1", is_authenticated=True))
+
+    async def respond(values: dict[str, Any], version: int) -> Any:
+        return relayed_check(nobody, values, version).complete({})
+
+    return respond
+
+
 def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
     controller = ControllerStub(_Refusing())
     own = DiscoveryHandlers(controller, listener_name="INTERNAL", listed_as=lambda: None)
+    relayed = {key: _denied(relayed_check) for key, relayed_check in RELAYED_CHECKS.items()}
     return {
-        **BrokerHandlers(controller).handlers(), **TopicHandlers(controller).handlers(),
+        **relayed, **BrokerHandlers(controller).handlers(), **TopicHandlers(controller).handlers(),
         **PartitionHandlers(controller).handlers(), **own.handlers(), **ConfigHandlers(controller.node_id).handlers(),
     }  # fmt: skip
 

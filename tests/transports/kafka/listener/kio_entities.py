@@ -59,6 +59,8 @@ def _plain(kafka_type: str | None) -> st.SearchStrategy[Any]:
         return st.binary(max_size=20)
     if kafka_type == "bool":
         return st.booleans()
+    if kafka_type == "float64":
+        return st.floats(allow_nan=False)
     if kafka_type == "uuid":
         return st.binary(min_size=16, max_size=16).filter(any).map(lambda raw: uuid.UUID(bytes=raw))
     if kafka_type == "error_code":

@@ -8,12 +8,19 @@ from typing import Any
 from kactl.errors import ActionTimedOut, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
-from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
+from kactl.state.rows import Rows
+from kactl.state.table import Table
+from kactl.transports.kafka import BrokerCredentials
+from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener.audit import Audit, no_audit
 from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.quotas import Quotas
+from kactl.transports.kafka.listener.server import OPEN
 
 LISTENER = "INTERNAL"
 KACTL = 900
 NO_LIMITS = Limits()
+NO_QUOTAS = Quotas()
 
 Answers = Mapping[type[ControllerRequest], Callable[[Any], Any]]
 
@@ -24,6 +31,7 @@ class ControllerStub:
     Attributes:
         requests: every request that reached it, in order.
         answers: the response to each kind of request; an exception is raised.
+        table: the partitions; `named` lists its topics.
         waits: the conditions waited for, with their timeouts.
         done: whether the conditions are fulfilled. A wait ends at once in both cases.
     """
@@ -38,6 +46,7 @@ class ControllerStub:
         self.done = True
         self.live: list[Broker] = []
         self.named: list[TopicRef] = []
+        self.table = Table()
 
     async def ask(self, request: ControllerRequest) -> Any:
         self.requests.append(request)
@@ -53,6 +62,14 @@ class ControllerStub:
 
     def topics(self) -> list[TopicRef]:
         return self.named
+
+    def rows(self, topic: str) -> Rows | None:
+        known = self.table.topic(topic)
+        return None if known is None else self.table.rows(self.table.rows_of(known))
+
+    def partition_count(self, topic: str) -> int:
+        rows = self.rows(topic)
+        return 0 if rows is None else len(rows)
 
     async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
         self._wait("led", f"{topic}:{partitions}", timeout_ms)
@@ -73,6 +90,13 @@ async def listening(
     limits: Limits = NO_LIMITS,
     partitions: int = 1,
     replication_factor: int = 1,
+    security: ListenerSecurity = OPEN,
+    checks_broker_addresses: bool = True,
+    quotas: Quotas = NO_QUOTAS,
+    relays: bool = True,
+    credentials: BrokerCredentials | None = None,
+    relays_unread: Callable[[], bool] = lambda: True,
+    audit: Audit = no_audit,
 ) -> AsyncIterator[tuple[KafkaListener, int]]:
     """Run a listener. Yields the listener and its port."""
     socket = bound(Endpoint(LISTENER, "127.0.0.1", 0))
@@ -82,6 +106,13 @@ async def listening(
         replication_factor=replication_factor,
         listed_as=Broker(KACTL, NO_EPOCH, (Endpoint(LISTENER, "127.0.0.1", port),)),
         limits=limits,
+        security={LISTENER: security},
+        checks_broker_addresses=checks_broker_addresses,
+        quotas=quotas,
+        relays=relays,
+        credentials=credentials,
+        relays_unread=relays_unread,
+        audit=audit,
     )
     async with KafkaListener(controller, {LISTENER: socket}, settings) as listener:
         yield listener, port

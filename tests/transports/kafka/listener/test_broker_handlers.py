@@ -25,16 +25,25 @@ pytestmark = pytest.mark.anyio
 ORDERS = TopicRef("orders", bytes(range(16)))
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", [0, 1])
+async def test_shutdown_without_an_epoch_is_rejected(version: int) -> None:
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    async with listening(controller) as (_, port), connected(port) as client:
+        answer = await client.ask(request_class(7, version)(broker_id=2))
+
+    assert answer.error_code is KioError.stale_broker_epoch
+    assert controller.requests == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
 async def test_stopping_broker_receives_its_remaining_partitions(version: int) -> None:
     controller = ControllerStub(
         {ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]}
     )
-    epoch = {"broker_epoch": 77} if version >= 2 else {}
     async with listening(controller) as (_, port), connected(port) as client:
-        answer = await client.ask(request_class(7, version)(broker_id=2, **epoch))
+        answer = await client.ask(request_class(7, version)(broker_id=2, broker_epoch=77))
 
-    assert controller.requests == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
+    assert controller.requests == [ControlledShutdownRequested(2, 77)]
     assert answer.error_code is KioError.none
     assert [(partition.topic_name, partition.partition_index) for partition in answer.remaining_partitions] == [
         ("orders", 3),

@@ -3,8 +3,11 @@
 import ipaddress
 
 import pytest
+from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model import Broker, Endpoint
+from kactl.errors import BrokerNotRegistered
+from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.model import Broker, Endpoint, ProducerIdBlock
 from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of, plain_address
@@ -137,16 +140,55 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
 
 
 async def test_broker_from_another_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    from kactl.messages.broker import ControlledShutdownRequested
-
     controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
     controller.live = [broker(2, 9, "10.0.0.1")]
     async with listening(controller) as (listener, port), connected(port) as client:
         for _ in range(3):
             await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=9))
 
-    assert listener.counters.rejected == {"unidentified": 1}
+    assert listener.counters.rejected == {"unidentified": 1, "denied": 3}
     assert "add it to kafka.broker-networks; the connection has the limits of a client" in caplog.text
+    assert controller.requests == []
+
+
+@pytest.mark.parametrize("key", [7, 56, 67])
+async def test_requests_of_a_broker_are_accepted_from_its_address_only(key: int) -> None:
+    """The host of another broker is no better than any other: it cannot speak for this one."""
+    controller = ControllerStub(
+        {
+            ControlledShutdownRequested: lambda _: [],
+            ProducerIdsRequested: lambda _: ProducerIdBlock(2, 0, 999),
+            AlterPartitionRequested: lambda _: [],
+        }
+    )
+    controller.live = [broker(1, 8, "127.0.0.1"), broker(2, 9, "10.0.0.1")]
+    fields = {"topics": ()} if key == 56 else {}
+    request = request_class(key, 3 if key == 7 else 0)(broker_id=2, broker_epoch=9, **fields)
+    async with listening(controller) as (_, port), connected(port) as client:
+        assert (await client.ask(request)).error_code is KioError.cluster_authorization_failed
+    assert controller.requests == []
+
+    async with listening(controller, checks_broker_addresses=False) as (_, port), connected(port) as client:
+        assert (await client.ask(request)).error_code is KioError.none
+
+
+@pytest.mark.parametrize("key", [7, 56, 67])
+async def test_requests_of_a_broker_name_its_epoch(key: int) -> None:
+    controller = ControllerStub()
+    controller.live = [broker(2, 9, "127.0.0.1")]
+    fields = {"topics": ()} if key == 56 else {}
+    request = request_class(key, 3 if key == 7 else 0)(broker_id=2, broker_epoch=-1, **fields)
+    async with listening(controller) as (_, port), connected(port) as client:
+        assert (await client.ask(request)).error_code is KioError.stale_broker_epoch
+    assert controller.requests == []
+
+
+async def test_unknown_broker_is_answered_by_the_controller() -> None:
+    controller = ControllerStub({ControlledShutdownRequested: lambda _: BrokerNotRegistered(3)})
+    controller.live = [broker(2, 9, "10.0.0.1")]
+    async with listening(controller) as (_, port), connected(port) as client:
+        response = await client.ask(request_class(7, 3)(broker_id=3, broker_epoch=9))
+    assert response.error_code is KioError.broker_id_not_registered
 
 
 async def test_pools_are_separate_and_each_owner_has_a_share() -> None:

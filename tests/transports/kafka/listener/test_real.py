@@ -50,7 +50,8 @@ async def cluster() -> AsyncIterator[ListenedCluster]:
         controller = await stack.enter_async_context(Controller(KACTL, store=store.another(), hub=hub))
         await controller.wait_active()
         listener, port = await stack.enter_async_context(
-            listening(ListenerController(controller), partitions=2, replication_factor=3)
+            # Participants of this process have no addresses.
+            listening(ListenerController(controller), partitions=2, replication_factor=3, checks_broker_addresses=False)
         )
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
         yield ListenedCluster(store, controller, participants, listener, port, admin)
@@ -177,7 +178,7 @@ async def test_resigned_controller_returns_not_controller(cluster: ListenedClust
         async with connected(cluster.port) as client, asyncio.timeout(20):
             while cluster.controller.is_active:
                 await cluster.controller.history.changed()
-            shutdown = await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=-1))
+            shutdown = await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))
             ids_ = await client.ask(request_class(67, 0)(broker_id=1, broker_epoch=1))
 
     assert shutdown.error_code is KioError.stale_controller_epoch

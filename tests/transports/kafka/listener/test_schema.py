@@ -12,13 +12,22 @@ from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from kactl.transports.kafka.listener.schema import INT8, INT16, STRING, Array, Field, Message
+from tests.support.marks import at_most
 
 from .client import encoded
 from .kio_entities import entities, plain
 
-VERSIONS = [(api, version) for api in (APIS | CONFIG_APIS).values() for version in range(api.version_max + 1)]
+VERSIONS = [
+    (api, version) for api in (APIS | RELAYED_APIS | CONFIG_APIS).values() for version in range(api.version_max + 1)
+]
 NAMES = [f"{api.name} {version}" for api, version in VERSIONS]
+# Each message in its first and its last version is a fast test.
+CASES = [
+    pytest.param(api, version, marks=[] if version in (0, api.version_max) else pytest.mark.slow)
+    for api, version in VERSIONS
+]
 # Tagged fields that the listener never writes.
 UNSAID = {
     API_VERSIONS: {"supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready"},
@@ -26,8 +35,8 @@ UNSAID = {
 }
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+@settings(max_examples=at_most(15), deadline=None)
 @given(data=st.data())
 def test_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
     entity = data.draw(entities(load_request_schema(api.key, version)))
@@ -37,8 +46,8 @@ def test_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.DataO
     assert _there(read, api.request.fields, version) == plain(entity)
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+@settings(max_examples=at_most(15), deadline=None)
 @given(data=st.data())
 def test_response_is_written_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
     entity = data.draw(entities(load_response_schema(api.key, version)))
@@ -68,8 +77,8 @@ def _there(values: dict[str, Any], described: tuple[Field, ...], version: int) -
     return present
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+@settings(max_examples=at_most(15), deadline=None)
 @given(content=st.binary(max_size=200))
 def test_invalid_request_raises_malformed_message_only(api: Api, version: int, content: bytes) -> None:
     try:
@@ -79,8 +88,8 @@ def test_invalid_request_raises_malformed_message_only(api: Api, version: int, c
     assert values.keys() == {field.name for field in api.request.fields}
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+@settings(max_examples=at_most(15), deadline=None)
 @given(data=st.data())
 def test_truncated_or_changed_request_is_rejected_or_read(api: Api, version: int, data: st.DataObject) -> None:
     content = bytearray(encoded(data.draw(entities(load_request_schema(api.key, version)))))

@@ -18,6 +18,7 @@ from kactl.telemetry.metrics import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.api_keys import REJECTED
 from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, ListenerCounters, PeerRejected
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits
+from tests.support.marks import at_most
 
 from .client import Client, connected, frame, request_class
 from .listener_stub import ControllerStub, listening, until
@@ -42,7 +43,7 @@ SHUTDOWN = frame(request_class(7, 3)(broker_id=2, broker_epoch=1), 1)
         (struct.pack(">i", 100 * 1024 * 1024 + 1), "length"),
         (head(17 * 1024 * 1024, key=56), "length"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "length"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40), "length"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40), "tls"),
         (head(8, key=9999, version=0), "unknown_api"),
         (head(8, key=-1, version=0), "unknown_api"),
         (head(8, key=19, version=-1), "unknown_api"),
@@ -277,7 +278,7 @@ async def _send(port: int, content: bytes) -> None:
             pass
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_most(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     content=st.one_of(
         st.binary(max_size=300),

@@ -1,0 +1,203 @@
+"""Quotas of principals: partitions that they create and delete, and requests."""
+
+import datetime
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.access import CLUSTER, Acl, Acls, Operation, Principal
+from kactl.access.authorizer import AclAuthorizer
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.messages.broker import ProducerIdsRequested
+from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
+from kactl.transports.kafka.listener.api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kactl.transports.kafka.listener.quotas import REQUEST_RATE, REQUESTS_BURST, QuotaKeeper, Quotas
+
+from .client import Client, connected, part, request_class
+from .listener_stub import Answers, ControllerStub, listening
+from .test_logins import log_in, security
+
+pytestmark = pytest.mark.anyio
+
+ALICE = Principal("User:alice", "10.0.0.1", True)
+BOB = Principal("User:bob", "10.0.0.1", True)
+SECOND_S = datetime.timedelta(seconds=1)
+ANSWERS: Answers = {
+    TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
+    TopicDeletionRequested: lambda request: TopicRef(request.topic, bytes(16)),
+    PartitionsRequested: lambda request: None,
+    ProducerIdsRequested: lambda _: ProducerIdBlock(0, 0, 999),
+}
+
+
+class Time:
+    """A clock that stands until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _keeper(clock: Time, *, rate: float = 10, burst: int = 100) -> QuotaKeeper:
+    sizes = {"small": 1, "large": 500}
+    return QuotaKeeper(
+        Quotas(rate, burst),
+        default_partitions=3,
+        partitions_of=lambda name: sizes.get(name, 0),
+        topics=lambda: [TopicRef("large", b"L" * 16)],
+        clock=clock,
+    )
+
+
+def _creation(*counts: int) -> dict[str, Any]:
+    topics = [{"name": f"t{number}", "num_partitions": count, "assignments": []} for number, count in enumerate(counts)]
+    return {"topics": topics, "validate_only": False}
+
+
+def _denied(response: Any, results: str = "topics") -> list[str]:
+    return [
+        entry["name"]
+        for entry in response.get(results, ())
+        if entry["error_code"] == KioError.throttling_quota_exceeded
+    ]
+
+
+def test_bucket_may_be_overdrawn_once() -> None:
+    keeper = _keeper(Time())
+    verdict = keeper.check(CREATE_TOPICS, _creation(99, 1000, 1, 1), 6, ALICE)
+    assert verdict.request is not None
+    assert [entry["name"] for entry in verdict.request["topics"]] == ["t0", "t1"]
+    response = verdict.complete({"topics": []})
+    assert _denied(response) == ["t2", "t3"]
+    assert response["throttle_time_ms"] == 99_900
+
+
+def test_bucket_recovers_with_time() -> None:
+    clock = Time()
+    keeper = _keeper(clock)
+    assert keeper.check(CREATE_TOPICS, _creation(150), 6, ALICE).request is not None
+    clock.now_s = 5.0
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE).request is None
+    clock.now_s = 5.2
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE).request is not None
+    # A long pause fills it, and no more.
+    clock.now_s = 1e6
+    assert keeper.check(CREATE_TOPICS, _creation(101), 6, ALICE).request is not None
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE).request is None
+
+
+def test_principals_have_quotas_of_their_own() -> None:
+    keeper = _keeper(Time())
+    keeper.check(CREATE_TOPICS, _creation(200), 6, ALICE)
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE._replace(host="10.0.0.9")).request is None
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, BOB).request is not None
+    anonymous = Principal("User:ANONYMOUS", "10.0.0.1", False)
+    keeper.check(CREATE_TOPICS, _creation(200), 6, anonymous)
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, anonymous).request is None
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, anonymous._replace(host="10.0.0.2")).request is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "request_", "version", "cost"),
+    [
+        (CREATE_TOPICS, _creation(-1), 7, 3),
+        (CREATE_TOPICS, {"topics": [{"name": "t", "num_partitions": -1, "assignments": [1, 2]}]}, 7, 2),
+        (CREATE_TOPICS, {**_creation(50), "validate_only": True}, 7, 0),
+        (CREATE_PARTITIONS, {"topics": [{"name": "large", "count": 510}]}, 3, 10),
+        (CREATE_PARTITIONS, {"topics": [{"name": "large", "count": 2}]}, 3, 0),
+        (DELETE_TOPICS, {"topic_names": ["small", "unknown"], "topics": []}, 5, 1),
+        (DELETE_TOPICS, {"topic_names": [], "topics": [{"name": None, "topic_id": b"L" * 16}]}, 6, 500),
+        (DELETE_TOPICS, {"topic_names": [], "topics": [{"name": "large", "topic_id": bytes(16)}]}, 6, 500),
+    ],
+)
+def test_cost_is_the_number_of_partitions(key: int, request_: dict[str, Any], version: int, cost: int) -> None:
+    keeper = _keeper(Time(), rate=1, burst=1000)
+    assert keeper.check(key, request_, version, ALICE).request == request_
+    keeper.check(CREATE_TOPICS, _creation(1000), 6, ALICE)
+    response = keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE).complete({})
+    assert response["throttle_time_ms"] == max(cost * 1000, 1)
+
+
+@pytest.mark.parametrize(("key", "version"), [(CREATE_TOPICS, 5), (DELETE_TOPICS, 4), (CREATE_PARTITIONS, 2)])
+def test_older_clients_are_slowed_down(key: int, version: int) -> None:
+    clock = Time()
+    keeper = _keeper(clock)
+    keeper.check(CREATE_TOPICS, _creation(200), 5, ALICE)
+    request = {"topics": [{"name": "a", "num_partitions": 1, "assignments": [], "count": 1}], "topic_names": ["large"]}
+    verdict = keeper.check(key, request, version, ALICE)
+    assert verdict.request == request
+    assert verdict.complete({})["throttle_time_ms"] > 10_000
+    assert keeper.count_request(ALICE) == 10.0
+    clock.now_s = 1000.0
+    assert keeper.count_request(ALICE) == 0.0
+
+
+def test_requests_have_a_rate() -> None:
+    clock = Time()
+    keeper = _keeper(clock)
+    pauses = [keeper.count_request(ALICE) for _ in range(REQUESTS_BURST + 20)]
+    assert pauses[:REQUESTS_BURST] == [0.0] * REQUESTS_BURST
+    assert pauses[-1] == pytest.approx(20 / REQUEST_RATE)
+    assert keeper.count_request(BOB) == 0.0
+
+
+def test_no_rate_is_no_limit() -> None:
+    keeper = _keeper(Time(), rate=0)
+    for _ in range(5):
+        assert keeper.check(CREATE_TOPICS, _creation(1000), 6, ALICE).request is not None
+    assert keeper.count_request(ALICE) == 0.0
+
+
+# -- over the wire -----------------------------------------------------------------------------------------------------
+
+
+async def _create(client: Client, version: int, *names: str) -> Any:
+    entry = part(CREATE_TOPICS, version, "CreatableTopic")
+    topics = [entry(name=name, num_partitions=5, replication_factor=1, assignments=(), configs=()) for name in names]
+    return await client.ask(
+        request_class(CREATE_TOPICS, version)(topics=tuple(topics), timeout=SECOND_S * 20, validate_only=False)
+    )
+
+
+async def test_client_beyond_its_quota_receives_errors() -> None:
+    controller = ControllerStub(ANSWERS)
+    async with (
+        listening(controller, security=security(), quotas=Quotas(0.001, 9)) as (listener, port),
+        connected(port) as client,
+    ):
+        await log_in(client, "admin")
+        response = await _create(client, 7, "a", "b", "c", "d")
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
+            ("a", KioError.none),
+            ("b", KioError.none),
+            ("c", KioError.throttling_quota_exceeded),
+            ("d", KioError.throttling_quota_exceeded),
+        ]
+        assert listener.counters.rejected["quota"] == 1
+    assert [request.topic for request in controller.requests] == ["a", "b"]  # type: ignore[attr-defined]
+
+
+async def test_brokers_have_no_quota() -> None:
+    controller = ControllerStub(ANSWERS)
+    controller.live = [Broker(1, 77, (Endpoint("INTERNAL", "127.0.0.1", 1),))]
+    chosen = security()
+    assert isinstance(chosen.authorizer, AclAuthorizer)
+    chosen.authorizer.acls = Acls({CLUSTER: [Acl("User:*", "*", Operation.CREATE)]})
+    async with (
+        listening(controller, security=chosen, quotas=Quotas(0.001, 5)) as (_, port),
+        connected(port) as client,
+    ):
+        await log_in(client, "broker-1")
+        await client.ask(request_class(67, 0)(broker_id=1, broker_epoch=77))
+        response = await _create(client, 7, *"abcdef")
+        assert {topic.error_code for topic in response.topics} == {KioError.none}
+
+
+async def test_listener_that_is_open_to_all_has_no_quota() -> None:
+    controller = ControllerStub(ANSWERS)
+    async with listening(controller, quotas=Quotas(0.001, 5)) as (_, port), connected(port) as client:
+        response = await _create(client, 7, *"abcdef")
+        assert {topic.error_code for topic in response.topics} == {KioError.none}

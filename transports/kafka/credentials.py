@@ -1,0 +1,237 @@
+"""Encryption of connections to brokers, and the principal that they present.
+
+A login is two requests of Kafka's protocol: SaslHandshake names the mechanism, SaslAuthenticate carries its messages. A
+broker may limit how long a login is valid; the connection then logs in again, between two requests.
+
+Source: Kafka's SaslClientAuthenticator, KIP-43, KIP-152, KIP-368.
+"""
+
+import asyncio
+import ssl
+import struct
+from typing import Final, Literal, Protocol, get_args
+
+import anyio
+import anyio.to_thread
+
+from kactl.errors import BadConfig, MalformedMessage
+from kactl.runtime.secret import Secret
+from kactl.runtime.tls import rejected_certificate, require_verification
+from kactl.sasl import ClientMechanism, Plain, SaslError, ScramClient, salted_password
+from kactl.sasl.scram import Name as ScramName
+
+from .codec.primitive import Reader
+
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
+
+# Before the login is complete.
+RESPONSE_SIZE_MAX: Final = 64 * 1024
+# Of a login's validity after which it is renewed.
+_RENEW_AT: Final = 0.85
+# More than any mechanism needs.
+_ROUNDS_MAX: Final = 8
+
+_SASL_HANDSHAKE: Final = 17
+_SASL_AUTHENTICATE: Final = 36
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">hhi")
+_UNSUPPORTED_MECHANISM: Final = 33
+_AUTHENTICATION_FAILED: Final = 58
+
+
+class LoginFailed(Exception):
+    """The broker has rejected the login, or is not the broker that it should be."""
+
+
+class BrokerCredentials:
+    """What a broker's listener demands of kactl, as far as it is configured.
+
+    Args:
+        tls: for listeners of protocols SSL and SASL_SSL; the brokers' certificates are compared with the host names of
+            their endpoints.
+        server_name: the name in the certificates of all brokers, if it is not the host name of their endpoints.
+        mechanism, username, password: for listeners of protocols SASL_PLAINTEXT and SASL_SSL.
+
+    Raises:
+        BadConfig: an argument is missing or invalid.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        mechanism: Mechanism | None = None,
+        username: str | None = None,
+        password: Secret | str | None = None,
+    ) -> None:
+        if mechanism is not None and mechanism not in MECHANISMS:
+            raise BadConfig("sasl-mechanism", f"{mechanism!r} is not one of {', '.join(MECHANISMS)}")
+        if len({mechanism is None, not username, not password}) != 1:
+            raise BadConfig("sasl-mechanism", "needs a username and a password, and they need a mechanism")
+        require_verification(tls)
+        self.tls = tls
+        self.server_name = server_name
+        self.mechanism = mechanism
+        self._username = username or ""
+        self._password = Secret.of(password or "")
+        # By salt and iterations. Brokers keep one for each user, so a reconnection has nothing to derive.
+        self._salted: dict[tuple[bytes, int], bytes] = {}
+
+    def missing(self, protocol: str) -> str:
+        """Returns what is missing for a listener of a security protocol; empty if nothing is."""
+        if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            return "kactl does not know this protocol"
+        if protocol.endswith("SSL") and self.tls is None:
+            return "give kactl the authority of its certificate: kafka.client.ca"
+        if protocol.startswith("SASL") and self.mechanism is None:
+            return "give kactl sasl-mechanism, username and password-file in [kafka.client]"
+        if protocol == "SASL_PLAINTEXT" and self.mechanism == "PLAIN":
+            return "PLAIN would send the password in clear text: use SCRAM, or a listener with SASL_SSL"
+        return ""
+
+    def login(self) -> ClientMechanism:
+        """Returns the client's side of a new login."""
+        if self.mechanism is None or self.mechanism == "PLAIN":
+            return Plain(self._username, self._password.reveal().decode())
+        name: ScramName = self.mechanism
+
+        def derive(salt: bytes, iterations: int) -> bytes:
+            salted = self._salted.get((salt, iterations))
+            if salted is None:
+                salted = salted_password(name, self._password.reveal().decode(), salt, iterations)
+                self._salted = {(salt, iterations): salted}
+            return salted
+
+        return ScramClient(name, self._username, self._password.reveal().decode(), derive=derive)
+
+    @property
+    def principal(self) -> str:
+        """The name under which brokers know this controller; for messages. It is their decision without a login."""
+        if self.mechanism is not None:
+            return f"User:{self._username}"
+        return "User:ANONYMOUS" if self.tls is None else "the principal of kactl's certificate"
+
+
+class ReadsFrames(Protocol):
+    """The reading side of a connection, such as asyncio.StreamReader."""
+
+    async def readexactly(self, n: int, /) -> bytes: ...
+
+
+class WritesFrames(Protocol):
+    """The writing side of a connection, such as asyncio.StreamWriter."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class LoginConnection:
+    """The login of one connection.
+
+    Args:
+        client_id: of the requests.
+    """
+
+    def __init__(
+        self,
+        credentials: BrokerCredentials,
+        reader: ReadsFrames,
+        writer: WritesFrames,
+        *,
+        client_id: str,
+    ) -> None:
+        self._credentials = credentials
+        self._reader = reader
+        self._writer = writer
+        self._client_id = _string(client_id)
+        self._renew_at: float | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the login has to be renewed before the next request."""
+        return self._renew_at is not None and asyncio.get_running_loop().time() >= self._renew_at
+
+    async def run(self) -> None:
+        """Log in, or log in again.
+
+        Raises:
+            LoginFailed: the broker rejected the login, or could not prove that it knows the password.
+            OSError, asyncio.IncompleteReadError: the connection broke.
+        """
+        try:
+            await self._log_in()
+        except MalformedMessage as error:
+            raise LoginFailed(f"its response to the login cannot be read: {error}") from None
+
+    async def _log_in(self) -> None:
+        login = self._credentials.login()
+        began = asyncio.get_running_loop().time()
+        await self._handshake(login.name)
+        token, lifetime_ms = login.first(), 0
+        for _ in range(_ROUNDS_MAX):
+            challenge, lifetime_ms = await self._authenticate(token)
+            try:
+                # Deriving a key takes milliseconds, for which the event loop must not wait.
+                token = await anyio.to_thread.run_sync(login.respond, challenge)
+            except SaslError as error:
+                raise LoginFailed(f"{login.name}: {error}") from None
+            if login.is_complete:
+                break
+        else:
+            raise LoginFailed(f"{login.name}: the broker did not finish the login in {_ROUNDS_MAX} messages")
+        self._renew_at = began + lifetime_ms / 1000 * _RENEW_AT if lifetime_ms > 0 else None
+
+    async def _handshake(self, mechanism: str) -> None:
+        body = await self._ask(_SASL_HANDSHAKE, _string(mechanism))
+        code = body.int16()
+        offered = [_text(body) for _ in range(body.int32())]
+        if code == _UNSUPPORTED_MECHANISM:
+            raise LoginFailed(f"it offers {', '.join(offered) or 'no mechanism'}, and not {mechanism}")
+        if code:
+            raise LoginFailed(f"it rejected the beginning of a login with error {code}")
+
+    async def _authenticate(self, token: bytes) -> tuple[bytes, int]:
+        """Send a message of the login. Returns the broker's message, and the login's validity in ms, 0 for no limit."""
+        body = await self._ask(_SASL_AUTHENTICATE, struct.pack(">i", len(token)) + token)
+        code, message = body.int16(), _text(body)
+        challenge = body.bytes(max(body.int32(), 0))
+        lifetime_ms = int.from_bytes(body.bytes(8), signed=True)
+        if code == _AUTHENTICATION_FAILED:
+            raise LoginFailed(f"it rejects {self._credentials.principal} ({message}): check username and password")
+        if code:
+            raise LoginFailed(f"it rejected the login with error {code} ({message})")
+        return challenge, lifetime_ms
+
+    async def _ask(self, key: int, body: bytes) -> Reader:
+        """Send a request and wait for its response. All have correlation id 0: one is in flight at a time."""
+        frame = _HEADER.pack(key, _VERSION, 0) + self._client_id + body
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        if not 4 <= size <= RESPONSE_SIZE_MAX:
+            raise LoginFailed(
+                f"what it sent is no response: a length of {size} bytes; is the listener's protocol right?"
+            )
+        response = Reader(await self._reader.readexactly(size))
+        if response.int32() != 0:
+            raise LoginFailed("what it sent is no response to the login")
+        return response
+
+
+def _text(body: Reader) -> str:
+    """Reads a string that may be null, as an empty one."""
+    return body.bytes(max(body.int16(), 0)).decode(errors="replace")
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def failed_handshake(error: OSError) -> str:
+    """Returns why an encrypted connection could not be made."""
+    if rejected := rejected_certificate(error):
+        return rejected
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or error}): is the listener's protocol right?"
+    return str(error)

@@ -1,0 +1,258 @@
+"""Logins of the peers of one listener.
+
+On a listener of protocol SSL a peer's certificate is its login, and the subject's name, mapped by rules, its principal.
+On listeners with SASL the login is a conversation:
+
+    connected ─ApiVersions─▶ ─SaslHandshake─▶ mechanism chosen ─SaslAuthenticate ...─▶ logged in ─▶ requests
+        └─────────── anything else: the connection is closed, its body is not read ───────────┘
+
+A login is valid for some time. The peer renews it over the same connection by the same two requests, as the same
+principal; the first other request after the end of that time closes the connection.
+
+Source: Kafka's SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
+"""
+
+import asyncio
+import enum
+import os
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol, get_args
+
+import anyio.to_thread
+
+from kactl.access import ANONYMOUS, MalformedCertificate, Principal, PrincipalRules, subject_of
+from kactl.errors import ErrorCode, KactlError
+from kactl.sasl import SaslError, ScramServer, ScramVerifier, verifier
+from kactl.sasl.scram import HASHES
+from kactl.sasl.scram import Name as ScramName
+
+from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from .counters import PeerRejected
+
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+
+# Of a request before the login, and the number of its elements.
+REQUEST_SIZE_MAX: Final = 16 * 1024
+ELEMENTS_MAX: Final = 16
+# From the connection to the end of the login.
+LOGIN_TIMEOUT_S: Final = 10.0
+# A failed login is answered after this time, so that guessing is slow.
+FAILURE_PAUSE_S: Final = 0.1
+# The only text that a peer receives about a failed login.
+FAILURE: Final = "Authentication failed: check mechanism, username and password"
+# Password checks of PLAIN that run at a time; each takes some milliseconds of processor time.
+_PLAIN_CHECKS: Final = 4
+_PLAIN_PARTS: Final = 3
+
+
+class Users(Protocol):
+    """The users of SCRAM."""
+
+    async def scram_verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
+        """Returns what is stored of a user's password; None if there is no such user, or not for this mechanism.
+
+        Raises:
+            KactlError: the users cannot be read.
+        """
+
+
+class Authentication:
+    """How the peers of one listener prove who they are.
+
+    Args:
+        protocol: of the listener.
+        mechanisms: that are offered, for protocols with SASL. PLAIN is offered over TLS only.
+        lifetime_ms: how long a login is valid; 0 for the whole connection.
+        rules: that turn the subjects of certificates into the names of principals, for protocol SSL.
+    """
+
+    def __init__(
+        self,
+        protocol: SecurityProtocol = "PLAINTEXT",
+        *,
+        mechanisms: Sequence[Mechanism] = (),
+        users: Users | None = None,
+        lifetime_ms: int = 0,
+        rules: PrincipalRules | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.demands_login = protocol.startswith("SASL")
+        encrypted = protocol.endswith("SSL")
+        self.mechanisms = [name for name in mechanisms if encrypted or name != "PLAIN"] if self.demands_login else []
+        self.lifetime_ms = lifetime_ms
+        self._users = users
+        self._rules = rules or PrincipalRules()
+        self._pepper = os.urandom(32)
+        self._plain_checks = anyio.CapacityLimiter(_PLAIN_CHECKS)
+
+    def login(self, host: str, certificate: bytes | None = None) -> "Login":
+        """Returns the login of a new connection.
+
+        Args:
+            certificate: of the peer, in DER; None if it has none. It has been verified.
+
+        Raises:
+            PeerRejected: the certificate's subject is not a principal.
+        """
+        if self.demands_login:
+            return Login(self, host, None)
+        name = ANONYMOUS if certificate is None else self._name_of(certificate)
+        return Login(self, host, Principal(name, host, is_authenticated=certificate is not None))
+
+    def _name_of(self, certificate: bytes) -> str:
+        try:
+            subject = subject_of(certificate)
+        except MalformedCertificate as error:
+            raise PeerRejected("login", f"its certificate cannot be read: {error}") from None
+        name = self._rules.name_of(subject)
+        if not name or not name.isprintable():
+            raise PeerRejected("login", f"no rule of kafka.tls.principal-rules gives {subject!r} a printable name")
+        return f"User:{name}"
+
+    def scram(self, mechanism: ScramName) -> ScramServer:
+        return ScramServer(mechanism, pepper=self._pepper)
+
+    async def verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
+        return None if self._users is None else await self._users.scram_verifier(mechanism, username)
+
+    async def is_password(self, username: str, password: str) -> bool:
+        """Returns whether a user has this password, by any stored verifier."""
+        for mechanism in HASHES:
+            known = await self.verifier(mechanism, username)
+            if known is None:
+                continue
+            given = await anyio.to_thread.run_sync(
+                lambda name=mechanism, known=known: verifier(  # type: ignore[misc]
+                    name, password, salt=known.salt, iterations=known.iterations
+                ),
+                limiter=self._plain_checks,
+            )
+            return given == known
+        return False
+
+
+class _State(enum.Enum):
+    NO_MECHANISM = enum.auto()
+    BEGUN = enum.auto()
+    CHALLENGED = enum.auto()
+    COMPLETE = enum.auto()
+
+
+class Login:
+    """The login of one connection.
+
+    Attributes:
+        principal: of the last complete login; None before the first.
+    """
+
+    def __init__(self, authentication: Authentication, host: str, principal: Principal | None) -> None:
+        self._authentication = authentication
+        self._host = host
+        self._state = _State.NO_MECHANISM
+        self._mechanism: Mechanism = "SCRAM-SHA-512"
+        self._scram: ScramServer | None = None
+        self._asked_for_versions = False
+        self._first_mechanism: Mechanism | None = None
+        self._ends_at: float | None = None
+        self.principal = principal
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether requests have to wait for the end of the first login."""
+        return self.principal is None
+
+    def check(self, key: int) -> None:
+        """Decide whether a request may be read now.
+
+        Raises:
+            PeerRejected: it may not; the connection is closed.
+        """
+        if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            if not self._authentication.demands_login:
+                raise PeerRejected("not_for_us", "logs in on a listener without logins: check its security.protocol")
+            return
+        if self.principal is None:
+            if key != API_VERSIONS or self._asked_for_versions or self._state is not _State.NO_MECHANISM:
+                raise PeerRejected(
+                    "unauthenticated", f"request {key} before the login: check the client's security.protocol"
+                )
+            self._asked_for_versions = True
+        elif self._state is not _State.COMPLETE and self._authentication.demands_login:
+            raise PeerRejected("unauthenticated", f"request {key} while the login is being renewed")
+        elif self._ends_at is not None and _now_s() > self._ends_at:
+            raise PeerRejected("unauthenticated", "the login has ended, and was not renewed")
+
+    def on_handshake(self, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Returns the response to SaslHandshake, and whether the connection ends with it."""
+        offered = self._authentication.mechanisms
+        chosen = values["mechanism"]
+        renewed = self._first_mechanism is not None and chosen != self._first_mechanism
+        if chosen not in offered or renewed:
+            return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": offered}, True
+        if self._state not in (_State.NO_MECHANISM, _State.COMPLETE):
+            return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": offered}, True
+        self._mechanism = chosen
+        self._state = _State.BEGUN
+        return {"error_code": ErrorCode.NONE, "mechanisms": offered}, False
+
+    async def on_authenticate(self, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Returns the response to SaslAuthenticate, and whether the connection ends with it.
+
+        Raises:
+            PeerRejected: the users cannot be read.
+        """
+        message = bytes(values["auth_bytes"])
+        try:
+            if self._state is _State.BEGUN and self._mechanism == "PLAIN":
+                return self._completed(b"", await self._plain(message))
+            if self._state is _State.BEGUN:
+                return {"error_code": ErrorCode.NONE, "auth_bytes": await self._challenge(message)}, False
+            if self._state is _State.CHALLENGED and self._scram is not None:
+                return self._completed(self._scram.finish(message), self._scram.username)
+        except SaslError:
+            pass
+        except KactlError as error:
+            # Closed without a response, after which clients try again; a failed login is final for them.
+            await asyncio.sleep(FAILURE_PAUSE_S)
+            raise PeerRejected("login", f"cannot log in now: {error}") from None
+        else:
+            return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": "no mechanism was chosen"}, True
+        await asyncio.sleep(FAILURE_PAUSE_S)
+        return {"error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": FAILURE}, True
+
+    async def _challenge(self, message: bytes) -> bytes:
+        assert self._mechanism != "PLAIN"
+        scram = self._authentication.scram(self._mechanism)
+        username = scram.begin(message)
+        self._scram = scram
+        self._state = _State.CHALLENGED
+        return scram.challenge(await self._authentication.verifier(self._mechanism, username))
+
+    async def _plain(self, message: bytes) -> str:
+        try:
+            parts = message.decode().split("\0")
+        except UnicodeDecodeError:
+            raise SaslError("the message is not text") from None
+        if len(parts) != _PLAIN_PARTS or not parts[1] or parts[0] not in ("", parts[1]):
+            raise SaslError("the message is malformed, or wants another identity")
+        if not await self._authentication.is_password(parts[1], parts[2]):
+            raise SaslError("wrong password")
+        return parts[1]
+
+    def _completed(self, message: bytes, username: str) -> tuple[dict[str, Any], bool]:
+        principal = Principal(f"User:{username}", self._host, is_authenticated=True)
+        if self.principal is not None and principal != self.principal:
+            raise SaslError("the login was renewed by another user")
+        self.principal = principal
+        self._first_mechanism = self._mechanism
+        self._state = _State.COMPLETE
+        self._scram = None
+        lifetime_ms = self._authentication.lifetime_ms
+        self._ends_at = _now_s() + lifetime_ms / 1000 if lifetime_ms else None
+        return {"error_code": ErrorCode.NONE, "auth_bytes": message, "session_lifetime_ms": lifetime_ms}, False
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
