@@ -16,13 +16,16 @@ from typing import Final
 import anyio
 
 from kactl.clock import Clock
-from kactl.messages.log import AnyEvent, encode
+from kactl.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import EventLog
 
+from . import snapshots
+from .as_of import oldest_seq
 from .kafka_text import render
 from .segments import Segments
+from .snapshots import Snapshot
 
 # Formatting and writing this many takes a millisecond of the event loop's time.
 BATCH_SIZE: Final = 200
@@ -52,18 +55,28 @@ def as_kafka(controller_id: int) -> Render:
 
 @contextlib.asynccontextmanager
 async def kept(
-    history: EventLog, segments: Segments, lines: Render, *, clock: Clock, busy: Callable[[], bool] = lambda: False
-) -> AsyncIterator[None]:
+    history: EventLog,
+    segments: Segments,
+    lines: Render,
+    *,
+    clock: Clock,
+    busy: Callable[[], bool] = lambda: False,
+    snapshot: Callable[[], Snapshot | None] = lambda: None,
+) -> AsyncIterator[Callable[[], int]]:
     """Write the events that occur while the block runs. All of them have been written when the block ends.
+
+    Yields a function that returns the number of events that are not written yet.
 
     Args:
         busy: returns whether the controller has events to handle; writing is then postponed for a bounded time.
+        snapshot: returns the present partitions, to be written beside the log after a takeover and whenever a file is
+            full; None while this instance is not the controller.
     """
-    keeper = _Keeper(history, segments, lines, clock, busy)
+    keeper = _Keeper(history, segments, lines, clock, busy, snapshot)
     try:
         async with Background("the state-change log") as tasks:
             tasks.start_soon(keeper.run, name="state-change log")
-            yield
+            yield keeper.lag
     finally:
         with anyio.CancelScope(shield=True):
             while await keeper.write_some():
@@ -73,13 +86,21 @@ async def kept(
 
 class _Keeper:
     def __init__(
-        self, history: EventLog, segments: Segments, lines: Render, clock: Clock, busy: Callable[[], bool]
+        self,
+        history: EventLog,
+        segments: Segments,
+        lines: Render,
+        clock: Clock,
+        busy: Callable[[], bool],
+        snapshot: Callable[[], Snapshot | None],
     ) -> None:
         self._history = history
         self._segments = segments
         self._lines = lines
         self._clock = clock
         self._busy = busy
+        self._snapshot = snapshot
+        self._rotations = segments.rotations
         self._seq = max(history.oldest, history.first) - 1
         self._failing = False
 
@@ -92,6 +113,10 @@ class _Keeper:
             if not await self.write_some():
                 await self._history.changed()
 
+    def lag(self) -> int:
+        """Returns the number of events that are not written yet."""
+        return self._history.seq - max(self._seq, self._history.oldest - 1)
+
     async def write_some(self) -> bool:
         """Write the next batch. Returns False if there are no more events."""
         events, seq = self._history.read(self._seq, limit=BATCH_SIZE)
@@ -101,7 +126,20 @@ class _Keeper:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._write, events)
             self._seq = seq
+            if self._segments.rotations > self._rotations or any(map(_is_takeover, events)):
+                self._rotations = self._segments.rotations
+                snapshot = self._snapshot()
+                if snapshot is not None:
+                    await anyio.to_thread.run_sync(self._write_snapshot, snapshot)
         return True
+
+    def _write_snapshot(self, snapshot: Snapshot) -> None:
+        folder = self._segments.folder
+        try:
+            snapshots.write(folder, snapshot)
+            snapshots.remove_before(folder, oldest_seq(folder))
+        except OSError as error:
+            _LOG.warning("no snapshot of the partitions can be written (%s): check its disk", error)
 
     def _write(self, events: Sequence[AnyEvent]) -> None:
         try:
@@ -111,3 +149,7 @@ class _Keeper:
             if not self._failing:  # log once, not for every batch until the disk is writable again
                 _LOG.warning("the state-change log cannot be written (%s), events are lost: check its disk", error)
             self._failing = True
+
+
+def _is_takeover(event: AnyEvent) -> bool:
+    return isinstance(event, ControllerEvent) and event.what == "elected"

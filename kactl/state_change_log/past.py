@@ -10,13 +10,14 @@ Lines that cannot be read, such as one that a crash cut off, are skipped. Where 
 
 import contextlib
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from kactl.messages.log import AnyEvent, ControllerEvent, Reset, decode
+from kactl.messages.log import AnyEvent, ControllerEvent, ElectionEvent, Reset, decode
+from kactl.telemetry.event_traces import RECORDS_MAX
 from kactl.telemetry.terms import TERMS_MAX, Term
 
 from .segments import paths
@@ -29,7 +30,9 @@ EVENT_BYTES_MAX: Final = 8 << 20
 TERM_BYTES_MAX: Final = 64 << 20
 ENDED_UNSEEN: Final = "the instance ended without giving it up"
 
-_CONTROLLER: Final = b'{"kind":"controller",'
+CONTROLLER: Final = b'{"kind":"controller",'
+_ELECTION: Final = b'{"kind":"election",'
+_Event = TypeVar("_Event", ControllerEvent, ElectionEvent)
 
 
 class Past(NamedTuple):
@@ -40,12 +43,14 @@ class Past(NamedTuple):
         terms: the newest ones, oldest first; all have ended.
         orderly: whether the last run logged everything up to its end.
         skipped: how many lines could not be read, or were out of order.
+        elections: the newest ones, oldest first.
     """
 
     events: list[AnyEvent]
     terms: list[Term]
     orderly: bool
     skipped: int
+    elections: tuple[ElectionEvent, ...] = ()
 
 
 def read_back(
@@ -75,9 +80,10 @@ def read_back(
         else:
             newest.append(event)
     newest.reverse()
-    last = newest[-1] if newest else None
-    orderly = last is None or (isinstance(last, ControllerEvent) and last.what == "resigned")
-    return Past(_with_resets(newest), _terms(folder, term_bytes_max, now_ms), orderly, skipped)
+    orderly = not newest or _ends_in_order(newest)
+    terms = _terms(folder, term_bytes_max, now_ms)
+    elections = tuple(newest_of(folder, ElectionEvent, _ELECTION, term_bytes_max, RECORDS_MAX))
+    return Past(_with_resets(newest), terms, orderly, skipped, elections)
 
 
 def _event(line: bytes) -> AnyEvent | None:
@@ -87,15 +93,20 @@ def _event(line: bytes) -> AnyEvent | None:
         return None
 
 
+def _ends_in_order(events: Sequence[AnyEvent]) -> bool:
+    """Returns whether events end with a resignation. An election may be recorded after it: its requests are dropped."""
+    last = next((event for event in reversed(events) if not isinstance(event, ElectionEvent)), None)
+    return isinstance(last, ControllerEvent) and last.what == "resigned"
+
+
 def _with_resets(events: list[AnyEvent]) -> list[AnyEvent]:
     """Events with a Reset wherever numbers are missing, unless a run ended there in order."""
     with_resets: list[AnyEvent] = []
     for event in events:
         before = with_resets[-1] if with_resets else None
-        if before is not None and event.seq > before.seq + 1 and not isinstance(event, Reset):
-            ended = isinstance(before, ControllerEvent) and before.what == "resigned"
-            if not ended and not isinstance(before, Reset):
-                with_resets.append(Reset(seq=event.seq - 1, time_ms=event.time_ms))
+        has_gap = before is not None and event.seq > before.seq + 1 and not isinstance(event, Reset)
+        if has_gap and not isinstance(before, Reset) and not _ends_in_order(with_resets):
+            with_resets.append(Reset(seq=event.seq - 1, time_ms=event.time_ms))
         with_resets.append(event)
     return with_resets
 
@@ -105,7 +116,7 @@ def _with_resets(events: list[AnyEvent]) -> list[AnyEvent]:
 
 def _terms(folder: Path, bytes_max: int, now_ms: int) -> list[Term]:
     """The controllerships of this instance."""
-    events = _controller_events(folder, bytes_max)
+    events = newest_of(folder, ControllerEvent, CONTROLLER, bytes_max, 2 * TERMS_MAX)
     terms: list[Term] = []
     for event in events:
         if event.what == "elected":
@@ -123,20 +134,20 @@ def _ended(term: Term, at_ms: int, cause: str) -> Term:
     return msgspec.structs.replace(term, ended_ms=at_ms, cause=cause)
 
 
-def _controller_events(folder: Path, bytes_max: int) -> list[ControllerEvent]:
-    """Elections and resignations, oldest first."""
-    events: list[ControllerEvent] = []
+def newest_of(folder: Path, wanted: type[_Event], prefix: bytes, bytes_max: int, count_max: int) -> list[_Event]:
+    """Returns the newest events of one type, oldest first; they are rare. Their lines begin with `prefix`."""
+    events: list[_Event] = []
     for path in paths(folder):
-        with _mapped(path) as data:
+        with mapped(path) as data:
             end, begin = len(data), max(0, len(data) - bytes_max)
             bytes_max -= end - begin
-            while len(events) < 2 * TERMS_MAX and (start := data.rfind(_CONTROLLER, begin, end)) >= 0:
+            while len(events) < count_max and (start := data.rfind(prefix, begin, end)) >= 0:
                 end = start
                 stop = data.find(b"\n", start)
                 event = _event(data[start : stop if stop >= 0 else len(data)])
-                if isinstance(event, ControllerEvent):
+                if isinstance(event, wanted):
                     events.append(event)
-        if bytes_max <= 0 or len(events) >= 2 * TERMS_MAX:
+        if bytes_max <= 0 or len(events) >= count_max:
             break
     events.reverse()
     return events
@@ -148,7 +159,7 @@ def _controller_events(folder: Path, bytes_max: int) -> list[ControllerEvent]:
 def _lines_backwards(folder: Path, bytes_max: int) -> Iterator[bytes]:
     """Whole lines, the newest first, of the last `bytes_max` bytes of all files."""
     for path in paths(folder):
-        with _mapped(path) as data:
+        with mapped(path) as data:
             end, begin = len(data), max(0, len(data) - bytes_max)
             bytes_max -= end - begin
             while end > begin:
@@ -163,7 +174,7 @@ def _lines_backwards(folder: Path, bytes_max: int) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
     """The bytes of a file; of one that is gone or empty, none."""
     try:
         file = path.open("rb")

@@ -30,13 +30,17 @@ class Segments:
 
     Raises:
         OSError: the folder cannot be created or written.
+
+    Attributes:
+        rotations: number of files that were begun after the first.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, count_max: int) -> None:
-        self._folder = folder
+        self.folder = folder
+        self.rotations = 0
         self._bytes_max = bytes_max
         self._count_max = count_max
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file: BinaryIO | None = self._open()
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -63,10 +67,11 @@ class Segments:
             file.close()
 
     def _path(self, age: int) -> Path:
-        return self._folder / (f"{NAME}.{age}" if age else NAME)
+        return self.folder / (f"{NAME}.{age}" if age else NAME)
 
     def _open(self) -> BinaryIO:
-        file = self._path(0).open("ab+")
+        # Names of topics and principals are not for every user of the host.
+        file = open(self._path(0), "ab+", opener=_private)  # noqa: SIM115 - closed by close()
         end = file.seek(0, os.SEEK_END)
         if end:
             # End an incomplete last line, so that it does not absorb the next one.
@@ -76,9 +81,14 @@ class Segments:
         return file
 
     def _rotate(self) -> None:
+        self.rotations += 1
         self.close()
         self._path(self._count_max - 1).unlink(missing_ok=True)
         for age in range(self._count_max - 2, -1, -1):
             if self._path(age).exists():
                 self._path(age).rename(self._path(age + 1))
         self._file = self._open()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

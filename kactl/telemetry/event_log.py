@@ -7,9 +7,8 @@ present state again.
 
 import asyncio
 import collections
-import dataclasses
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -20,6 +19,8 @@ from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,
+    ElectionEvent,
+    HandlerEvent,
     PartitionEvent,
     ReplicaEvent,
     RequestEvent,
@@ -27,103 +28,22 @@ from kactl.messages.log import (
     TopicEvent,
 )
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import REFUSAL_TEXT, Change, Refusal
-from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows
+from kactl.state.change import Change
+from kactl.state.rows import Bools, Rows
 from kactl.state.topics import AllTopics
+
+from .event_trace import EventTrace
+from .log_entries import Entry, Partitions, Replicas, Single, TransitionCounts
+from .outages import Outages
 
 # A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
 RING_LIMIT: Final = 100_000
+# Strategy of the first leader of a partition.
+FIRST: Final = "first"
 # Number of events that one read returns before other tasks run.
 _READ_AT_ONCE: Final = 500
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Single:
-    first: int
-    event: AnyEvent
-
-    def __len__(self) -> int:
-        return 1
-
-    def expand(self, begin: int) -> Iterator[AnyEvent]:
-        yield self.event
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Partitions:
-    """Many partition events, as columns."""
-
-    first: int
-    time_ms: int
-    controller_epoch: int
-    topics: AllTopics
-    before: Bytes
-    after: Rows
-    refusal: Bytes
-    which: RowNumbers | range  # the positions that are events; the other rows were only planned with them
-
-    def __len__(self) -> int:
-        return len(self.which)
-
-    def expand(self, begin: int) -> Iterator[AnyEvent]:
-        rows = self.after
-        for number in range(begin, len(self)):
-            row = int(self.which[number])
-            isr = rows.replicas[:, row][rows.in_sync[:, row]]
-            yield PartitionEvent(
-                seq=self.first + number,
-                time_ms=self.time_ms,
-                controller_epoch=self.controller_epoch,
-                topic=self.topics[int(rows.topic[row])].name,
-                partition=int(rows.partition[row]),
-                from_state=PartitionState(int(self.before[row])),
-                to_state=PartitionState(int(rows.state[row])),
-                leader=int(rows.leader[row]),
-                leader_epoch=int(rows.leader_epoch[row]),
-                isr=tuple(isr.tolist()),
-                partition_epoch=int(rows.partition_epoch[row]),
-                recovering=bool(rows.recovering[row]),
-                refused=REFUSAL_TEXT[Refusal(int(self.refusal[row]))],
-            )
-
-
-@dataclasses.dataclass(slots=True)
-class _Replicas:
-    """Many replica events, as columns: the replicas `moved`, bool[W, n], by slot and then by row."""
-
-    first: int
-    time_ms: int
-    controller_epoch: int
-    topics: AllTopics
-    topic: Ints
-    partition: Ints
-    brokers: Ints  # [W, n]
-    before: Bytes  # [W, n]
-    moved: Bools
-    count: int
-    after: int
-    # Positions of the moved replicas; computed at the first read.
-    _positions: tuple[RowNumbers, ...] | None = None
-
-    def __len__(self) -> int:
-        return self.count
-
-    def expand(self, begin: int) -> Iterator[AnyEvent]:
-        if self._positions is None:
-            self._positions = np.nonzero(self.moved)
-        slots, positions = self._positions
-        for number in range(begin, len(self)):
-            slot, row = int(slots[number]), int(positions[number])
-            yield ReplicaEvent(
-                seq=self.first + number,
-                time_ms=self.time_ms,
-                controller_epoch=self.controller_epoch,
-                topic=self.topics[int(self.topic[row])].name,
-                partition=int(self.partition[row]),
-                broker=int(self.brokers[slot, row]),
-                from_state=ReplicaState(int(self.before[slot, row])),
-                to_state=ReplicaState(self.after),
-            )
+# Number of entries that are searched before other tasks run; at some 3 µs each.
+_ENTRIES_AT_ONCE: Final = 500
 
 
 class EventLog:
@@ -133,12 +53,19 @@ class EventLog:
         limit: number of events that are kept; the newest entry is kept complete, whatever its size.
         first: number of the first event. If it is higher than all numbers of the previous process, a reader that
             returns after a restart detects that it missed events.
+
+    Attributes:
+        current: the controller event in progress, which is the cause of what is added; `idle` between events.
+        outages: partitions without a leader.
     """
 
     def __init__(self, clock: Clock, *, limit: int = RING_LIMIT, first: int = 1) -> None:
         self._clock = clock
+        self._started_ms = clock.now_ms()
+        self.current = self.idle = EventTrace(clock)
+        self.outages = Outages()
         self._limit = limit
-        self._ring: collections.deque[_Single | _Partitions | _Replicas] = collections.deque()
+        self._ring: collections.deque[Entry] = collections.deque()
         self._stored = 0
         self._dropped = False
         self._next = first
@@ -175,27 +102,44 @@ class EventLog:
             return
         # One more for the Reset. Numbers start at the wall clock, which may have been set back since.
         self._next = self._first = max(self._next, events[-1].seq + 2)
-        entries = [_Single(event.seq, event) for event in events[-self._limit :]]
+        entries = [Single(event.seq, event) for event in events[-self._limit :]]
         if not orderly:
-            entries.append(_Single(self._next - 1, Reset(seq=self._next - 1, time_ms=self._clock.now_ms())))
+            entries.append(Single(self._next - 1, Reset(seq=self._next - 1, time_ms=self._clock.now_ms())))
         self._ring.extend(entries)
         self._stored = len(entries)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def add(self, event: AnyEvent) -> None:
-        """Append one event. Its number and time are set here."""
-        stamped = msgspec.structs.replace(event, seq=self._next, time_ms=self._clock.now_ms())
-        self._append(_Single(self._next, stamped))
+    def add(self, event: AnyEvent) -> AnyEvent:
+        """Append one event. Returns it with its number and time, which are set here."""
+        stamped = self._stamped(event)
+        self._append(Single(self._next, stamped))
+        return stamped
+
+    def _stamped(self, event: AnyEvent) -> AnyEvent:
+        stamp: dict[str, Any] = {"seq": self._next, "time_ms": self._clock.now_ms()}
+        if isinstance(event, BrokerEvent | TopicEvent) and event.because is None:
+            stamp["because"] = self.current.because
+        return msgspec.structs.replace(event, **stamp)
 
     def add_partitions(
-        self, change: Change, topics: AllTopics, *, controller_epoch: int, which: Bools | None = None
+        self,
+        change: Change,
+        topics: AllTopics,
+        *,
+        controller_epoch: int,
+        which: Bools | None = None,
+        strategy: str = "",
     ) -> None:
-        """Append the committed or rejected changes of some partitions; only of `which`, bool[n], if given."""
+        """Append the committed or rejected changes of some partitions; only of `which`, bool[n], if given.
+
+        Args:
+            strategy: of the election that made the changes.
+        """
         positions = range(len(change)) if which is None or which.all() else np.flatnonzero(which)
         if len(positions):
             self._append(
-                _Partitions(
+                Partitions(
                     self._next,
                     self._clock.now_ms(),
                     controller_epoch,
@@ -204,6 +148,7 @@ class EventLog:
                     change.after(),
                     change.refusal,
                     positions,
+                    self.current.by(strategy),
                 )
             )
 
@@ -215,7 +160,7 @@ class EventLog:
         count = int(np.count_nonzero(moved))
         if count:
             self._append(
-                _Replicas(
+                Replicas(
                     self._next,
                     self._clock.now_ms(),
                     controller_epoch,
@@ -227,10 +172,27 @@ class EventLog:
                     moved,
                     count,
                     int(after),
+                    self.current.because,
                 )
             )
 
-    def _append(self, entry: _Single | _Partitions | _Replicas) -> None:
+    def record_leaders(self, change: Change, target: PartitionState | None = None, strategy: str = "") -> None:
+        """Count the new leaders of an applied change for the event in progress, and for the outages.
+
+        Args:
+            target: the state to which all partitions have moved; None if they moved to none.
+        """
+        event = self.current
+        count = int(np.count_nonzero(change.leader != change.rows.leader))
+        event.moved += count
+        if target is None:
+            return
+        if count and target == PartitionState.ONLINE:
+            event.strategy = event.strategy or strategy
+        if len(change):
+            self.outages.note(change, target, event, self._clock.monotonic_ms())
+
+    def _append(self, entry: Entry) -> None:
         self._ring.append(entry)
         self._stored += len(entry)
         self._next += len(entry)
@@ -238,6 +200,10 @@ class EventLog:
         while self._stored > self._limit and len(self._ring) > 1:
             self._stored -= len(self._ring.popleft())
             self._dropped = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the waits of all callers of `changed`: something without an event of its own has changed."""
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
@@ -266,7 +232,7 @@ class EventLog:
         wanted = _TAGS if not kinds else {tag: kind for tag, kind in _TAGS.items() if kind in kinds}
         seq = after
         for entry in self._behind(after):
-            if isinstance(entry, _Partitions | _Replicas) and _KIND_OF[type(entry)] not in wanted.values():
+            if isinstance(entry, Partitions | Replicas) and _KIND_OF[type(entry)] not in wanted.values():
                 seq = entry.first + len(entry) - 1
                 continue
             for event in entry.expand(max(0, after + 1 - entry.first)):
@@ -277,7 +243,7 @@ class EventLog:
                     events.append(event)
         return events, self.seq  # after the last entry, and after the gap that an earlier process left behind it
 
-    def _behind(self, after: int) -> Iterator[_Single | _Partitions | _Replicas]:
+    def _behind(self, after: int) -> Iterator[Entry]:
         """Returns the entries with events after number `after`, oldest first. Searches from the newest entry."""
         entries = []
         for entry in reversed(self._ring):
@@ -285,6 +251,50 @@ class EventLog:
                 break
             entries.append(entry)
         return reversed(entries)
+
+    async def of_partition(self, topic: str, partition: int, *, limit: int) -> list[AnyEvent]:
+        """Returns the newest events of one partition and its replicas, at most `limit`, oldest first."""
+        found: list[AnyEvent] = []
+        async for entry in self._newest_first():
+            found += reversed(list(entry.of_partition(topic, partition)))
+            if len(found) >= limit:
+                break
+        return found[:limit][::-1]
+
+    def last_before(self, time_ms: int) -> int:
+        """Returns the number of the last event before a time by the wall clock; the one before the oldest for none."""
+        for entry in reversed(self._ring):
+            if entry.time_ms < time_ms:
+                return entry.first + len(entry) - 1
+        return self.oldest - 1
+
+    def oldest_ms(self) -> int | None:
+        """Returns the time of the oldest event that is still stored; None if there is none."""
+        return self._ring[0].time_ms if self._ring else None
+
+    async def transitions(self, since_ms: int) -> tuple[TransitionCounts, int]:
+        """Count the transitions of this process since a time by the wall clock.
+
+        Returns:
+            The counts, and the time from which they are complete: later than `since_ms` if this process is younger, or
+            if older events are no longer stored.
+        """
+        counts, oldest_ms = TransitionCounts(), self._clock.now_ms()
+        complete_ms = max(since_ms, self._started_ms)
+        is_whole = not self._dropped
+        async for entry in self._newest_first():
+            if entry.first < self._first or entry.time_ms < since_ms:
+                return counts, complete_ms
+            entry.tally(counts)
+            oldest_ms = entry.time_ms
+        return counts, complete_ms if is_whole else oldest_ms
+
+    async def _newest_first(self) -> AsyncIterator[Entry]:
+        """Yields the present entries. Other tasks run at intervals."""
+        for number, entry in enumerate(reversed(list(self._ring)), start=1):
+            yield entry
+            if number % _ENTRIES_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def follow(self, after: int | None = None, *, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
         """Yields the events from now on, or after number `after`, until the reader stops."""
@@ -297,7 +307,7 @@ class EventLog:
                 await self.changed()
 
     async def changed(self) -> None:
-        """Wait until an event is added."""
+        """Wait until an event is added, or `wake` is called."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
@@ -313,7 +323,9 @@ _TAGS: Final[dict[type, str]] = {
     TopicEvent: "topic",
     PartitionEvent: "partition",
     ReplicaEvent: "replica",
+    HandlerEvent: "handler",
     RequestEvent: "request",
+    ElectionEvent: "election",
     Reset: "reset",
 }
-_KIND_OF: Final[dict[type, str]] = {_Partitions: "partition", _Replicas: "replica"}
+_KIND_OF: Final[dict[type, str]] = {Partitions: "partition", Replicas: "replica"}

@@ -5,7 +5,7 @@ cluster of many topics a full run takes tens of milliseconds, and it comes just 
 runs between events instead, while nothing waits. And what a takeover has loaded is put aside once (`gc.freeze`): it
 stays for as long as the controllership, and is not looked through any more.
 
-It is one for the whole process. So whoever embeds a controller decides by himself; `kactl` does so in processes of
+It is one for the whole process. So an embedding program decides for itself; `kactl` does so in processes of
 its own.
 """
 

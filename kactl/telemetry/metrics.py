@@ -4,15 +4,19 @@ Measurements are made per event and per request, never per partition. Values tha
 collection (`observe`), so they cost the event path nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from kactl.messages.log import ElectionEvent
+
+from .event_spans import EventSpans
+
 # Bucket bounds in seconds, fine around the expected time of an election.
 _BOUNDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_SIZES: Final = (1, 10, 100, 1000, 10_000, 100_000)
 _MS: Final = 1000.0
 
 Reading = Callable[[], Iterable[tuple[float, Mapping[str, str | int]]]]
@@ -24,35 +28,65 @@ GAUGES: Final = (
     ("kafka.controller.topic.count", "{topic}", "topics known to the controller"),
     ("kafka.controller.partition.count", "{partition}", "partitions that have leadership information"),
     ("kafka.partition.offline", "{partition}", "partitions without a leader that is online"),
+    ("kactl.partition.unavailable.oldest", "s", "for how long a partition has been without a leader, at the most"),
     ("kafka.partition.underReplicated", "{partition}", "partitions whose ISR is smaller than their assignment"),
-    ("kafka.controller.partition.preferred_imbalance", "{partition}", "not led by their preferred replica"),
+    ("kafka.controller.partition.under_min_isr", "{partition}", "partitions whose ISR is too small, or without leader"),
+    ("kafka.controller.partition.at_min_isr", "{partition}", "partitions with an ISR of exactly min.insync.replicas"),
+    (
+        "kafka.controller.partition.preferred_imbalance",
+        "{partition}",
+        "partitions led by other replicas than the first",
+    ),
     ("kafka.controller.topic.deletion.pending", "{topic}", "topics that wait for deletion"),
-    ("kafka.controller.topic.deletion.ineligible", "{topic}", "of these, topics whose deletion cannot go on now"),
-    ("kafka.controller.replica.deletion.pending", "{replica}", "replicas of these topics that are not deleted yet"),
-    ("kafka.controller.replica.deletion.ineligible", "{replica}", "of these, replicas that cannot be deleted now"),
+    ("kafka.controller.topic.deletion.ineligible", "{topic}", "topics whose deletion cannot go on now"),
+    ("kafka.controller.replica.deletion.pending", "{replica}", "replicas of such topics that are not deleted yet"),
+    ("kafka.controller.replica.deletion.ineligible", "{replica}", "replicas whose deletion has failed for now"),
     ("kafka.controller.partition.reassigning", "{partition}", "partitions that are being moved to other replicas"),
     ("kafka.leader.count", "{partition}", "partitions that a broker leads"),
     ("kafka.partition.count", "{partition}", "partitions of which a broker holds a replica"),
     ("kafka.controller.broker.active", "{broker}", "registered brokers"),
-    ("kafka.controller.broker.fenced", "{broker}", "always 0: there is no fencing of brokers here"),
+    ("kafka.controller.broker.fenced", "{broker}", "registered participants that the controller has not reached yet"),
     ("kafka.controller.event.queue.size", "{event}", "events that wait"),
+    ("kactl.controller.event.queue.oldest", "s", "for how long the oldest event has waited"),
     ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),
-    ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest of them has waited"),
+    ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest request to a broker has waited"),
     ("kactl.standby.partition.count", "{partition}", "partitions that an instance which stands by has read"),
     ("kactl.actor.mailbox.size", "{message}", "messages that wait for an actor"),
     ("kactl.listener.connections", "{connection}", "connections to the Kafka listener: of brokers, and of all others"),
     ("kactl.listener.memory.reserved", "By", "memory reserved for large requests to the Kafka listener"),
     ("kactl.api.connections", "{connection}", "connections to the admin API"),
+    ("kactl.security.reload_failed", "", "1 while changed tokens or certificates cannot be read"),
+    ("kactl.security.insecure", "", "1 for an interface that others can reach without encryption"),
+    ("kactl.store.in_flight", "{request}", "requests that the store has not answered yet"),
+    ("kactl.store.session.state", "", "1 for the state of the session with the store: connected, suspended, expired"),
+    ("kactl.sse.client.count", "{client}", "open event streams of the admin API"),
+    ("kactl.event_log.lag", "{event}", "events that the state-change log has not written yet"),
+    ("kactl.build_info", "", "always 1; the version of kactl and of Python"),
+    ("kactl.controller.session.count", "{session}", "participants that have their session with the controller"),
     ("kactl.controller.epoch", "", "the controller epoch that we act under; 0 if we are not the controller"),
 )
 COUNTERS: Final = (
     ("kafka.leaderElection.unclean.count", "{election}", "leaders that were not in sync when they were elected"),
     ("kactl.actor.mailbox.refused.count", "{message}", "messages that a full inbox did not take"),
+    ("kactl.audit.lost.count", "{record}", "records of the audit trail that its files did not take"),
     ("kactl.listener.request.count", "{request}", "requests that the Kafka listener answered or relayed"),
     ("kactl.listener.refused.count", "{connection}", "connections and requests that the Kafka listener refused"),
     ("kactl.api.refused.count", "{connection}", "connections that the admin API refused or cut, by reason"),
     ("kactl.assignment.rewritten.count", "{partition}", "new partitions that named a controller as a replica"),
+    ("kactl.controller.heartbeat.count", "{heartbeat}", "heartbeats of participants, by what became of them"),
+    ("kactl.controller.session.ended.count", "{session}", "sessions of participants that have ended, by cause"),
+    ("kactl.store.session.transition.count", "{change}", "how often the session with the store entered a state"),
     ("kactl.controller.change.count", "{change}", "how often this instance was elected"),
+)
+HISTOGRAMS: Final = (
+    ("kafka.controller.event.process.duration", "s", "time to handle an event"),
+    ("kafka.controller.event.queue.duration", "s", "wait of an event before it is handled"),
+    ("kafka.controller.broker.queue.duration", "s", "wait of a request in its channel"),
+    ("kactl.election.duration", "s", "stages of an event that moved leadership"),
+    ("kactl.controller.request.duration", "s", "from sending a request to its answer"),
+    ("kactl.store.request.duration", "s", "time of a request to the store"),
+    ("kactl.store.batch.size", "{partition}", "partitions of one commit to the store"),
+    ("kactl.loop.lag", "s", "by how much a timer of the event loop was late"),
 )
 
 
@@ -61,7 +95,10 @@ class Telemetry:
 
     Args:
         meter_provider: None uses the host program's; without any, nothing is recorded.
-        tracer_provider: the same for spans; there is one span for each event.
+        tracer_provider: the same for spans.
+
+    Attributes:
+        spans: makes the spans.
     """
 
     def __init__(
@@ -69,57 +106,56 @@ class Telemetry:
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
     ) -> None:
-        self._tracer = trace.get_tracer("kactl", tracer_provider=tracer_provider)
+        self.spans = EventSpans(trace.get_tracer("kactl", tracer_provider=tracer_provider))
         self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
         self._closed = False
-        self._processed = self._histogram("kafka.controller.event.process.duration", "time to handle an event")
-        self._queued = self._histogram("kafka.controller.event.queue.duration", "wait of an event before it is handled")
-        self._waited = self._histogram("kafka.controller.broker.queue.duration", "wait of a request in its channel")
-        self._delivered = self._histogram("kactl.controller.request.duration", "from sending a request to its answer")
-
-    def _histogram(self, name: str, meaning: str) -> metrics.Histogram:
-        return self._meter.create_histogram(
-            name, unit="s", description=meaning, explicit_bucket_boundaries_advisory=list(_BOUNDS)
-        )
-
-    def event(
-        self, kind: str, state: str, *, controller_id: int, epoch: int, queued_ms: float
-    ) -> AbstractContextManager[trace.Span]:
-        """Returns the span of an event, which lasts while the event is handled."""
-        return self._tracer.start_as_current_span(
-            f"controller.event {state}",
-            attributes={
-                "kafka.controller.id": controller_id,
-                "kafka.controller.epoch": epoch,
-                "kafka.controller.state": state,
-                "kactl.event.kind": kind,
-                "kactl.event.queue_ms": queued_ms,
-            },
-            record_exception=False,  # rejections are results; failures are recorded by `failed`
-            set_status_on_exception=False,
-        )
-
-    def failed(self, error: Exception) -> None:
-        """Record a failure of the current event."""
-        span = trace.get_current_span()
-        span.record_exception(error)
-        span.set_status(trace.StatusCode.ERROR, str(error))
+        self._histograms = {
+            name: self._meter.create_histogram(
+                name,
+                unit=unit,
+                description=meaning,
+                explicit_bucket_boundaries_advisory=list(_BOUNDS if unit == "s" else _SIZES),
+            )
+            for name, unit, meaning in HISTOGRAMS
+        }
 
     def processed(self, state: str, duration_ms: float) -> None:
         """Record that an event was handled, in the state of Kafka's name."""
-        self._processed.record(duration_ms / _MS, {"kafka.controller.state": state})
+        self._record("kafka.controller.event.process.duration", duration_ms, {"kafka.controller.state": state})
 
     def queued(self, duration_ms: float) -> None:
         """Record the time that an event waited before it was handled."""
-        self._queued.record(duration_ms / _MS)
+        self._record("kafka.controller.event.queue.duration", duration_ms)
 
     def waited(self, broker: int, duration_ms: float) -> None:
         """Record the time that a request waited in a broker's channel."""
-        self._waited.record(duration_ms / _MS, {"kafka.broker.id": broker})
+        self._record("kafka.controller.broker.queue.duration", duration_ms, {"kafka.broker.id": broker})
 
     def delivered(self, kind: str, duration_ms: float) -> None:
         """Record the time until a broker responded to a request."""
-        self._delivered.record(duration_ms / _MS, {"rpc.method": kind})
+        self._record("kactl.controller.request.duration", duration_ms, {"rpc.method": kind})
+
+    def stored(self, operation: str, duration_ms: float, error: str) -> None:
+        """Record a request to the store; `error` is the name of the exception that it failed with."""
+        attributes: dict[str, str | int] = {"op": operation, "error.type": error} if error else {"op": operation}
+        self._record("kactl.store.request.duration", duration_ms, attributes)
+
+    def committed(self, rows: int) -> None:
+        """Record the number of partitions of a commit."""
+        self._histograms["kactl.store.batch.size"].record(rows)
+
+    def lagged(self, duration_ms: float) -> None:
+        """Record by how much a timer of the event loop was late."""
+        self._record("kactl.loop.lag", duration_ms)
+
+    def elected(self, record: ElectionEvent) -> None:
+        """Record the stages of an event that moved leadership, once it is complete."""
+        kind = record.because.strategy
+        for stage, duration_us in _stages_us(record):
+            self._record("kactl.election.duration", duration_us / _MS, {"stage": stage, "election.type": kind})
+
+    def _record(self, name: str, duration_ms: float, attributes: Mapping[str, str | int] | None = None) -> None:
+        self._histograms[name].record(duration_ms / _MS, attributes)
 
     def observe(self, readings: Mapping[str, Reading]) -> None:
         """Register the gauges and counters above, to be read by calling `readings`, by name, at collection."""
@@ -142,3 +178,18 @@ class Telemetry:
             return [Observation(value, dict(attributes)) for value, attributes in reading()]
 
         return collect
+
+
+def _stages_us(record: ElectionEvent) -> Iterator[tuple[str, int]]:
+    """Yields the time of each stage: in use for those of the controller, since the detection for acknowledgements."""
+    for stage in record.stages.__struct_fields__:
+        span = getattr(record.stages, stage)
+        if span is not None:
+            yield stage, span[2]
+    for stage, since_us in (
+        ("handled", record.handled_us),
+        ("first_ack", record.first_ack_us),
+        ("last_ack", record.last_ack_us),
+    ):
+        if since_us is not None:
+            yield stage, since_us

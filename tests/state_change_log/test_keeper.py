@@ -90,6 +90,7 @@ def read_json(content: bytes) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 @given(st.lists(HAPPENED, min_size=1, max_size=20))
 def test_both_formats_are_read_as_the_same_events(happened: list[AnyEvent]) -> None:
     events = ring(happened)

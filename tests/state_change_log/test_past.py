@@ -8,21 +8,30 @@ from typing import Final
 import msgspec
 import pytest
 
+from kactl.actors.system import Controller
 from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
+    Cause,
     ControllerEvent,
+    ElectionEvent,
     PartitionEvent,
+    Recipient,
     ReplicaEvent,
     RequestEvent,
     Reset,
+    Stages,
     TopicEvent,
 )
 from kactl.model import PartitionState, ReplicaState
+from kactl.participant.group import Participants
 from kactl.state_change_log.keeper import as_json, as_kafka
 from kactl.state_change_log.past import ENDED_UNSEEN, Past, read_back
 from kactl.state_change_log.segments import NAME, Segments
 from kactl.telemetry.terms import TERMS_MAX, Term
+from tests.support.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
 
 NOW_MS: Final = 9_000
 
@@ -196,3 +205,60 @@ def test_topic_name_that_looks_like_an_election_is_not_one(tmp_path: Path) -> No
     write_lines(tmp_path, [stamped(RequestEvent(action="a", target='{"kind":"controller",', outcome="done"), 1)])
 
     assert read_past(tmp_path).terms == []
+
+
+def record(seq: int, event: int) -> ElectionEvent:
+    return ElectionEvent(
+        seq=seq,
+        time_ms=seq,
+        because=Cause(event, "BrokersChanged", strategy="offline"),
+        detected_ms=seq,
+        handled_us=1,
+        complete=True,
+        failed=False,
+        planned=1,
+        committed=1,
+        rejected=0,
+        moved=1,
+        stages=Stages((0, 1, 1)),
+        brokers=(Recipient(1, 1, 1, 2),),
+        first_ack_us=2,
+        last_ack_us=2,
+    )
+
+
+def test_elections_are_found_before_many_other_events(tmp_path: Path) -> None:
+    elections = [record(2, 71), record(3, 72)]
+    others = [topic_event(seq) for seq in range(4, 60)]
+    write_lines(tmp_path, [election_event(1, 1), *elections, *others], bytes_max=2000)
+
+    past = read_past(tmp_path, events_max=10)
+
+    assert list(past.elections) == elections
+    assert len([event for event in past.events if isinstance(event, TopicEvent)]) == 10
+
+
+def test_election_that_is_recorded_after_the_resignation_leaves_no_reset(tmp_path: Path) -> None:
+    write_lines(tmp_path, [election_event(1, 1), resigned(2, 1), record(3, 71), election_event(100, 2)])
+
+    past = read_past(tmp_path)
+
+    assert not any(isinstance(event, Reset) for event in past.events)
+
+
+async def test_records_of_earlier_processes_come_before_those_of_this_one(tmp_path: Path) -> None:
+    clock = ManualClock()
+    later_id = clock.now_ms() * 1000 + 5_000
+    write_lines(tmp_path, [record(1, 71), record(2, later_id)])
+    past = read_past(tmp_path)
+    controller = Controller(9, clock=clock)
+    controller.recall(past.events, past.terms, orderly=past.orderly, elections=past.elections)
+
+    async with controller, Participants(1, store=controller.store, hub=controller.hub, clock=clock):
+        await settle()
+        await controller.create_topic("t", replication_factor=1)
+        await settle()
+
+        assert [event.because.event for event in controller.elections()[-2:]] == [later_id, 71]
+        # Ids rise although the clock was set back.
+        assert controller.elections()[0].because.event > later_id

@@ -92,6 +92,7 @@ def test_partition_events_are_built_when_read() -> None:
         leader_epoch=4,
         isr=(1, 2),
         partition_epoch=7,
+        replicas=(1, 2),
     )
 
 

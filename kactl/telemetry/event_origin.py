@@ -1,0 +1,71 @@
+"""Origin of a controller event: the request or the other event that led to it.
+
+The origin travels in the context of the task that queues the event. The inbox stores it with the event.
+"""
+
+import contextvars
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+from opentelemetry import trace
+from opentelemetry.context import Context, get_current
+
+from kactl.messages.log import Cause
+
+from .event_trace import EventTrace
+
+Written = Literal["creation", "partitions", "deletion"]
+# Requests whose effect has not been read back yet.
+_WRITTEN_MAX: Final = 1000
+
+
+class Origin(NamedTuple):
+    """What led to an event.
+
+    Attributes:
+        request: id of the request to the admin API; empty if there was none.
+        caller: the client that sent the request.
+        answered: the events whose request a broker has answered; empty if the event is no answer.
+        context: OpenTelemetry's, if it has a span.
+    """
+
+    request: str = ""
+    caller: str = ""
+    answered: tuple[EventTrace, ...] = ()
+    context: Context | None = None
+
+
+NO_ORIGIN: Final = Origin()
+ORIGIN: Final[contextvars.ContextVar[Origin]] = contextvars.ContextVar("kactl.origin", default=NO_ORIGIN)
+
+
+def present(*, traced: bool) -> Origin:
+    """Returns the origin of a message that this task queues; with the trace of the task if `traced`."""
+    origin = ORIGIN.get()
+    if traced and trace.get_current_span().get_span_context().is_valid:
+        return origin._replace(context=get_current())
+    return origin
+
+
+class StoredRequests:
+    """Requests that the controller has written into the store, for the events that read them back.
+
+    A created topic, new partitions and a deletion take effect when the store reports them, in an event of their own.
+    """
+
+    def __init__(self) -> None:
+        self._causes: dict[tuple[Written, str], Cause] = {}
+
+    def written(self, what: Written, topic: str, trace: EventTrace) -> None:
+        """Remember that an event has written a change of a topic. Only requests of the admin API are remembered."""
+        if trace.because is None or not trace.because.request:
+            return
+        self._causes[what, topic] = trace.because
+        if len(self._causes) > _WRITTEN_MAX:
+            del self._causes[next(iter(self._causes))]
+
+    def read_back(self, what: Written, topics: Iterable[str], trace: EventTrace) -> None:
+        """Name the request that the event in progress carries out, unless it carries out those of several events."""
+        causes = [self._causes.pop((what, topic), None) for topic in topics]
+        if causes and causes[0] is not None and all(cause == causes[0] for cause in causes):
+            trace.carries_out(causes[0])
