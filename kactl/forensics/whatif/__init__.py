@@ -1,14 +1,1 @@
-"""Failure simulation: partitions that go offline if brokers or racks fail, computed from a snapshot of a cluster.
-
-    a file ──── snapshots/ ─┐                              ┌─▶ answer: outcomes, ranked and explained
-    the tables of an ingest ┴▶ partitions ─▶ classes ─▶ sums    ▲
-                                    failure_model.py ────┴───────┴ analysis.py, sentences.py
-
-Partitions that behave equally in every failure form a class. The effect of a failure is a sum over classes, which is
-computed in this process or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in
-assignment order, or the first live replica if unclean election is allowed and no in-sync replica is alive.
-"""
-
-from .outcomes import Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep, TopicShare
-
-__all__ = ["Answer", "Cost", "Kind", "Now", "Outcome", "Rolling", "Scenario", "Sweep", "TopicShare"]
+"""Snapshots of clusters for `kactl.whatif`: from files, from the tables of an ingest, and in Spark."""

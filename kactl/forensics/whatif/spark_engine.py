@@ -18,13 +18,16 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from .classes import of_table
-from .engine import HERE, USAGE, OneMore, Plan, TopicLosses, broker_usage, evaluate, filled, model_of
-from .failure_model import COUNTS, FailureModel, Sums
-from .outcomes import TOPICS, TopicShare
-from .partitions import FILLED, GROUPED, SIGNATURE, Assumptions
-from .prepared_snapshot import PreparedSnapshot, check_known, topics_with_min_isr
-from .topology import BrokerPositions, BrokerUsage, Topology, topology_of
+from kactl.whatif.assumptions import Assumptions
+from kactl.whatif.classes import Classes, classes_of
+from kactl.whatif.engine import HERE, OneMore, Plan, TopicLosses, evaluate, model_of
+from kactl.whatif.failure_model import COUNTS, FailureModel, Sums
+from kactl.whatif.outcomes import TOPICS, TopicShare
+from kactl.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.whatif.topology import BrokerPositions, BrokerUsage, Topology, topology_of
+
+from .partitions import FILLED, GROUPED, SIGNATURE
+from .tables import USAGE, broker_usage, check_known, columns_of, filled, topics_with_min_isr
 
 # About 150 bytes per class while sums are computed: 300 MB.
 CLASSES_HERE: Final = 2_000_000
@@ -105,7 +108,7 @@ class SparkEngine:
         self.classes = self._classes.count()
         self._model: FailureModel | None = None
         if self.classes <= classes_here:
-            classes, self.stuck = of_table(self._classes.toArrow().cast(GROUPED), topology.brokers, topology.away)
+            classes, self.stuck = _classes(self._classes.toArrow().cast(GROUPED), topology)
             self._model = model_of(classes.merged(), topology)
         else:
             self.stuck = _mapped(self._classes, _stuck(topology), _STUCK).agg(f.sum("stuck")).collect()[0][0]
@@ -174,11 +177,15 @@ def _mapped(rows: DataFrame, function: _Map, schema: pa.Schema, *, whole: bool =
     return rows.mapInArrow(work, from_arrow_schema(schema))
 
 
+def _classes(table: pa.Table, topology: Topology) -> tuple[Classes, float]:
+    return classes_of(columns_of(table), topology.brokers, topology.away)
+
+
 def _summing(topology: Topology, plan: Plan) -> _Map:
     """Return the function from classes to one row with their sums."""
 
     def sums(classes: pa.Table) -> pa.Table:
-        model = model_of(of_table(classes.cast(GROUPED), topology.brokers, topology.away)[0], topology)
+        model = model_of(_classes(classes.cast(GROUPED), topology)[0], topology)
         result = evaluate(model, plan)
         return pa.table({"counts": [result.counts.tobytes()], "load": [result.load.tobytes()]}, schema=_SUMS)
 
@@ -189,7 +196,7 @@ def _stuck(topology: Topology) -> _Map:
     """Return the function from classes to the number of their partitions without a leader that could have one."""
 
     def stuck(classes: pa.Table) -> pa.Table:
-        return pa.table({"stuck": [of_table(classes.cast(GROUPED), topology.brokers, topology.away)[1]]}, schema=_STUCK)
+        return pa.table({"stuck": [_classes(classes.cast(GROUPED), topology)[1]]}, schema=_STUCK)
 
     return stuck
 
@@ -199,7 +206,7 @@ def _hit(topology: Topology, sets: Sequence[BrokerPositions], assumed: Assumptio
 
     def hits(partitions: pa.Table) -> pa.Table:
         table = filled(partitions, assumed)
-        model = model_of(of_table(table, topology.brokers, topology.away)[0], topology)
+        model = model_of(_classes(table, topology)[0], topology)
         lost = [model.losing_safe_leaders(failed) for failed in sets]
         number = np.repeat(np.arange(len(sets), dtype=np.int32), [len(rows) for rows in lost])
         named = pa.table({"set": number, "topic": table["topic"].take(pa.array(np.concatenate(lost)))})

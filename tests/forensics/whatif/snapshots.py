@@ -7,9 +7,10 @@ from typing import Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif import prepared_snapshot
-from kactl.forensics.whatif.partitions import SCHEMA, Assumptions
-from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.forensics.whatif import tables
+from kactl.forensics.whatif.partitions import SCHEMA
+from kactl.whatif.assumptions import Assumptions
+from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from tests.support.cluster_strategies import Decisions
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)
@@ -59,7 +60,7 @@ def table(partitions: Iterable[P]) -> pa.Table:
 
 def here(partitions: Iterable[P], assumed: Assumptions | None = None) -> PreparedSnapshot:
     """Returns a snapshot with the engine of this process."""
-    return prepared_snapshot.of_table(table(partitions), "by hand", Assumptions() if assumed is None else assumed)
+    return tables.of_table(table(partitions), "by hand", Assumptions() if assumed is None else assumed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif.classes import NO_SLOT, Classes, of_table
-from kactl.forensics.whatif.engine import filled
-from kactl.forensics.whatif.failure_model import COUNTS, FailureModel, FailureState, fail
-from kactl.forensics.whatif.partitions import Assumptions
+from kactl.forensics.whatif.tables import columns_of, filled
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from kactl.outbound.batch import RequestBatch
+from kactl.whatif import classes
+from kactl.whatif.assumptions import Assumptions
+from kactl.whatif.classes import NO_SLOT, Classes
+from kactl.whatif.failure_model import COUNTS, FailureModel, FailureState, fail
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, tp
 from tests.support.sync_machines import go_online, move_partitions, replicas_offline
 
@@ -25,7 +26,7 @@ SOME = st.sets(st.sampled_from(POOL), max_size=3)
 
 def classes_of(partitions: Collection[P], away: Collection[int] = (), brokers: tuple[int, ...] = POOL) -> Classes:
     """Returns one class for each partition, in their order."""
-    return of_table(filled(table(partitions), Assumptions()), brokers, away)[0]
+    return classes.classes_of(columns_of(filled(table(partitions), Assumptions())), brokers, away)[0]
 
 
 def model_of(drawn: Drawn) -> FailureModel:

@@ -1,6 +1,7 @@
 """Snapshots held by Spark: the same sums as in-process, with few classes or many, and snapshots from tables of logs."""
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif import Answer, Kind
-from kactl.forensics.whatif.analysis import answer
-from kactl.forensics.whatif.engine import InSequence, OneMore, Plan, Simultaneous
-from kactl.forensics.whatif.partitions import SCHEMA, Assumptions, BadSnapshot, TopicFacts
-from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot
 from kactl.forensics.whatif.snapshots import file, logs
-from kactl.forensics.whatif.spark_engine import of_frame
+from kactl.forensics.whatif.spark_engine import SparkEngine, of_frame
+from kactl.whatif import Answer, Kind
+from kactl.whatif.analysis import answer
+from kactl.whatif.assumptions import Assumptions, TopicFacts
+from kactl.whatif.engine import InSequence, LocalEngine, OneMore, Plan, Simultaneous
+from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from tests.forensics.jobs.tables import moment
 from tests.forensics.jobs.tables import table as job_table
 
@@ -263,9 +265,21 @@ def test_no_plan_has_a_cross_join_or_one_task_for_all(
         assert bad not in plan
 
 
-def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+@pytest.fixture(params=[("1", LocalEngine), ("2", SparkEngine)], ids=["few events", "many events"])
+def engine(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[type]:
+    """Configures the session for a number of events; returns the class of the engine for it."""
+    name = "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(name))
+    partitions, engine = request.param
+    spark.conf.set(name, partitions)
+    yield engine
+    spark.conf.set(name, before)
+
+
+def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame], engine: type) -> None:
     assumed = Assumptions(min_isr=2, racks={1: "a", 2: "a"})
     snapshot = logs.of_logs(*frames, "logs", assumed, end_us=7)
+    assert type(snapshot.engine) is engine
     told = answer(snapshot, sweeps=(Kind.BROKERS, Kind.PAIRS, Kind.RACKS), top=2)
 
     # mixed-0 has an unknown ISR, nobody-0 unknown replicas.
@@ -280,6 +294,7 @@ def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> Non
     assert racks.worst[0].scenario.name == "rack a"
 
 
+@pytest.mark.usefixtures("engine")
 def test_advice_without_known_partitions(spark: SparkSession, frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
     nothing = job_table(spark, states.COLUMNS, [state("x-0", 0, 1, None)])
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from kactl.forensics.whatif import Answer, Kind, Outcome, Sweep
-from kactl.forensics.whatif.analysis import answer
-from kactl.forensics.whatif.partitions import Assumptions, BadSnapshot, TopicFacts
-from kactl.forensics.whatif.topology import UnknownBroker, UnknownRack
+from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.whatif import Answer, Kind, Outcome, Sweep
+from kactl.whatif.analysis import answer
+from kactl.whatif.assumptions import Assumptions, TopicFacts
+from kactl.whatif.topology import UnknownBroker, UnknownRack
 
 from .snapshots import P, here
 

@@ -26,7 +26,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from kactl.forensics.whatif.partitions import BadSnapshot, TopicFacts
+from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.whatif.assumptions import TopicFacts
 
 from .builder import Builder
 

@@ -25,6 +25,8 @@ from .classes import FREE, NO_SLOT, Classes, Floats, Slots
 # Counts of a failure state, in partitions; see `sweep.Outcome`.
 COUNTS: Final = ("offline", "recoverable", "lossy", "under_min", "lone", "moved")
 OFFLINE, RECOVERABLE, LOSSY, UNDER_MIN, LONE, MOVED = range(len(COUNTS))
+# Up to this number of brokers, their classes are searched for. For more, all classes are grouped by broker once.
+_FEW: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +46,16 @@ class Sums:
 
     def __sub__(self, other: "Sums") -> "Sums":
         return Sums(self.counts - other.counts, self.load - other.load)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Harmed:
+    """Classes that are in a state of `COUNTS` after a failure and were not before it; indices, ascending."""
+
+    offline: RowNumbers
+    lossy: RowNumbers
+    under_min: RowNumbers
+    lone: RowNumbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +136,8 @@ def _states(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> 
 def totals(now: FailureState, origin: Slots, brokers: int) -> Sums:
     """Return the sums of one failure state."""
     classes = now.classes
-    counts = [classes.partitions @ state for state in _states(classes, _Living.of(now), now.leader, origin)]
+    # Not as a product: BLAS would start its threads, which wait busily for a processor.
+    counts = [classes.partitions[state].sum() for state in _states(classes, _Living.of(now), now.leader, origin)]
     load: Any = np.bincount(_led_by(now, brokers), classes.weight, brokers + 1)
     return Sums(np.array(counts, np.float64), load[:brokers])
 
@@ -242,8 +255,25 @@ class FailureModel:
         bereft: Bools = (_Living.of(part).eligible > 0) & (_Living.of(then).eligible == 0)
         return rows[bereft]
 
+    def harmed(self, failed: Sequence[int]) -> Harmed:
+        """Return the classes that are worse off if these brokers fail."""
+        rows = self._with(failed)
+        part = self.now.take(rows)
+        origin = part.leader
+        then = fail(part, failed, self.brokers)
+        before = _states(part.classes, _Living.of(part), origin, origin)
+        after = _states(part.classes, _Living.of(then), then.leader, origin)
+        worse = [rows[new & ~old] for old, new in zip(before, after, strict=True)]
+        return Harmed(offline=worse[OFFLINE], lossy=worse[LOSSY], under_min=worse[UNDER_MIN], lone=worse[LONE])
+
     def _with(self, failed: Sequence[int]) -> RowNumbers:
         """Return the classes that have one of these brokers among their members."""
+        if len(failed) <= _FEW and "_index" not in self.__dict__:
+            has = np.zeros(len(self.now.classes), np.bool_)
+            for members in self.now.classes.members:
+                for position in failed:
+                    has |= members == position
+            return np.flatnonzero(has)
         rows, begins = self._index
         parts = [rows[begins[position] : begins[position + 1]] for position in failed]
         if len(parts) == 1:

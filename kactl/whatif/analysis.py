@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl.forensics.coverage import Coverage
-from kactl.forensics.progress import ProgressCallback, no_progress
+from kactl.runtime.progress import ProgressCallback, no_progress
 from kactl.state.rows import Bools, RowNumbers
 
 from . import sentences
 from .classes import Floats
+from .coverage import Coverage
 from .engine import HERE, InSequence, OneMore, Simultaneous, TopicLosses
 from .failure_model import COUNTS, LONE, LOSSY, MOVED, OFFLINE, UNDER_MIN, Sums
 from .outcomes import TOP, Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep
@@ -63,6 +63,12 @@ def answer(
     )
 
 
+def outcome_of(snapshot: PreparedSnapshot, scenario: Scenario) -> Outcome:
+    """Return the outcome of a single scenario."""
+    (found,) = _Analysis(snapshot, TOP, no_progress).killed([scenario])
+    return found
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranking:
     """Outcomes of n numbered scenarios: counts, and the broker that leads most.
@@ -78,7 +84,7 @@ class Ranking:
 
     @staticmethod
     def of(sums: Sums) -> "Ranking":
-        """Build a ranking from sums whose first axis is the scenario."""
+        """Build a ranking from sums, with the scenario as their first axis."""
         busiest = sums.load.argmax(axis=1) if sums.load.size else np.zeros(len(sums.load), np.intp)
         return Ranking(sums.counts, busiest, sums.load[np.arange(len(busiest)), busiest])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kactl.forensics.wording import count
+from kactl.runtime.plural import count
 
 from .outcomes import Now, Outcome, Rolling
 from .prepared_snapshot import PreparedSnapshot

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.forensics.coverage import Coverage
+from .coverage import Coverage
 
 # Default number of outcomes per sweep, and limit of topics per outcome.
 TOP: Final = 10
@@ -130,6 +130,43 @@ class Rolling(msgspec.Struct, frozen=True, kw_only=True):
     busiest: int | None
     busiest_leads: float
     explained: str = ""
+
+
+class RestartStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Brokers that restart at the same time, and the state while they are down. Counts are numbers of partitions.
+
+    Attributes:
+        racks: the racks that these brokers are in, as far as known.
+        harmless: nothing is lost or rejected because of this step.
+        offline_more, under_min_more: without a leader, and under min.insync.replicas, in addition to those before.
+        lossy: led by a replica that was not in sync.
+        moved: led by another broker than before the step.
+    """
+
+    brokers: tuple[int, ...]
+    racks: tuple[str, ...]
+    harmless: bool
+    offline_more: int
+    under_min_more: int
+    lossy: int
+    moved: int
+
+
+class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A rolling restart.
+
+    Attributes:
+        together: the limit of brokers per step that the plan was made for.
+        order: how the steps are ordered, which of the tried orders moves the fewest leaders.
+        moves: number of changes of leader in all steps.
+        harmful: steps that are not harmless; each has a single broker, which no order can help.
+    """
+
+    together: int
+    order: str
+    steps: tuple[RestartStep, ...]
+    moves: int
+    harmful: int
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):

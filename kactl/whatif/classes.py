@@ -11,10 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from kactl.state.rows import Ints, RowNumbers
-from kactl.state.table import in_sync_of
+from kactl.state.rows import Bools, Ints, RowNumbers
 
 Slots = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
@@ -57,39 +55,73 @@ class Classes:
 
     def merged(self) -> "Classes":
         """Return the classes with equal ones merged."""
-        width = len(self.members)
         columns = [*self.members, self.in_sync, self.eligible, self.electable, self.leader, self.min_isr]
-        names = [f"key{index}" for index in range(len(columns))]
-        keyed = dict(zip(names, columns, strict=True))
-        table = pa.table(keyed | {"partitions": self.partitions, "weight": self.weight})
-        grouped = table.group_by(names).aggregate([("partitions", "sum"), ("weight", "sum")])
-        keys = [grouped[name].to_numpy() for name in names]
-        members = np.stack(keys[:width]) if len(grouped) else self.members[:, :0]
-        sums = (grouped[f"{name}_sum"].to_numpy() for name in ("partitions", "weight"))
-        return Classes(members, *keys[width:], *sums)
+        first, group = _groups(columns)
+        merged = self.take(first)
+        partitions, weight = (_summed(each, group, len(first)) for each in (self.partitions, self.weight))
+        return dataclasses.replace(merged, partitions=partitions, weight=weight)
 
 
-def of_table(table: pa.Table, brokers: Sequence[int], away: Collection[int]) -> tuple[Classes, float]:
-    """Return the classes of a table with the columns of `partitions.GROUPED`, one per row.
+def _summed(values: Floats, group: RowNumbers, groups: int) -> Floats:
+    sums: Any = np.bincount(group, values, groups)
+    return sums  # type: ignore[no-any-return]
+
+
+def _groups(columns: Sequence[Any]) -> tuple[RowNumbers, RowNumbers]:
+    """Return the first row of each group of equal rows, and the group of each row."""
+    order = np.lexsort(columns)
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    for column in columns:
+        values = column[order]
+        begins[1:] |= values[1:] != values[:-1]
+    group = np.empty(len(order), np.intp)
+    group[order] = np.cumsum(begins) - 1
+    return order[begins], group
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """n partitions, or groups of equal ones, with at most W replicas.
+
+    Attributes:
+        replicas: int32[W, n], broker ids in assignment order; FREE in unused slots.
+        in_sync: bool[W, n]; `eligible`: bool[W, n], KRaft's eligible leader replicas.
+        leader: int32[n], a broker id; negative for none.
+        unclean: bool[n], whether unclean election is allowed.
+        min_isr: int32[n].
+        partitions: float64[n], number of partitions.
+        weight: float64[n], sum of what the partitions add to the load of their leader.
+    """
+
+    replicas: Ints
+    in_sync: Bools
+    eligible: Bools
+    leader: Ints
+    unclean: Bools
+    min_isr: Ints
+    partitions: Floats
+    weight: Floats
+
+
+def classes_of(columns: PartitionColumns, brokers: Sequence[int], away: Collection[int]) -> tuple[Classes, float]:
+    """Return the class of each row.
 
     A leader is in sync even if the ISR does not contain it. A member of the ISR that is not assigned is ignored,
     because it can never lead. If there is no leader although a live replica could lead, the snapshot does not contain
     the cause, for example a failed directory; such replicas are considered unable to lead.
 
     Args:
-        table: `min_isr`, `unclean` and `weight` are filled.
-        brokers: all brokers in the table, ascending.
+        brokers: all brokers in the columns, ascending.
         away: brokers that are not alive.
 
     Returns:
         The classes, and the number of partitions without a leader although a replica could lead.
     """
-    replicas, isr, elr = (padded(table[name]) for name in ("replicas", "isr", "elr"))
-    leader = table["leader"].to_numpy()
-    partitions = table["partitions"].to_numpy().astype(np.float64)
+    replicas, leader = columns.replicas, columns.leader
     assigned = replicas != FREE
-    in_sync = in_sync_of(replicas, isr) | ((replicas == leader) & assigned)
-    eligible = in_sync_of(replicas, elr) & ~in_sync
+    in_sync = (columns.in_sync | (replicas == leader)) & assigned
+    eligible = columns.eligible & assigned & ~in_sync
     could = (in_sync | eligible) & ~np.isin(replicas, list(away))
     stuck = (leader < 0) & could.any(axis=0)
     assigned &= ~((in_sync | eligible) & stuck)
@@ -103,27 +135,13 @@ def of_table(table: pa.Table, brokers: Sequence[int], away: Collection[int]) -> 
         members=_positions(members, brokers),
         in_sync=last_sync,
         eligible=last_eligible,
-        electable=np.where(table["unclean"].to_numpy(zero_copy_only=False), last, last_eligible),
+        electable=np.where(columns.unclean, last, last_eligible),
         leader=_slot_of(members, leader),
-        min_isr=table["min_isr"].to_numpy(),
-        partitions=partitions,
-        weight=table["weight"].to_numpy(),
+        min_isr=columns.min_isr,
+        partitions=columns.partitions,
+        weight=columns.weight,
     )
-    return classes, float(partitions[stuck].sum())
-
-
-def padded(column: Any) -> Ints:
-    """Return the lists of a column as int32[W, n], W >= 1: values from slot 0, then FREE. Null counts as empty."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):  # combining gives chunks where one array cannot hold all, or there are none
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
-    lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    values = whole.flatten().to_numpy(zero_copy_only=False)
-    slots = np.full((max(1, int(lengths.max(initial=0))), len(whole)), FREE, np.int32)
-    row = np.repeat(np.arange(len(whole)), lengths)
-    slot = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    slots[slot, row] = values
-    return slots
+    return classes, float(columns.partitions[stuck].sum())
 
 
 def _ordered(members: Ints, rank: Any) -> Ints:

@@ -5,21 +5,22 @@ can be evaluated all at once in this process, or in parts by Spark tasks.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from .classes import Classes, of_table
-from .failure_model import FailureModel, Sums, stacked
+from kactl.state.rows import Ints
+
+from .classes import Classes, PartitionColumns, classes_of
+from .failure_model import FailureModel, Harmed, Sums, stacked
 from .outcomes import TOPICS, TopicShare
-from .partitions import FILLED, GROUPED, Assumptions
 from .topology import BrokerPositions, Topology
 
 HERE: Final = "here"
-USAGE: Final = pa.schema([("broker", pa.int32()), *((name, pa.int64()) for name in ("assigned", "leads", "in_sync"))])
+# So many sets of failures are summed in less time than merging equal classes takes.
+_FEW: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def evaluate(model: FailureModel, plan: Plan) -> Sums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicLosses:
-    """Topics whose partitions lose their last in-sync replica: their number, and those with most such partitions."""
+    """Topics that lose the last in-sync replica of a partition: their number, and those with most such partitions."""
 
     topics: int = 0
     worst: tuple[TopicShare, ...] = ()
@@ -75,8 +76,10 @@ class Engine(Protocol):
     """
 
     topology: Topology
-    classes: int
     stuck: float
+
+    @property
+    def classes(self) -> int: ...
 
     @property
     def where(self) -> str: ...
@@ -95,20 +98,24 @@ class LocalEngine:
     """Engine over a snapshot in memory.
 
     Args:
-        table: the columns of `partitions.SCHEMA`; only `elr`, `min_isr`, `unclean` and `weight` may be null.
+        topic: int[n], the position of each partition's topic in `names`.
     """
 
     where = HERE
 
-    def __init__(self, table: pa.Table, topology: Topology, assumed: Assumptions) -> None:
+    def __init__(self, columns: PartitionColumns, topic: Ints, names: Sequence[str], topology: Topology) -> None:
         self.topology = topology
-        rows, self.stuck = of_table(filled(table, assumed), topology.brokers, topology.away)
-        names = table["topic"].combine_chunks().dictionary_encode()
-        self._names, self._topic = names.dictionary, names.indices.to_numpy()
-        self._rows = model_of(rows, topology)
-        merged = rows.merged()
-        self.classes = len(merged)
-        self._model = model_of(merged, topology)
+        self._topic, self._names = topic, names
+        self._classes, self.stuck = classes_of(columns, topology.brokers, topology.away)
+        self._rows = model_of(self._classes, topology)
+
+    @functools.cached_property
+    def _model(self) -> FailureModel:
+        return model_of(self._classes.merged(), self.topology)
+
+    @property
+    def classes(self) -> int:
+        return len(self._model.now.classes)
 
     @property
     def topics(self) -> int:
@@ -116,7 +123,14 @@ class LocalEngine:
 
     def sums(self, plan: Plan) -> Sums:
         """Return the sums of a plan, with the shapes of `Plan`."""
-        return evaluate(self._model, plan)
+        # Equal classes are merged for a plan that needs many passes over them.
+        is_merged = "_model" in self.__dict__
+        few = isinstance(plan, Simultaneous) and len(plan.sets) <= _FEW
+        return evaluate(self._rows if few and not is_merged else self._model, plan)
+
+    def harmed(self, failed: BrokerPositions) -> Harmed:
+        """Return the rows of partitions that are worse off if these brokers fail."""
+        return self._rows.harmed(failed)
 
     def close(self) -> None:
         """Do nothing; there are no resources to release."""
@@ -129,42 +143,10 @@ class LocalEngine:
         hit = np.bincount(self._topic[self._rows.losing_safe_leaders(failed)], minlength=len(self._names))
         topics = int(np.count_nonzero(hit))
         order = np.argsort(-hit, kind="stable")[: min(TOPICS, topics)]
-        worst = [TopicShare(topic=self._names[int(index)].as_py(), partitions=int(hit[index])) for index in order]
+        worst = [TopicShare(topic=self._names[int(index)], partitions=int(hit[index])) for index in order]
         return TopicLosses(topics, tuple(worst))
 
 
 def model_of(classes: Classes, topology: Topology) -> FailureModel:
     """Return the failure model of the brokers of a snapshot."""
     return FailureModel(classes, topology.positions(sorted(topology.away)), len(topology.brokers))
-
-
-def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
-    """Return one class per partition, in the columns of `partitions.FILLED`; unknown topic settings are as assumed."""
-    topics = table["topic"].combine_chunks().dictionary_encode()
-    facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
-    given = {
-        name: pa.array([fact and getattr(fact, name) for fact in facts], GROUPED.field(name).type).take(topics.indices)
-        for name in ("min_isr", "unclean", "weight")
-    }
-    weight = given["weight"] if assumed.weighted else pa.nulls(len(table), pa.float64())
-    columns = {name: table[name] for name in ("topic", "leader", "replicas", "isr", "elr")}
-    columns["min_isr"] = pc.coalesce(given["min_isr"], table["min_isr"], pa.scalar(assumed.min_isr, pa.int32()))
-    columns["unclean"] = pc.coalesce(given["unclean"], table["unclean"], pa.scalar(assumed.unclean))
-    columns["partitions"] = pa.array(np.ones(len(table), np.int64))
-    columns["weight"] = pc.coalesce(weight, table["weight"], pa.scalar(0.0 if assumed.weighted else 1.0))
-    return pa.table(columns).cast(FILLED)
-
-
-def broker_usage(table: pa.Table) -> pa.Table:
-    """Return the numbers of every broker that the snapshot names, in the columns of `USAGE`; see `BrokerUsage`."""
-    led = table.filter(pc.greater_equal(table["leader"], 0))
-    numbers = (pc.list_flatten(table["replicas"]), led["leader"], pc.list_flatten(led["isr"]))
-    parts = [
-        pa.table({"broker": brokers, name: pa.repeat(1, len(brokers))})
-        for name, brokers in zip(USAGE.names[1:], numbers, strict=True)
-    ]
-    named = pa.table({"broker": pc.list_flatten(table["isr"])})
-    summed = pa.concat_tables([*parts, named], promote_options="default").group_by("broker")
-    sums = summed.aggregate([(name, "sum") for name in USAGE.names[1:]])
-    columns = {name: pc.fill_null(sums[f"{name}_sum"], 0) for name in USAGE.names[1:]}
-    return pa.table({"broker": sums["broker"]} | columns).cast(USAGE)

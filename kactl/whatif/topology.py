@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from kactl.errors import BadRequest
 
+from .assumptions import Assumptions
 from .outcomes import Scenario
-from .partitions import Assumptions
 
 # Brokers by their position in `Topology.brokers`.
 BrokerPositions = tuple[int, ...]
