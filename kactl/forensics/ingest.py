@@ -11,7 +11,7 @@ are removed before the first move. `ingest.json` is written last; tables without
 import contextlib
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,8 @@ from kactl.errors import BadRequest
 from . import overview, progress
 from .event_types import Kind
 from .overview import FileReport
-from .reading import read, read_counters
+from .parquet_writer import write_table
+from .reading import read
 from .storage import NEW, Location, lock_folder
 from .tables import (
     EVENTS,
@@ -78,7 +79,7 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ingest(
-    spark: "SparkSession",
+    spark: "SparkSession | Callable[[], SparkSession]",
     sources: Sequence[str],
     out: str,
     *,
@@ -89,6 +90,8 @@ def ingest(
     """Read logs and write the tables.
 
     Args:
+        spark: the session, or a function that returns it. The function is not called for few logs, which are read in
+            this process; see `reading.read`.
         sources: files and folders, or URIs that all machines of the Spark cluster can read.
         out: the output folder; its tables are replaced as a whole.
         time_zone: time zone of the logs, as a name or an offset.
@@ -102,39 +105,32 @@ def ingest(
         UnknownZone: the time zone does not exist.
         InUse: another process writes to the folder.
     """
-    from py4j.protocol import Py4JError
-
     zone_of(time_zone)
     place = Location(out)
     check_target(place)
     on_progress("look for files", 0, 0)
-    probes = _look(spark, list(find(sources, but=place)), on_progress)
+    work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
+    session = _Session(spark, work)
+    probes = _look(session, list(find(sources, but=place)), on_progress)
     logs = [(number, probed) for number, probed in enumerate(probes) if probed.is_log]
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
-    work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
     place.make()
     with lock_folder(place):
-        spark.sparkContext.addJobTag(_tag(work))
         try:
             work.make()
-            with progress.step(spark, "read", on_progress):
-                pieces = list(splits.cut(logs, split_bytes))
-                read(spark, pieces, work, time_zone, split_bytes)
-            with progress.step(spark, "sum up", on_progress):
-                counted = read_counters(spark, work)
-                overview.levels(counted).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
-                reports = overview.reports(read_events(spark, work), counted, probes, time_zone)
-                table = spark.createDataFrame(overview.table(reports))
-                table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
+            counted = read(session, list(splits.cut(logs, split_bytes)), work, time_zone, split_bytes, on_progress)
+            on_progress("sum up", 0, 0)
+            reports = overview.reports(lambda: read_events(session(), work), counted, probes, time_zone)
+            for name, table in ((LEVELS, overview.levels(counted)), (FILES, overview.table(reports))):
+                write_table(table, work / name)
             manifest = _manifest(sources, reports, time_zone, work)
             _put_in_place(work, place, manifest)
         except BaseException:
-            _give_up(spark, work)
+            _give_up(session, work)
             raise
         finally:
-            with contextlib.suppress(Py4JError, OSError):
-                spark.sparkContext.removeJobTag(_tag(work))
+            session.release()
     return Ingested(manifest=manifest, files=tuple(reports))
 
 
@@ -174,10 +170,40 @@ def find(sources: Iterable[str], *, but: Location | None = None) -> Iterator[str
     yield from sorted(paths.values())
 
 
-def _look(spark: "SparkSession", paths: list[str], on_progress: progress.ProgressCallback) -> list[Probe]:
+class _Session:
+    """Spark session of one ingest, requested when it is first needed. A shared session may run several ingests."""
+
+    def __init__(self, spark: "SparkSession | Callable[[], SparkSession]", work: Location) -> None:
+        self._given = spark
+        self._tag = f"kactl-{work.name.rpartition(WORK)[2]}"
+        self._used: SparkSession | None = None
+
+    def __call__(self) -> "SparkSession":
+        """Return the session. Jobs of this thread get the tag of the ingest."""
+        if self._used is None:
+            self._used = self._given() if callable(self._given) else self._given
+            self._used.sparkContext.addJobTag(self._tag)
+        return self._used
+
+    def cancel(self) -> None:
+        """Cancel the jobs of the ingest."""
+        if self._used is not None:
+            self._used.sparkContext.cancelJobsWithTag(self._tag)
+
+    def release(self) -> None:
+        """Remove the tag. Java may have been killed already."""
+        from py4j.protocol import Py4JError
+
+        if self._used is not None:
+            with contextlib.suppress(Py4JError, OSError):
+                self._used.sparkContext.removeJobTag(self._tag)
+
+
+def _look(session: _Session, paths: list[str], on_progress: progress.ProgressCallback) -> list[Probe]:
     """Probe the files, in the given order."""
     if len(paths) <= _LOOK_HERE:
         return [probe.probe(path) for path in paths]
+    spark = session()
     with progress.step(spark, "look at files", on_progress):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
         probes = spark.sparkContext.parallelize(paths, slices).map(_encoded_probe).collect()
@@ -196,19 +222,14 @@ def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
     return f"no file is a log that can be read: {reasons}{more}"
 
 
-def _tag(work: Location) -> str:
-    """Return the Spark job tag of one ingest; a shared session may run several."""
-    return f"kactl-{work.name.rpartition(WORK)[2]}"
-
-
-def _give_up(spark: "SparkSession", work: Location) -> None:
+def _give_up(session: _Session, work: Location) -> None:
     """Cancel the Spark jobs and remove the work folder. Running tasks recreate the folder until they are cancelled."""
     from py4j.protocol import Py4JError
 
     left = _GONE
     for _ in range(_TRIES):
         with contextlib.suppress(Py4JError, OSError):
-            spark.sparkContext.cancelJobsWithTag(_tag(work))
+            session.cancel()
         left = left - 1 if not work.exists() else _GONE
         if not left:
             return

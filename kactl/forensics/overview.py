@@ -1,19 +1,21 @@
 """File reports computed from the counters: levels, period, coverage, controllers and warnings for each file."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+import pyarrow.compute as pc
 
 from .event_types import NO_LINE, EventType, Kind
-from .tables import FILE_SCHEMA
+from .tables import FILE_SCHEMA, LEVEL_SCHEMA
 from .text.dispatch import BY_ID
 from .text.format import FIRST, LAST, Version
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Number of unparsed lines, of different kinds, that are shown per file.
 SAMPLES: Final = 5
@@ -25,6 +27,14 @@ _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _NO_EVENT: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, *NO_LINE)
 # Separator of format and level, as in P1@INFO.
 _AT: Final = "@"
+# How each column is aggregated for a file; see `_sums`.
+_AGGREGATED: Final = {
+    **dict.fromkeys(("lines", "events", "harmless", "other", "unparsed", "clock_back"), "sum"),
+    **dict.fromkeys(("levels", "formats", "controllers", "speakers", "reasons"), "distinct"),
+    "begin": "min",
+    "end": "max",
+    "clock_back_ms": "max",
+}
 INFO_ONLY: Final = (
     "INFO only: it has no state changes of replicas or to OfflinePartition and no single requests; the beginnings of "
     "outages are taken from other files, or bounded"
@@ -62,18 +72,26 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout is not None
 
 
-def levels(counted: DataFrame) -> DataFrame:
+def levels(counted: pa.Table) -> pa.Table:
     """Returns the table of levels, from the counters; see `tables.LEVEL_COLUMNS`."""
-    grouped = counted.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
-    return grouped.agg(f.sum("lines").alias("lines"))
+    known = counted.filter(pc.and_(pc.greater(counted["lines"], 0), pc.is_valid(counted["hour"])))
+    keys = [name for name in LEVEL_SCHEMA.names if name != "lines"]
+    summed = known.group_by(keys).aggregate([("lines", "sum")])
+    return pa.table([summed[f"{name}_sum" if name == "lines" else name] for name in LEVEL_SCHEMA.names], LEVEL_SCHEMA)
 
 
-def reports(events: DataFrame, counted: DataFrame, probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
-    """Returns one report per file, in the order of the probes. Collects one row and a few sample lines per file."""
-    sums = {row["file_id"]: row.asDict() for row in _sums(counted).collect()}
+def reports(
+    events: "Callable[[], DataFrame]", counted: pa.Table, probes: Sequence[Probe], time_zone: str
+) -> list[FileReport]:
+    """Returns one report per file, in the order of the probes.
+
+    Args:
+        events: returns the events; called only if lines were not parsed. Then a few of these per file are collected.
+    """
+    sums = {row["file_id"]: row for row in _sums(counted)}
     samples: dict[int, list[str]] = {}
     if any(row["unparsed"] for row in sums.values()):  # otherwise a scan of all events would find nothing
-        samples = {row["file_id"]: [line["text"] for line in row["samples"]] for row in _samples(events).collect()}
+        samples = {row["file_id"]: [line["text"] for line in row["samples"]] for row in _samples(events()).collect()}
     file_reports = []
     for number, probe in enumerate(probes):
         report = FileReport(
@@ -100,33 +118,45 @@ def table(file_reports: Sequence[FileReport]) -> pa.Table:
     return pa.table(columns, schema=FILE_SCHEMA)
 
 
-def _sums(counted: DataFrame) -> DataFrame:
-    no_event = f.col("type").isin([str(type_) for type_ in _NO_EVENT])
+def _sums(counted: pa.Table) -> list[dict[str, Any]]:
+    """Returns sums, extremes and sets of values for each file that has counters."""
+    types, lines = counted["type"], counted["lines"]
+    is_event = pc.invert(pc.is_in(types, value_set=pa.array([str(type_) for type_ in _NO_EVENT])))
+    is_jump = pc.equal(types, EventType.CLOCK_BACK)
+    columns = {
+        "file_id": counted["file_id"],
+        "lines": lines,
+        "events": pc.if_else(is_event, lines, 0),
+        "harmless": pc.if_else(pc.equal(types, EventType.HARMLESS), lines, 0),
+        "other": pc.if_else(pc.equal(types, EventType.OTHER), lines, 0),
+        "unparsed": pc.if_else(pc.equal(types, EventType.UNPARSED), lines, 0),
+        "clock_back": pc.if_else(is_jump, counted["rows"], 0),
+        "clock_back_ms": pc.if_else(is_jump, counted["took_ms"], None),
+        "begin": counted["begin"].cast(pa.int64()),
+        "end": counted["end"].cast(pa.int64()),
+        "levels": counted["level"],
+        # To skip nulls, Arrow would skip rows.
+        "formats": pc.binary_join_element_wise(
+            counted["format"], counted["level"], _AT, null_handling="replace", null_replacement=""
+        ),
+        "controllers": pc.if_else(is_event, counted["controller"], None),
+        "speakers": counted["speaker"],
+        "reasons": counted["reason"],
+    }
+    rows = pa.table(columns).group_by("file_id").aggregate(list(_AGGREGATED.items())).to_pylist()
+    return [
+        {name: row[f"{name}_{how}"] for name, how in _AGGREGATED.items()} | {"file_id": row["file_id"]} for row in rows
+    ]
 
-    def lines(condition: Any) -> Any:
-        return f.sum(f.when(condition, f.col("lines")).otherwise(0))
 
-    return counted.groupBy("file_id").agg(
-        f.sum("lines").alias("lines"),
-        lines(~no_event).alias("events"),
-        lines(f.col("type") == EventType.HARMLESS).alias("harmless"),
-        lines(f.col("type") == EventType.OTHER).alias("other"),
-        lines(f.col("type") == EventType.UNPARSED).alias("unparsed"),
-        f.min(f.unix_micros("begin")).alias("begin"),
-        f.max(f.unix_micros("end")).alias("end"),
-        f.collect_set("level").alias("levels"),
-        f.collect_set(f.concat_ws(_AT, "format", "level")).alias("formats"),
-        f.collect_set(f.when(~no_event, f.col("controller"))).alias("controllers"),
-        f.min("speaker").alias("first_speaker"),
-        f.max("speaker").alias("last_speaker"),
-        f.sum(f.when(f.col("type") == EventType.CLOCK_BACK, f.col("rows")).otherwise(0)).alias("clock_back"),
-        f.max(f.when(f.col("type") == EventType.CLOCK_BACK, f.col("took_ms"))).alias("clock_back_ms"),
-        f.max("reason").alias("broken"),
-    )
+def _known(values: list[Any]) -> list[Any]:
+    return sorted(value for value in values if value is not None)
 
 
-def _samples(events: DataFrame) -> DataFrame:
+def _samples(events: "DataFrame") -> "DataFrame":
     """Returns the first unparsed line of each kind, the most frequent kinds first."""
+    from pyspark.sql import functions as f
+
     begin = f.regexp_replace(f.substring_index("text", " ", _ALIKE_WORDS), "[0-9]+", "0")
     line = f.struct("offset", f.substring("text", 1, 500).alias("text"))
     alike = (
@@ -140,16 +170,16 @@ def _samples(events: DataFrame) -> DataFrame:
 
 def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_zone: str) -> FileReport:
     known = sums["events"] + sums["unparsed"]
-    one = sums["first_speaker"] is not None and sums["first_speaker"] == sums["last_speaker"]
+    speakers = _known(sums["speakers"])
     report = msgspec.structs.replace(
         report,
-        broker=sums["first_speaker"] if one else None,
+        broker=speakers[0] if len(speakers) == 1 else None,
         version=guess_version(sums["formats"]),
         levels=tuple(level for level in _LEVELS if level in sums["levels"]),
         coverage=sums["events"] / known if known else None,
-        controllers=tuple(sorted(sums["controllers"])),
+        controllers=tuple(_known(sums["controllers"])),
         samples=tuple(samples),
-        error=sums["broken"],
+        error=max(_known(sums["reasons"]), default=None),
         **{name: sums[name] for name in ("begin", "end", "lines", "events", "harmless", "other", "unparsed")},
     )
     return msgspec.structs.replace(report, warnings=tuple(_warnings(report, sums, time_zone)))
@@ -161,9 +191,10 @@ def _warnings(report: FileReport, sums: dict[str, Any], time_zone: str) -> list[
         warnings.append(INFO_ONLY)
     if report.coverage is not None and report.coverage < COVERAGE_LOW:
         warnings.append(f"only {report.coverage:.0%} of the relevant lines were parsed")
-    if report.events and sums["first_speaker"] is None:
+    speakers = _known(sums["speakers"])
+    if report.events and not speakers:
         warnings.append("no line names the broker that wrote it")
-    elif report.events and sums["first_speaker"] != sums["last_speaker"]:
+    elif report.events and len(speakers) > 1:
         warnings.append("several brokers wrote it")
     if sums["clock_back"]:
         times = "once" if sums["clock_back"] == 1 else f"{sums['clock_back']} times"

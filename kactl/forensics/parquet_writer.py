@@ -90,6 +90,12 @@ class EventWriter:
         self._counted += self._open.pop(next(iter(self._open))).close()
 
 
+def write_table(rows: pa.Table, folder: Location) -> None:
+    """Write a table of few rows as one file of a folder."""
+    with (folder / "part-00000.parquet").create() as file:
+        parquet.write_table(rows, file, compression=_COMPRESSION)
+
+
 class _OpenFile:
     """Open Parquet file of one kind and day."""
 

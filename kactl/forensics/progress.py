@@ -2,20 +2,17 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
+
+from kactl.runtime.progress import ProgressCallback as ProgressCallback
+from kactl.runtime.progress import no_progress as no_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Receives the current step, the number of completed tasks, and the number of known tasks, which is 0 while unknown.
-ProgressCallback = Callable[[str, int, int], None]
 _EVERY_S: Final = 0.5
 _ENDS_S: Final = 5.0
-
-
-def no_progress(step: str, done: int, total: int) -> None:
-    """Ignore progress."""
 
 
 class ConcurrentSteps:

@@ -1,4 +1,4 @@
-"""Spark jobs that parse splits on all cores and write events and counters.
+"""Parse splits and write their events and counters: in Spark jobs on all cores, or one task in this process.
 
 A task writes the events that it parses; see `parquet_writer`. Only events of the metadata log pass through Spark,
 because that log contains the name of a topic once and its id everywhere else.
@@ -15,8 +15,9 @@ import pyarrow as pa
 from .event_types import EventType, Kind
 from .events import PARTITIONED_BY, SCHEMA
 from .parquet_writer import COUNTER_SCHEMA, EventWriter, count_events, remove_unlisted
+from .progress import ProgressCallback, step
 from .storage import Location
-from .tables import EVENTS, parquet_reader, read_events
+from .tables import EVENTS, read_events
 from .text import splits
 from .text.columns import WRITTEN
 from .text.splits import Split
@@ -25,7 +26,8 @@ from .text.zone import zone_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COUNTERS: Final = "counters"
+# Name of the step in progress reports.
+STEP: Final = "read"
 
 
 def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
@@ -42,32 +44,62 @@ def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
     return sorted(tasks, key=lambda task: -sum(piece.size for piece in task))
 
 
-def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone: str, split_bytes: int) -> None:
-    """Write all events and their counters. Events of the metadata log get the names of their topics."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+def read(
+    session: "Callable[[], SparkSession]",
+    pieces: list[Split],
+    folder: Location,
+    time_zone: str,
+    split_bytes: int,
+    on_progress: ProgressCallback,
+) -> pa.Table:
+    """Write all events. Events of the metadata log get the names of their topics.
 
-    events, counters = folder / EVENTS, folder / COUNTERS
-    logs = [piece for piece in pieces if piece.file.kind is not Kind.DUMP]
+    Args:
+        session: called unless the logs are a single task, without a metadata log.
+
+    Returns:
+        The counters of the events; see `parquet_writer.COUNTER_SCHEMA`.
+    """
     dumps = [piece for piece in pieces if piece.file.kind is Kind.DUMP]
-    if logs:
-        work = _Work(spark, pack(logs, split_bytes), time_zone)
-        work.run(_writer(work, events), COUNTER_SCHEMA).write.parquet(counters.uri)
-        parts = read_counters(spark, folder).select("part").distinct()
-        remove_unlisted(events, {row["part"] for row in parts.collect()})
-    if dumps:
-        work = _Work(spark, pack(dumps, split_bytes), time_zone)
-        named = _with_names(work.run(_reader(work), WRITTEN))
-        named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet(events.uri)
-        dumped = read_events(spark, folder).where(f"kind = '{Kind.DUMP}'").select(*SCHEMA.names)
-        counted = dumped.mapInArrow(_count_dump, from_arrow_schema(COUNTER_SCHEMA))
-        counted.write.mode("append").parquet(counters.uri)
+    tasks = pack((piece for piece in pieces if piece.file.kind is not Kind.DUMP), split_bytes)
+    if len(tasks) == 1 and not dumps:
+        return _read_here(tasks[0], folder, time_zone, on_progress)
+    spark = session()
+    with step(spark, STEP, on_progress):
+        counted = _read_logs(spark, tasks, folder, time_zone) if tasks else COUNTER_SCHEMA.empty_table()
+        if dumps:
+            counted = pa.concat_tables([counted, _read_dumps(spark, pack(dumps, split_bytes), folder, time_zone)])
+    return counted
 
 
-def read_counters(spark: "SparkSession", folder: Location) -> "DataFrame":
-    """Return the counters that `read` has written; see `parquet_writer.COUNTER_SCHEMA`."""
+def _read_here(task: list[Split], folder: Location, time_zone: str, on_progress: ProgressCallback) -> pa.Table:
+    """Run a single task in this process. Spark would start a Python process for it, and would not be faster."""
+    zone = zone_of(time_zone)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for done, split in enumerate(task):
+            on_progress(STEP, done, len(task))
+            yield from splits.events(split, zone)
+
+    return _write(batches(), folder / EVENTS)
+
+
+def _read_logs(spark: "SparkSession", tasks: list[list[Split]], folder: Location, time_zone: str) -> pa.Table:
+    events = folder / EVENTS
+    work = _Work(spark, tasks, time_zone)
+    counted = work.run(_writer(work, events), COUNTER_SCHEMA).toArrow().cast(COUNTER_SCHEMA)
+    remove_unlisted(events, set(counted["part"].unique().to_pylist()))
+    return counted
+
+
+def _read_dumps(spark: "SparkSession", tasks: list[list[Split]], folder: Location, time_zone: str) -> pa.Table:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return parquet_reader(spark).schema(from_arrow_schema(COUNTER_SCHEMA)).parquet((folder / COUNTERS).uri)
+    work = _Work(spark, tasks, time_zone)
+    named = _with_names(work.run(_reader(work), WRITTEN))
+    named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet((folder / EVENTS).uri)
+    dumped = read_events(spark, folder).where(f"kind = '{Kind.DUMP}'").select(*SCHEMA.names)
+    return dumped.mapInArrow(_count_dump, from_arrow_schema(COUNTER_SCHEMA)).toArrow().cast(COUNTER_SCHEMA)
 
 
 def _with_names(records: "DataFrame") -> "DataFrame":
@@ -115,17 +147,22 @@ def _writer(work: _Work, events: Location) -> _Map:
     folder = events.name if events.is_remote else os.path.abspath(events.name)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = EventWriter(Location(folder))
-        # Parsing creates many small objects and no reference cycles; collecting cycles takes a tenth of the time.
-        gc.disable()
-        try:
-            for batch in _events(numbers, known, time_zone):
-                writer.add(batch)
-        finally:
-            gc.enable()
-        yield from writer.close().to_batches()
+        yield from _write(_events(numbers, known, time_zone), Location(folder)).to_batches()
 
     return write
+
+
+def _write(batches: Iterable[pa.RecordBatch], folder: Location) -> pa.Table:
+    """Write events. Returns their counters."""
+    writer = EventWriter(folder)
+    # Parsing creates many small objects and no reference cycles; collecting cycles takes a tenth of the time.
+    gc.disable()
+    try:
+        for batch in batches:
+            writer.add(batch)
+    finally:
+        gc.enable()
+    return writer.close()
 
 
 def _events(numbers: Iterable[pa.RecordBatch], known: Any, time_zone: str) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,34 @@ MEMORY: Final = "2g"
 _LOCAL_SHUFFLE_PARTITIONS: Final = 16
 # With so few events Spark spends its time on planning: compiling a stage takes a second, running it ten milliseconds.
 FEW_EVENTS: Final = 100_000
+# Rules of the optimizer that save time on many rows. On few rows they take longer than they save; each visits each plan
+# several times. Left out are those that took most time and changed the plans of a report least.
+_RULES_FOR_MANY_ROWS: Final = (
+    "catalyst.optimizer.ConstantPropagation",
+    "catalyst.optimizer.DecimalAggregates",
+    "catalyst.optimizer.EliminateOuterJoin",
+    "catalyst.optimizer.FoldablePropagation",
+    "catalyst.optimizer.GenerateOptimization",
+    "catalyst.optimizer.NullDownPropagation",
+    "catalyst.optimizer.OptimizeCsvJsonExprs",
+    "catalyst.optimizer.OptimizeUpdateFields",
+    "catalyst.optimizer.OptimizeWindowFunctions",
+    "catalyst.optimizer.PruneFilters",
+    "catalyst.optimizer.PushFoldableIntoBranches",
+    "catalyst.optimizer.RemoveRedundantAggregates",
+    "catalyst.optimizer.RemoveRedundantAliases",
+    "catalyst.optimizer.ReorderAssociativeOperator",
+    "catalyst.optimizer.ReplaceNullWithFalseInPredicate",
+    "catalyst.optimizer.SimplifyBinaryComparison",
+    "catalyst.optimizer.SimplifyConditionals",
+    "catalyst.optimizer.TransposeWindow",
+    "catalyst.optimizer.UnwrapCastInBinaryComparison",
+    "execution.datasources.PruneFileSourcePartitions",
+    "execution.datasources.PullOutVariantExtractions",
+    "execution.datasources.PushVariantIntoScan",
+    "execution.datasources.SchemaPruning",
+    "execution.dynamicpruning.PartitionPruning",
+)
 _FEW: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -33,18 +61,39 @@ _FEW: Final = {
     "spark.sql.maxSinglePartitionBytes": "1t",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    # Without shuffles there is nothing to reduce before them: one operator for each aggregation instead of two.
+    "spark.sql.execution.bypassPartialAggregation": "true",
+    # The operator that sorts and limits at once is compiled; sorting and then limiting is interpreted.
+    "spark.sql.execution.topKSortFallbackThreshold": "0",
     # Checks of the optimizer, stack traces for error messages, and filters inferred for large tables.
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.{rule}" for rule in _RULES_FOR_MANY_ROWS),
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     # Evaluators need no closures, which Spark inspects and serializes in order to check them.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.driver.extraJavaOptions": (
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
         # With the initial sizes of the heap and of the space of classes, garbage would be collected while both grow.
-        "-XX:InitialRAMPercentage=6.25 -XX:MetaspaceSize=256m"
+        "-XX:InitialRAMPercentage=6.25 -XX:MetaspaceSize=256m -XX:NewRatio=1 "
+        # The classes are those of the installed Spark; Java would verify the code of each that it loads.
+        "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     ),
 }
+# Jars that Java searches first, those with most of the classes that a report loads first.
+_FIRST_JARS: Final = (
+    "spark-catalyst_*.jar",
+    "spark-sql_*.jar",
+    "scala-library-*.jar",
+    "spark-core_*.jar",
+    "spark-sql-api_*.jar",
+    "spark-common-utils_*.jar",
+    "scala-reflect-*.jar",
+    "hadoop-client-api-*.jar",
+)
 # Events are written to one folder per kind and day. Spark sorts rows by folder if more than this many would be open.
 _OPEN_FOLDERS: Final = 32
 _JAVA_ENDS_S: Final = 10.0
@@ -137,6 +186,7 @@ def spark_session(
         if master.startswith("local"):
             config.setdefault("spark.local.dir", scratch)
             config.setdefault("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+            config.setdefault("spark.driver.extraClassPath", _first_jars())
         builder = SparkSession.Builder()
         for name, value in config.items():
             builder = builder.config(name, value)
@@ -152,6 +202,14 @@ def spark_session(
                 spark.stop()
             if starts_java:
                 _end_java()
+
+
+def _first_jars() -> str:
+    """Return the jars with most of the classes. Java searches the others, some 270, only for classes not in these."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    jars = Path(_find_spark_home()) / "jars"
+    return os.pathsep.join(str(jar) for pattern in _FIRST_JARS for jar in sorted(jars.glob(pattern)))
 
 
 def _end_java() -> None:

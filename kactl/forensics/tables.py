@@ -11,14 +11,18 @@ offline. Jobs that compute outages therefore read these tables first.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from kactl.errors import BadRequest
 
 from .columns import columns, schema
-from .events import SCHEMA_VERSION, spark_schema
+from .events import SCHEMA, SCHEMA_VERSION, spark_schema
 from .storage import Location
 
 if TYPE_CHECKING:
@@ -73,6 +77,11 @@ LEVEL_COLUMNS: Final = columns(
     lines    long  number of lines
     """
 )
+LEVEL_SCHEMA: Final = schema(LEVEL_COLUMNS)
+
+# Up to this many rows are part of the plans of queries: the optimizer applies filters to them, and removes joins with
+# tables that are empty. More rows would make the optimizer slower, which visits each of them for each rule.
+_ROWS_IN_PLANS: Final = 500
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,20 +113,34 @@ class NotIngested(BadRequest):
     """The folder does not contain complete tables."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of one ingest, as lazy DataFrames.
+    """Tables of one ingest, as lazy DataFrames. Spark lists the files of a table when it is first used."""
 
-    Attributes:
-        events: see `events.COLUMNS`; in addition `kind` and `day` (of `ts`, in UTC).
-        files: see `FILE_COLUMNS`.
-        levels: see `LEVEL_COLUMNS`.
-    """
-
+    spark: "SparkSession"
+    folder: Location
     manifest: Manifest
-    events: "DataFrame"
-    files: "DataFrame"
-    levels: "DataFrame"
+
+    @functools.cached_property
+    def events(self) -> "DataFrame":
+        """See `events.COLUMNS`; in addition `kind` and `day` (of `ts`, in UTC)."""
+        return read_events(self.spark, self.folder)
+
+    @functools.cached_property
+    def files(self) -> "DataFrame":
+        """See `FILE_COLUMNS`."""
+        return self._read(FILES, FILE_SCHEMA)
+
+    @functools.cached_property
+    def levels(self) -> "DataFrame":
+        """See `LEVEL_COLUMNS`."""
+        return self._read(LEVELS, LEVEL_SCHEMA)
+
+    def _read(self, name: str, schema: pa.Schema) -> "DataFrame":
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        # Inferring the schema would take a job.
+        return parquet_reader(self.spark).schema(from_arrow_schema(schema)).parquet(f"{self.folder.uri}/{name}")
 
 
 def read_manifest(folder: Location) -> Manifest:
@@ -170,16 +193,8 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
     Raises:
         NotIngested: see `read_manifest`.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     place = Location(folder)
-    manifest = read_manifest(place)
-    # Inferring the schema would take a job.
-    files, levels = (
-        parquet_reader(spark).schema(from_arrow_schema(schema(columns))).parquet(f"{place.uri}/{name}")
-        for name, columns in ((FILES, FILE_COLUMNS), (LEVELS, LEVEL_COLUMNS))
-    )
-    return Tables(manifest, read_events(spark, place), files, levels)
+    return Tables(spark, place, read_manifest(place))
 
 
 def parquet_reader(spark: "SparkSession") -> "DataFrameReader":
@@ -187,13 +202,91 @@ def parquet_reader(spark: "SparkSession") -> "DataFrameReader":
     return spark.read.option("__globPaths__", "false")
 
 
+def rows_in_memory(spark: "SparkSession", folder: Location) -> "dict[str, DataFrame]":
+    """Return the tables of an ingest of few events, in a local folder, with their rows in memory.
+
+    Spark would load some thousand classes to read Parquet, which takes longer than reading it.
+
+    Raises:
+        NotIngested: a file is damaged.
+    """
+    from pyarrow import dataset
+
+    by_folder = dataset.partitioning(pa.schema([("kind", pa.string()), ("day", pa.date32())]), flavor="hive")
+    events = pa.schema([*SCHEMA, *by_folder.schema])
+    tables = ((EVENTS, events, by_folder), (FILES, FILE_SCHEMA, None), (LEVELS, LEVEL_SCHEMA, None))
+    try:
+        return {
+            name: of_rows(spark, dataset.dataset(f"{folder}/{name}", columns, partitioning=folders).to_table())
+            for name, columns, folders in tables
+        }
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise NotIngested(str(folder), f"a table is incomplete or damaged ({reason}): ingest the logs again") from None
+
+
 def undivided_if_small(table: "DataFrame") -> "DataFrame":
     """Return the table as one partition, if the session is configured for few events.
 
     Queries on such tables have no shuffles: each is a single task, and its plan is smaller. See `session.FEW_EVENTS`.
     """
-    is_small = table.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
-    return table.coalesce(1) if is_small else table
+    return table.coalesce(1) if is_small(table.sparkSession) else table
+
+
+def kept_if_small(table: "DataFrame") -> "DataFrame":
+    """Return the table with its rows computed and kept in memory, if the session is configured for few events.
+
+    For tables that a job uses several times. Each use would repeat the operators below it in the plan, and with few
+    events the time of a query is that of its plan. With many events it is the table itself: nothing is read.
+    """
+    return of_rows(table.sparkSession, table.toArrow()) if is_small(table.sparkSession) else table
+
+
+def all_kept_if_small(spark: "SparkSession", tables: "Sequence[Callable[[], DataFrame]]") -> "list[DataFrame]":
+    """Return tables as `kept_if_small` does. If they are kept, two of them at a time are defined and computed."""
+    from pyspark import inheritable_thread_target
+
+    if not is_small(spark):
+        return [define() for define in tables]
+    with ThreadPoolExecutor(2, "kactl-keep") as pool:
+        # Cancellation of the caller's queries applies to those of the threads.
+        kept = [pool.submit(inheritable_thread_target(spark)(_kept), define) for define in tables]
+        return [table.result() for table in kept]
+
+
+def _kept(define: "Callable[[], DataFrame]") -> "DataFrame":
+    return kept_if_small(define())
+
+
+def kept_or_persisted(table: "DataFrame") -> "DataFrame":
+    """Return the table with its rows kept for several queries; release it by `unpersist`."""
+    return kept_if_small(table) if is_small(table.sparkSession) else table.persist()
+
+
+def of_rows(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
+    """Return rows that are few and known as a table. Queries on it read no files."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    # PySpark cannot convert lists in a table without chunks.
+    rows = rows if len(rows) else pa.Table.from_pylist([], rows.schema)
+    # With the types of files: without a schema, times without a zone would be in that of the session.
+    table = undivided_if_small(spark.createDataFrame(rows, from_arrow_schema(rows.schema)))
+    if len(rows) <= _ROWS_IN_PLANS:
+        return table
+    # Spark copies all columns of all rows for each scan. In one column they are copied as a whole.
+    return table.select(f.struct("*").alias("row")).localCheckpoint().select("row.*")
+
+
+def of_tuples(spark: "SparkSession", schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> "DataFrame":
+    """Return a few tuples as a table. Spark would start Python processes to convert rows that are not in Arrow."""
+    columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    return of_rows(spark, pa.Table.from_arrays(columns, schema=schema))
+
+
+def is_small(spark: "SparkSession") -> bool:
+    """Return whether the session is configured for few events."""
+    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 def read_events(spark: "SparkSession", folder: Location) -> "DataFrame":

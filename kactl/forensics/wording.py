@@ -4,6 +4,8 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
+from kactl.runtime.plural import count as count
+
 from .text.zone import zone_of
 
 Time = datetime.datetime
@@ -15,11 +17,6 @@ _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-
-
-def count(number: int, noun: str = "partition") -> str:
-    """Text such as '1 partition', '1,204 partitions'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def was(number: int) -> str:

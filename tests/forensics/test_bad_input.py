@@ -23,11 +23,11 @@ from kactl.forensics.ingest import Ingested, NotOurs, NotWritable, check_target,
 from kactl.forensics.overview import FileReport
 from kactl.forensics.storage import Location
 from kactl.forensics.tables import Tables, open_tables
-from kactl.forensics.text import splits
+from kactl.forensics.text import source, splits
 from kactl.forensics.text.probe import probe, shown
 from kactl.forensics.text.source import LINE_LIMIT
 from kactl.forensics.text.zone import zone_of
-from tests.support.marks import fast_and_slow
+from tests.support.marks import fast_and_slow, kept_and_long
 
 from .reading import events_of
 
@@ -323,7 +323,7 @@ def test_invalid_json_loses_no_line(tmp_path: Path, text: str) -> None:
     assert (lines, error) == (6, [])
 
 
-@pytest.mark.parametrize("seed", fast_and_slow(range(20), fast=10))
+@pytest.mark.parametrize("seed", fast_and_slow(range(20), fast=4))
 def test_corrupt_bytes_lose_no_line(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     content = bytearray((GOOD + TRACE + handled(3)).encode() * 20)
@@ -470,17 +470,18 @@ def test_command_reports_bad_files_and_their_number(
     assert "not parsed, for example: [Broker id=2] Something �[31mred� that nobody knows" in done.stderr
 
 
-def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(5000):
+@pytest.mark.parametrize("count", kept_and_long([2000, 5000], {2000}))
+def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    for number in range(count):
         folder = tmp_path / "logs" / f"broker-{number % 50}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"state-change.log.{number}").write_text(handled(number))
 
     done = ingest(spark, [str(tmp_path / "logs")], str(tmp_path / "out"))
 
-    assert (done.manifest.files, done.manifest.lines, done.manifest.events) == (5000, 5000, 5000)
+    assert (done.manifest.files, done.manifest.lines, done.manifest.events) == (count, count, count)
     events = open_tables(spark, str(tmp_path / "out")).events
-    assert events.select("file_id").distinct().count() == events.select("correlation_id").distinct().count() == 5000
+    assert events.select("file_id").distinct().count() == events.select("correlation_id").distinct().count() == count
 
 
 FULL = """
@@ -502,6 +503,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_full_disk_is_not_an_error_of_the_log(tmp_path: Path) -> None:
     chance = random.Random(1)
     log = tmp_path / "server.log"
@@ -511,3 +513,20 @@ def test_full_disk_is_not_an_error_of_the_log(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     assert done.stdout == "File too large\n", done.stderr
+
+
+def test_gzip_file_that_grows_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "RATIO_FREE_BYTES", 100_000)
+    bomb = source.Unzipped(io.BytesIO(gzip.compress(bytes(3_000_000))))
+    lines = source.Unzipped(io.BytesIO(gzip.compress((GOOD * 2000).encode(), compresslevel=1)))
+    assert _readable(bomb) < 1_000_000
+    assert _readable(lines) == len(GOOD) * 2000
+
+
+def _readable(file: source.Unzipped) -> int:
+    """Returns the number of bytes before the end, or before an error."""
+    size = 0
+    with contextlib.suppress(source.Broken):
+        while piece := file.read(10_000):
+            size += len(piece)
+    return size

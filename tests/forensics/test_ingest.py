@@ -115,6 +115,23 @@ def test_events_do_not_depend_on_splits(spark: SparkSession, logs: Path, out: Pa
     assert [_without_place(row) for row in rows] == [_without_place(row) for row in expected]
 
 
+def test_small_logs_are_read_without_spark(spark: SparkSession, logs: Path, out: Path) -> None:
+    group = "small logs"
+    spark.sparkContext.setJobGroup(group, group)
+
+    small = ingest(spark, [str(logs / "broker-1")], str(out / "small"))
+
+    assert not list(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    split = ingest(spark, [str(logs / "broker-1")], str(out / "split"), split_bytes=300)
+    assert small.files == split.files
+    for name in ("files", "levels"):
+        rows = [
+            sorted(map(str, getattr(open_tables(spark, str(out / folder)), name).collect()))
+            for folder in ("small", "split")
+        ]
+        assert rows[0] == rows[1] != []
+
+
 def test_file_reports_have_kind_version_and_coverage(done: Ingested) -> None:
     controller = report_of(done, "broker-1/state-change.log")
     assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5-3.9", 1)

@@ -96,7 +96,7 @@ def test_system_java_needs_no_launcher(tmp_path: Path) -> None:
     assert home_for_spark(java) == str(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long  # two more sessions of Spark, over a Java that only such machines use
 def test_each_spark_session_runs_its_own_packaged_java(tmp_path: Path) -> None:
     """Runs code in a separate process without a previous session."""
     code = (

@@ -45,6 +45,33 @@ def test_lists_of_columns_need_no_lookup(spark: SparkSession, lookups: list[str]
     assert not any("PythonUtils" in command for command in lookups)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 20, 21, 35])
+def test_lists_of_any_length_are_complete_and_in_order(spark: SparkSession, count: int) -> None:
+    names = [f"c{number}" for number in range(count)]
+    lists: Any = spark.sparkContext._jvm
+
+    for of_list in (lists.PythonUtils.toSeq, lists.PythonUtils.toList):
+        listed = of_list(names)
+        assert [listed.apply(place) for place in range(listed.size())] == names
+
+
+def test_ten_columns_are_sent_at_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [f.col(f"c{number}") for number in range(10)]
+    f.struct(*columns)
+    gateway: Any = spark.sparkContext._gateway
+    client, calls = gateway._gateway_client, []
+    send = client.send_command
+
+    def send_command(command: str, *args: Any, **options: Any) -> Any:
+        calls.append(command.splitlines()[0])
+        return send(command, *args, **options)
+
+    monkeypatch.setattr(client, "send_command", send_command)
+    f.struct(*columns)
+
+    assert calls.count("c") + calls.count("i") == 3  # the list in Java, in Scala, and the structure
+
+
 def test_column_name_is_the_same_expression_each_time(spark: SparkSession) -> None:
     assert f.col("topic")._jc is f.col("topic")._jc
     assert f.col("topic")._jc is not f.col("partition")._jc

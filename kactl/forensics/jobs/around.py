@@ -14,10 +14,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import NO_LINE, EventType, Role
+from kactl.forensics.tables import of_tuples
 from kactl.forensics.text.settings import HEARTBEAT_INTERVAL, KRAFT_SESSION, ZOOKEEPER_SESSION, value
 
 from . import membership
@@ -33,6 +35,7 @@ _NO_SIGN: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, Even
 # (`replica.socket.timeout.ms`, 30 s), and than most sessions last.
 FETCHES_US: Final = 60_000_000
 _SECOND_US: Final = 1_000_000
+_TIMES: Final = pa.list_(pa.int64())
 
 
 class Lost(NamedTuple):
@@ -148,7 +151,7 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
     spark = timed.sparkSession
     known = boundaries(losses)
     parted = [(broker, known.get(broker, [])) for broker in sorted({*known, *brokers})]
-    times = spark.createDataFrame(parted, "speaker int, boundaries array<bigint>")
+    times = of_tuples(spark, pa.schema([("speaker", pa.int32()), ("boundaries", _TIMES)]), parted)
     us = f.unix_micros("at")
     is_silent = f.col("type") == EventType.SILENT
     lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & all_known("at", "speaker"))
@@ -181,7 +184,8 @@ def _fetches(timed: DataFrame, losses: Sequence[Lost]) -> dict[int, list[tuple[i
     by_broker: dict[int, list[int]] = defaultdict(list)
     for loss in losses:
         by_broker[loss.broker].append(loss.detected_us)
-    detected = timed.sparkSession.createDataFrame(list(by_broker.items()), "broker int, detected array<bigint>")
+    schema = pa.schema([("broker", pa.int32()), ("detected", _TIMES)])
+    detected = of_tuples(timed.sparkSession, schema, list(by_broker.items()))
     us, waited = f.unix_micros("at"), f.coalesce(f.col("took_ms") * 1000, f.lit(0))
     rows = (
         timed.where(is_a(EventType.FETCH_UNANSWERED) & f.col("at").isNotNull())

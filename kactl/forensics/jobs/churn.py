@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY, columns, names_of
 from kactl.forensics.event_types import EventType
+from kactl.forensics.tables import kept_if_small
 
 from .expressions import all_known, is_a, is_true, no_ids, or_zero, rows_of, stacked
 from .job import Job
@@ -47,7 +48,7 @@ def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFra
 
     Elections are rows of `leadership`, one for each epoch; ISR changes are those of `isr_course`.
     """
-    moved = stacked(counted_elections(leadership), counted_changes(isr_course(states, timed)))
+    moved = kept_if_small(stacked(counted_elections(leadership), counted_changes(isr_course(states, timed))))
     sums = ("elections", "planned", "forced", "shrinks", "expands")
     minutes = moved.groupBy(f.date_trunc("minute", "at").alias("minute")).agg(
         *(or_zero(f.sum(name)).alias(name) for name in sums)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.tables import kept_if_small
 
 from .expressions import all_known, is_a, is_true, ms_between, or_zero, rows_of, stacked
 from .job import Job
@@ -58,7 +59,7 @@ def controllers(timed: DataFrame) -> DataFrame:
     controllers are consecutive), the gap between them is null.
     """
     lines = voiced(timed)
-    all_terms = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
+    all_terms = kept_if_small(terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin")))
     acted = _acted(lines, all_terms)
     known = (
         all_terms.join(acted, "term", "left")
@@ -175,7 +176,7 @@ def terms(lines: DataFrame) -> DataFrame:
             the terms of one source.
     """
     own = lines.where(is_own())
-    own_terms = _own_terms(own)
+    own_terms = kept_if_small(_own_terms(own))
     all_terms = stacked(
         own_terms, _others_terms(lines).join(own_terms, ["controller", "controller_epoch"], "left_anti")
     )

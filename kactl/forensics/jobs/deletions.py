@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import DELETIONS, EventType, Role
+from kactl.forensics.tables import kept_if_small
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .expressions import NEW, all_known, is_a, is_true, ms_between, no_ids, rows_of, stacked
@@ -43,7 +44,7 @@ def deletions(timed: DataFrame) -> DataFrame:
     and, for unfinished deletions, from brokers that never confirmed the deletion of a replica; the latter two are only
     logged at TRACE. A deletion that began before the logs includes what the logs contain.
     """
-    lines = _lines(timed)
+    lines = kept_if_small(_lines(timed))
     before = rows_of("topic").in_order("at", "ends")
     numbered = lines.withColumn("number", f.coalesce(before.running_before(f.sum("ends")), f.lit(0)))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
@@ -97,7 +98,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
     `ends` is 1 if no line of the same deletion can follow.
     """
-    sign_lines = signs(timed).withColumn("ends", is_a(*_DONE).cast("int"))
+    sign_lines = kept_if_small(signs(timed).withColumn("ends", is_a(*_DONE).cast("int")))
     moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
     # Partitions that are added to a topic are created, too, but never partition 0.
     is_creation = (f.col("partition") == 0) & (

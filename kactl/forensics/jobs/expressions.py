@@ -130,11 +130,15 @@ def rows_of(*key: str | Value) -> Group:
     return Group(Window.partitionBy(*key))
 
 
-def stacked(first: DataFrame, *others: DataFrame) -> DataFrame:
-    """Return the rows of all tables, by column name. A column that a table does not have is null in its rows."""
-    for other in others:
-        first = first.unionByName(other, allowMissingColumns=True)
-    return first
+def stacked(*tables: DataFrame) -> DataFrame:
+    """Return the rows of all tables, by column name. A column that a table does not have is null in its rows.
+
+    Spark analyzes the result of each union as a whole. Halves make these results smaller than one table after another.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    half = (len(tables) + 1) // 2
+    return stacked(*tables[:half]).unionByName(stacked(*tables[half:]), allowMissingColumns=True)
 
 
 def best_only(rows: DataFrame, rank: str, *key: str) -> DataFrame:

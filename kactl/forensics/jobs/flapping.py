@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.expressions import is_true, ms_between, or_zero, rows_of, stacked
+from kactl.forensics.tables import kept_if_small
 
 from .churn import counted_changes, counted_elections, isr_course
 from .deletions import signs
@@ -46,7 +47,7 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
     that would show a change: the metadata log, server.log of the leader, or else the last line about the partition
     itself; but not beyond the beginning of the topic's deletion.
     """
-    course = isr_course(states, timed)
+    course = kept_if_small(isr_course(states, timed))
     summed = (
         stacked(
             counted_elections(leadership),

@@ -21,8 +21,9 @@ class Job:
         description: description of its rows, in a sentence.
         needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, or those of other jobs.
         columns: columns of the result, in this order.
-        run: returns the result as a DataFrame, without reading anything. Only `skew` and `absences` read at once, about
-            one row for each broker.
+        run: returns the result as a DataFrame. Of many events it reads nothing; only `skew` and `absences` read at
+            once, about one row for each broker. Of few events it may read, and keep, rows that it needs several times;
+            see `tables.kept_if_small`.
     """
 
     name: str

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.tables import kept_if_small
 
 from .expressions import all_known, best_only, is_a, is_true, ms_between, no_ids, null, rows_of, stacked
 from .job import Job
@@ -47,7 +48,7 @@ def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
     a new controller is the same one. A reassignment that was cancelled or replaced by another one is not finished.
     Caught-up replicas are seen from ISRs.
     """
-    moves = moves_seen(timed)
+    moves = kept_if_small(moves_seen(timed))
     assessed = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
     until = (
@@ -193,7 +194,7 @@ def _signs(timed: DataFrame) -> DataFrame:
         )
         .distinct()
     )
-    changes = _shown(timed, has_key)
+    changes = kept_if_small(_shown(timed, has_key))
     under_way = changes.where("size(adding) + size(removing) > 0").select(*KEY)
     concerned = requests.select(*KEY).unionByName(under_way).distinct()
     is_moving = f.size("adding") + f.size("removing") > 0

@@ -3,7 +3,8 @@
 With few logs most of a job's time is spent in Spark's driver, in one thread for each job; with many logs it is work
 that Spark distributes. A job therefore never waits for a job that it does not need.
 
-A job reads the stored results of other jobs, so nothing is computed twice.
+A job reads the stored results of other jobs, so nothing is computed twice. Results for few events are also kept in
+memory, for the jobs that need them and for the report.
 """
 
 import time
@@ -18,9 +19,21 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
+from kactl.forensics.parquet_writer import write_table
 from kactl.forensics.spark_calls import name_call_site
 from kactl.forensics.storage import Location, lock_folder
-from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, count_files, open_tables
+from kactl.forensics.tables import (
+    JOBS_FOLDER,
+    JOBS_MANIFEST,
+    JOBS_WORK,
+    Tables,
+    count_files,
+    is_small,
+    kept_if_small,
+    of_rows,
+    open_tables,
+    rows_in_memory,
+)
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
@@ -58,14 +71,22 @@ def run_jobs(
     with lock_folder(place):
         try:
             work.make()
-            ran = _Running(spark, work, given(tables), on_progress).all(jobs, at_once)
+            views = _given(spark, tables, place)
+            ran = _Running(spark, work, views, on_progress).all(jobs, at_once)
             manifest = ResultsManifest(
                 made_by=metadata.version("kactl"), time_ms=_now_ms(), ingest=tables.manifest, jobs=ran
             )
             _put_in_place(work, place, manifest)
         finally:
             work.remove()
-    return open_results(spark, folder)
+    return Results(folder, tables, manifest, views) if is_small(spark) else open_results(spark, folder)
+
+
+def _given(spark: SparkSession, tables: Tables, place: Location) -> dict[str, DataFrame]:
+    """Return the tables that exist before any job ran, in memory if they are small."""
+    if is_small(spark) and not place.is_remote:
+        return rows_in_memory(spark, place)
+    return {name: kept_if_small(view) for name, view in given(tables).items()}
 
 
 class _Running:
@@ -73,7 +94,7 @@ class _Running:
 
     Args:
         work: folder for the results.
-        views: existing tables.
+        views: existing tables, to which the results are added.
     """
 
     def __init__(
@@ -93,7 +114,7 @@ class _Running:
         """
         left = list(jobs)
         ran: dict[str, Ran] = {}
-        running: dict[Future[Ran], Job] = {}
+        running: dict[Future[tuple[Ran, DataFrame]], Job] = {}
         with ThreadPoolExecutor(at_once, thread_name_prefix="kactl-job") as pool:
             try:
                 while left or running:
@@ -102,8 +123,7 @@ class _Running:
                         running[pool.submit(self._run, job)] = job
                     for ended in wait(running, return_when=FIRST_COMPLETED).done:
                         job = running.pop(ended)
-                        ran[job.name] = ended.result()
-                        self._views[job.name] = table(self._spark, job, self._work)
+                        ran[job.name], self._views[job.name] = ended.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 # Repeatedly: a job that was planning submits work to Spark only now.
@@ -113,17 +133,29 @@ class _Running:
                 raise
         return {job.name: ran[job.name] for job in jobs}
 
-    def _run(self, job: Job) -> Ran:
+    def _run(self, job: Job) -> tuple[Ran, DataFrame]:
+        """Run a job and write its table. Returns also the table, for the jobs that need it."""
         # Tags are per thread, and so apply to all work that this thread submits.
         self._spark.sparkContext.addJobTag(self._tag)
         name_call_site(self._spark, job.name)
         with self._steps.step(self._spark, job.name):
             begin = time.monotonic_ns()
-            counted = Observation(job.name)
             result = job.run(*(self._views[name] for name in job.needs))
-            result.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
+            rows, view = (self._keep if is_small(self._spark) else self._write)(job, result)
             took_ms = (time.monotonic_ns() - begin) // 1_000_000
-            return Ran(rows=counted.get["rows"], took_ms=took_ms, parts=count_files(self._work / job.name))
+            return Ran(rows=rows, took_ms=took_ms, parts=count_files(self._work / job.name)), view
+
+    def _write(self, job: Job, result: DataFrame) -> tuple[int, DataFrame]:
+        """Let Spark write a result. Returns the number of rows, and the table."""
+        counted = Observation(job.name)
+        result.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
+        return counted.get["rows"], table(self._spark, job, self._work)
+
+    def _keep(self, job: Job, result: DataFrame) -> tuple[int, DataFrame]:
+        """Write a result of few rows and keep them in memory. Returns the number of rows, and the table."""
+        rows = result.select(*job.schema.names).toArrow().cast(job.schema)
+        write_table(rows, self._work / job.name)
+        return len(rows), of_rows(self._spark, rows)
 
 
 def _put_in_place(work: Location, place: Location, manifest: ResultsManifest) -> None:

@@ -1,4 +1,4 @@
-"""Job `skew`: the offset of each broker's clock, from events whose order is known.
+"""Job `skew`: the offset of each broker's clock, from events in a known order.
 
     controller                                broker
     P2b, R3  decides a leadership      ───▶   B1, B4, B5  receives it, or takes its role
@@ -15,6 +15,7 @@ Lines without such a key (S2, B2, B3) are not used: if they were joined by order
 pairs, and P2b and B4 exist at INFO as well.
 """
 
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column as Value
@@ -23,6 +24,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import columns
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.tables import all_kept_if_small, kept_if_small
 
 from .clocks import UNKNOWN, Link, solve
 from .expressions import LEADER_AND_ISR, ONLINE, all_known, is_a, is_true, rows_of, stacked
@@ -97,7 +99,13 @@ def links(events: DataFrame) -> DataFrame:
     """Returns one row for each ordered pair of clocks: before, after, bound_us, pairs; see `clocks.Link`."""
     with_clock = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
     lines = with_clock.where("clock is not null")
-    pairs_of_events = stacked(_decided(lines), _sent(lines), _responded(lines), _isr(lines), _unfenced(lines))
+    recorded = kept_if_small(_recorded(lines))
+    kinds_of_pairs = (
+        partial(_decided, lines, recorded),
+        partial(_isr, lines, recorded),
+        *(partial(pairs, lines) for pairs in (_sent, _responded, _unfenced)),
+    )
+    pairs_of_events = stacked(*all_kept_if_small(events.sparkSession, kinds_of_pairs))
     second = f.floor(f.col("before_us") / _SECOND_US)
     pairs = (
         pairs_of_events.where("before != after")
@@ -122,7 +130,7 @@ def links(events: DataFrame) -> DataFrame:
 _TP: Final = ("topic", "partition")
 
 
-def _decided(lines: DataFrame) -> DataFrame:
+def _decided(lines: DataFrame, recorded: DataFrame) -> DataFrame:
     """Pairs of a decided leader epoch and a later line of a broker about it. One controller creates each epoch, once.
 
     An epoch that was created twice belongs to two topics of the same name, and the topic of a broker's line is unknown.
@@ -132,7 +140,7 @@ def _decided(lines: DataFrame) -> DataFrame:
     in_log = lines.where((online | is_a(EventType.ISR_CUT)) & f.col("topic").isNotNull())
     decided = (
         in_log.select(*key, "partition_epoch", "clock", "us")
-        .unionByName(_recorded(lines).where("raised").drop("raised"))
+        .unionByName(recorded.where("raised").drop("raised"))
         .where("leader_epoch >= 0")
         .groupBy(*key, "partition_epoch")
         .agg(f.min("us").alias("before_us"), f.max("us").alias("last_us"), f.min("clock").alias("before"))
@@ -220,13 +228,13 @@ def _responded(lines: DataFrame) -> DataFrame:
 _REQUEST_US: Final = 30 * _SECOND_US
 
 
-def _isr(lines: DataFrame) -> DataFrame:
+def _isr(lines: DataFrame, recorded: DataFrame) -> DataFrame:
     """From 2.7 on leaders request ISR changes from the controller, one at a time for each partition."""
     key = (*_TP, "partition_epoch")
     by_controllers = lines.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
     written = (
         by_controllers.select(*key, "clock", "us")
-        .unionByName(_recorded(lines).select(*key, "clock", "us"))
+        .unionByName(recorded.select(*key, "clock", "us"))
         .groupBy(*key)
         .agg(f.min("us").alias("written_us"), f.max("us").alias("last_us"), f.min("clock").alias("controller"))
         .where("written_us = last_us")
@@ -242,7 +250,7 @@ def _isr(lines: DataFrame) -> DataFrame:
         .groupBy(*key, "clock")
         .agg(f.min("us").alias("heard_us"), f.min("asked_us").alias("asked_us"))
     )
-    both = written.join(at_leader, list(key))
+    both = kept_if_small(written.join(at_leader, list(key)))
     notified = both.selectExpr("controller before", "clock after", "written_us before_us", "heard_us after_us")
     requested = both.where("asked_us is not null")
     return notified.unionByName(

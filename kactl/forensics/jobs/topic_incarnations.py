@@ -5,6 +5,7 @@ topic id). Lines of a topic from before its first creation in the logs form a li
 added to a topic is created once and begins no life.
 """
 
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import columns
 from kactl.forensics.event_types import EventType
+from kactl.forensics.tables import all_kept_if_small
 
 from .expressions import ABSENT, NEW, all_known, is_a, rows_of
 from .job import Job
@@ -36,20 +38,9 @@ def topic_incarnations(events: DataFrame) -> DataFrame:
     Args:
         events: the events as `skew.on_one_clock` returns them.
     """
-    births = _births(events)
-    in_order = rows_of("topic", "partition", "topic_id").in_order("at_us")
-    # Not the same line in two files. KRaft's controllers log a creation for each partition, and again whenever they
-    # replay their log.
-    is_another = (f.col("at_us") - f.col("before_us") > _TOGETHER_US) & f.col("topic_id").isNull()
-    created = (
-        births.withColumn("before_us", in_order.previous("at_us"))
-        .where(f.col("before_us").isNull() | is_another)
-        .withColumn("number", rows_of("topic", "partition").in_order("at_us").number())
-        .groupBy("topic", "number")
-        .agg(f.min("at_us").alias("born_us"))
-    )
+    created, earliest = all_kept_if_small(events.sparkSession, [partial(_created, events), partial(_earliest, events)])
     first = created.where("number = 1").select("topic", f.col("born_us").alias("first_us"))
-    older = _older(events, first)
+    older = _older(earliest, first)
     counted = (
         created.join(older, "topic", "left")
         .withColumn("shift", f.coalesce(f.col("is_older").cast("int"), f.lit(0)))
@@ -59,6 +50,22 @@ def topic_incarnations(events: DataFrame) -> DataFrame:
     from_before = older.where("is_older").selectExpr("topic", "0 life", "cast(null as bigint) born_us")
     incarnations = counted.select("topic", "life", "born_us").unionByName(from_before).join(again, "topic", "left_semi")
     return incarnations.select("topic", f.col("life").cast("int"), f.timestamp_micros("born_us").alias("born_at"))
+
+
+def _created(events: DataFrame) -> DataFrame:
+    """topic, number (from 1), born_us of each creation of a topic in the logs."""
+    births = _births(events)
+    in_order = rows_of("topic", "partition", "topic_id").in_order("at_us")
+    # Not the same line in two files. KRaft's controllers log a creation for each partition, and again whenever they
+    # replay their log.
+    is_another = (f.col("at_us") - f.col("before_us") > _TOGETHER_US) & f.col("topic_id").isNull()
+    return (
+        births.withColumn("before_us", in_order.previous("at_us"))
+        .where(f.col("before_us").isNull() | is_another)
+        .withColumn("number", rows_of("topic", "partition").in_order("at_us").number())
+        .groupBy("topic", "number")
+        .agg(f.min("at_us").alias("born_us"))
+    )
 
 
 def _births(events: DataFrame) -> DataFrame:
@@ -76,12 +83,16 @@ def _births(events: DataFrame) -> DataFrame:
     )
 
 
-def _older(events: DataFrame, first: DataFrame) -> DataFrame:
-    """topic, is_older: whether the logs contain lines of a topic from before its first creation in them."""
+def _earliest(events: DataFrame) -> DataFrame:
+    """topic, earliest_us: the latest time that the first line of each topic can have."""
     named = all_known("topic", "partition") & f.col("clock_known")
     lines = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
-    earliest = lines.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
+    return lines.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
+
+
+def _older(earliest: DataFrame, first: DataFrame) -> DataFrame:
+    """topic, is_older: whether the logs contain lines of a topic from before its first creation in them."""
     return earliest.join(first, "topic").select(
         "topic", (f.col("earliest_us") < f.col("first_us") - _OLDER_US).alias("is_older")
     )

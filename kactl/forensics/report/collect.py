@@ -14,7 +14,7 @@ from kactl.forensics import progress
 from kactl.forensics.jobs.losses import sums as loss_sums
 from kactl.forensics.jobs.outages.totals import FORCED, PLANNED, UNEXPLAINED, totals
 from kactl.forensics.spark_calls import name_call_site
-from kactl.forensics.tables import Manifest
+from kactl.forensics.tables import Manifest, kept_or_persisted
 
 from . import incidents, losses, objectives, other_findings, outages, scope
 from .facts import Facts, Sources
@@ -63,6 +63,7 @@ def collect(
     """
     tables = scope.cut({name: all_tables[name] for name in NEEDS}, asked)
     tag = f"kactl-{uuid.uuid4().hex}"
+    name_call_site(spark, "report")
     # Spark plans a query in the thread that submits it, which takes most of the time of a small report.
     with ThreadPoolExecutor(1, "kactl-report", _begin_thread, (spark, tag)) as pool:
         other = pool.submit(_other_findings, tables)
@@ -92,10 +93,10 @@ def _failures(
     with progress.step(spark, "report: sources", on_progress):
         sources = sources_of(manifest, tables)
     ends = [micros_of(time) for time in (sources.end, asked.end) if time is not None]
-    away = outages.prepared(tables["outages"], min(ends, default=None)).persist()
-    counts = objectives.count_partitions(scope.of_topics(tables["leadership"], asked), away).persist()
-    lost = losses.by_partition(tables["losses"]).persist()
-    unclean = losses.with_bucket(tables["unclean"]).persist()
+    away = kept_or_persisted(outages.prepared(tables["outages"], min(ends, default=None)))
+    counts = kept_or_persisted(objectives.count_partitions(scope.of_topics(tables["leadership"], asked), away))
+    lost = kept_or_persisted(losses.by_partition(tables["losses"]))
+    unclean = kept_or_persisted(losses.with_bucket(tables["unclean"]))
     try:
         with progress.step(spark, "report: incidents", on_progress):
             budgets = objectives.budget_scope(counts)

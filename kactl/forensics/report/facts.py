@@ -1,9 +1,11 @@
 """Values of a report: sources, facts, and the sentences about them."""
 
+from typing import Literal
+
 import msgspec
 
-from kactl.forensics.whatif.outcomes import Answer
 from kactl.forensics.wording import Time
+from kactl.whatif.outcomes import Answer
 
 from .findings import (
     Absence,
@@ -167,11 +169,35 @@ class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
 
 
+Severity = Literal["critical", "major", "minor", "none", "unknown"]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and its answer."""
+
+    name: str
+    text: str
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """The five lines.
+
+    Attributes:
+        severity: see `brief.severity`.
+        is_over: whether all partitions had a leader where the logs end; null if the logs cannot show it.
+    """
+
+    severity: Severity
+    is_over: bool | None
+    lines: tuple[Line, ...]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Facts and the sentences about them.
 
     Attributes:
         coverage: coverage of the logs; the first part of every report.
+        brief: severity, whether it is over, and the lines for readers of nothing else.
         next: partitions that further broker failures would take offline where the logs end; null if too little is known
             of the cluster.
         headline: one sentence.
@@ -180,6 +206,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     coverage: ReportCoverage
+    brief: Brief
     headline: str
     summary: tuple[str, ...]
     limits: tuple[str, ...]

@@ -53,7 +53,7 @@ def _left_out(facts: Facts) -> Iterator[str]:
 
 def _incident_fields(moments: Moments) -> tuple[Field, ...]:
     return (
-        ("", lambda incident: incident.number),
+        ("incident", lambda incident: incident.number),
         ("begin", lambda incident: moments.seconds(incident.begin)),
         ("end", lambda incident: moments.seconds(incident.end)),
         ("partitions", lambda incident: incident.sums.partitions if incident.sums else 0),

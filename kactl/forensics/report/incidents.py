@@ -12,9 +12,12 @@ for a year of logs, however many partitions there are. Rows find their incident 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+
+from kactl.forensics.tables import of_tuples
 
 QUIET_US: Final = 10 * 60 * 1_000_000
 # Number of incidents shown in full, with pictures: those with the greatest loss.
@@ -71,8 +74,8 @@ def numbered(spark: SparkSession, intervals: Mapping[int, Interval]) -> DataFram
         for number, interval in intervals.items()
         for bucket in interval.buckets
     ]
-    names = "bucket long, incident int, incident_begin_us long, slot_us long"
-    return f.broadcast(spark.createDataFrame(rows, names))
+    types = {"bucket": pa.int64(), "incident": pa.int32(), "incident_begin_us": pa.int64(), "slot_us": pa.int64()}
+    return f.broadcast(of_tuples(spark, pa.schema(types), rows))
 
 
 def slot_us(interval: Interval) -> int:

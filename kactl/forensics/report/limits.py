@@ -41,7 +41,7 @@ def can_count_losses(facts: Facts) -> bool:
 
 
 def brokers_at_info(sources: Sources) -> list[int]:
-    """Returns the brokers whose state-change.log has no line at TRACE."""
+    """Returns the brokers without a line at TRACE in state-change.log."""
     return [log.speaker for log in _state_change_logs(sources) if not log.trace_hours and log.speaker is not None]
 
 

@@ -4,10 +4,11 @@ from pyspark.sql import SparkSession
 
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
-from kactl.forensics.whatif.outcomes import Answer
 from kactl.forensics.wording import Moments
+from kactl.whatif.outcomes import Answer
 
 from .advice import advise
+from .brief import brief
 from .collect import collect
 from .facts import Facts, Report
 from .limits import limits
@@ -32,12 +33,14 @@ def report(
 
 def describe(facts: Facts, moments: Moments, next_: Answer | None = None) -> Report:
     """Returns facts with their sentences."""
+    sentences, advice = summary(facts, moments), advise(facts)
     return Report(
         coverage=coverage(facts, moments),
+        brief=brief(facts, sentences, advice, moments),
         next=next_,
         headline=headline(facts),
-        summary=summary(facts, moments),
+        summary=sentences,
         limits=limits(facts),
-        advice=advise(facts),
+        advice=advice,
         facts=facts,
     )

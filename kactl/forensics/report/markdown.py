@@ -37,6 +37,9 @@ def _lines(report: Report, moments: Moments) -> Iterator[str]:
     if asked(report, moments):
         yield f"Asked for: {plain(asked(report, moments))}"
         yield ""
+    for line in report.brief.lines:
+        yield f"- **{plain(line.name)}** {plain(line.text)}"
+    yield ""
     yield from _table(Table(header=("", ""), rows=tuple((name, value) for name, value, _ in figures(report))))
     yield from _list("Summary", report.summary)
     if report.advice:

@@ -5,10 +5,11 @@ from typing import Final
 
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
-from kactl.forensics.whatif.analysis import answer
-from kactl.forensics.whatif.outcomes import Answer, Kind
-from kactl.forensics.whatif.partitions import Assumptions, BadSnapshot
+from kactl.forensics.whatif.partitions import BadSnapshot
 from kactl.forensics.whatif.snapshots.logs import of_logs
+from kactl.whatif.analysis import answer
+from kactl.whatif.assumptions import Assumptions
+from kactl.whatif.outcomes import Answer, Kind
 
 from .facts import Facts
 from .rows import micros_of

@@ -6,12 +6,14 @@
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from kactl.forensics.jobs.expressions import ranked
 from kactl.forensics.jobs.outages.totals import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
+from kactl.forensics.tables import of_tuples
 
 from .incidents import bucket_of
 from .model import Band, Bar, Partition, Percentiles, Share, Sums
@@ -81,7 +83,9 @@ def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
 
 
 _KEYS: Final = ("incident", "topic", "partition", "life")
-_KEY_TYPES: Final = "incident int, topic string, partition int, life int"
+_KEY_TYPES: Final = pa.schema(
+    [("incident", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("life", pa.int32())]
+)
 
 
 def partitions(outages: DataFrame) -> dict[int, tuple[Partition, ...]]:
@@ -112,7 +116,7 @@ def _key(row: dict[str, Any]) -> _Key:
 
 def _bars(outages: DataFrame, keys: list[_Key]) -> dict[_Key, list[Bar]]:
     """Returns the longest outages of each key."""
-    wanted = f.broadcast(outages.sparkSession.createDataFrame(keys, _KEY_TYPES))
+    wanted = f.broadcast(of_tuples(outages.sparkSession, _KEY_TYPES, keys))
     of_keys = outages.join(wanted, list(_KEYS))
     longest = ranked(of_keys, *_KEYS, order=(f.desc("duration_ms"), "begin_us"), most=BARS_SHOWN)
     shown = longest.withColumn("begin", f.timestamp_micros("begin_us"))
@@ -160,7 +164,8 @@ def bands(outages: DataFrame, sums: dict[int, Sums]) -> dict[int, tuple[Band, ..
     ]
     if not limits:
         return {}
-    ends = outages.sparkSession.createDataFrame(limits, "incident int, p50 long, p90 long, p99 long")
+    schema = pa.schema([("incident", pa.int32()), *((name, pa.int64()) for name in ("p50", "p90", "p99"))])
+    ends = of_tuples(outages.sparkSession, schema, limits)
     length = f.col("duration_ms")
     band = f.when(length <= f.col("p50"), 0).when(length <= f.col("p90"), 1).when(length <= f.col("p99"), 2)
     means = outages.join(f.broadcast(ends), "incident").groupBy("incident", band.otherwise(3).alias("band"))

@@ -15,6 +15,7 @@ from .losses import loss_section, unclean_section
 from .next_failures import next_section
 from .objectives import objective_section
 from .other_findings import other_sections
+from .overview_picture import overview
 from .section import Section
 from .sources import source_section
 
@@ -27,6 +28,7 @@ def page(report: Report, moments: Moments) -> str:
         .render(
             report=report,
             figures=figures(report),
+            overview=overview(report.facts, moments),
             period=_period(report, moments),
             asked=asked(report, moments),
             sections=sections(report, moments),

@@ -36,7 +36,7 @@ FORMATS: Final[tuple[Format, ...]] = (
 )
 BY_ID: Final = {format.id: format for format in FORMATS}
 
-# Loggers whose lines are all expected to be known.
+# Loggers of which all lines are expected to be known.
 _OURS: Final = (
     b"state.change.logger",
     b"kafka.controller",

@@ -16,6 +16,10 @@ LINE_LIMIT: Final = 1024 * 1024
 CUT: Final = b" ... (cut)"
 CUT_LOGGER: Final = b"cut"
 _PACKED_CHUNK: Final = 256 * 1024
+# Logs become 10 to 50 times longer. A file of one repeated line becomes up to 1,032 times longer: harmless if it is
+# short, and a way to occupy a machine if it is long.
+RATIO_MAX: Final = 200
+RATIO_FREE_BYTES: Final = 64 * 1024 * 1024
 
 UTF8: Final = "utf-8"
 LATIN1: Final = "latin-1"
@@ -44,6 +48,7 @@ class Unzipped:
         self._file = file
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self._waiting = b""
+        self._taken = 0
         self._returned = 0
         self._failed: str | None = None
 
@@ -57,7 +62,7 @@ class Unzipped:
             raise Broken(self._failed)
         while True:
             try:
-                packed = self._waiting or self._file.read(_PACKED_CHUNK)
+                packed = self._waiting or self._read()
                 if not packed:
                     if self._inflate.eof:
                         return b""
@@ -75,7 +80,17 @@ class Unzipped:
                 raise Broken(self._failed) from None
             if plain:
                 self._returned += len(plain)
+                if self._returned > max(RATIO_FREE_BYTES, RATIO_MAX * self._taken):
+                    self._failed = (
+                        f"the gzip file becomes more than {RATIO_MAX} times longer, which no log does: "
+                        f"{self._returned:,} bytes of text; unpack it first to read it all the same"
+                    )
                 return plain
+
+    def _read(self) -> bytes:
+        packed = self._file.read(_PACKED_CHUNK)
+        self._taken += len(packed)
+        return packed
 
 
 class Transcoded:

@@ -53,7 +53,7 @@ BROKER_1 = line(-48, LEADS.format(broker=1, epoch=0, offset=0, isr="1,2", before
 
 
 @pytest.fixture(scope="package")
-def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Writes logs in which broker 1 leads and fails, and broker 2 takes over."""
     logs = tmp_path_factory.mktemp("logs")
     for name, text in {
@@ -63,6 +63,12 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     }.items():
         (logs / name).parent.mkdir(exist_ok=True)
         (logs / name).write_text(text)
+    return logs
+
+
+@pytest.fixture(scope="package")
+def folder(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of the ingested logs."""
     out = tmp_path_factory.mktemp("out") / "forensics"
     ingest(spark, [str(logs)], str(out))
     return out

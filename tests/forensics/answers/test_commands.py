@@ -4,17 +4,21 @@ import contextlib
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as pads
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from kactl.cli import forensics
+from kactl.cli.exits import Failure
 from kactl.cli.root import kactl
 from kactl.cli.sql import reason
 from kactl.forensics.jobs.catalog import Results
+from kactl.forensics.tables import EVENTS, FILES, LEVELS
 
 
 @pytest.fixture
@@ -48,6 +52,76 @@ def test_report_prints_a_summary_and_writes_pages(run: Any, folder: Path, tmp_pa
     assert text.read_text().splitlines()[2].startswith("# 1 partition of 1 topic had no leader")
     assert f"Written to {page}." in done.stderr
     assert (folder / "jobs.json").exists()
+
+
+def test_report_of_logs_ingests_them_first(
+    run: Any, logs: Path, folder: Path, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs do not run again: equal tables have equal results. The tutorial runs all of it."""
+    new = tmp_path / "new"
+    monkeypatch.setattr("kactl.cli.report.job_results", lambda spark, path, on_progress: results)
+
+    done = run("report", logs, "--tz", "UTC", "-o", "json", where=new)
+
+    assert done.exit_code == 0, done.output
+    assert f"Written to {new}: 3 files, 7 lines" in done.stderr
+    assert ingested(new) == ingested(folder)
+    assert ingested(new)[EVENTS]
+    of_logs, of_tables = (
+        re.sub(r'"seconds": *[0-9.e-]+', '"seconds": 0', text.replace(str(new), str(folder)))
+        for text in (done.stdout, run("report", "-o", "json").stdout)
+    )
+    assert json.loads(of_logs) == json.loads(of_tables)
+
+
+def ingested(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Returns the sorted rows of each table that an ingest writes."""
+    return {
+        name: sorted(pads.dataset(folder / name, partitioning="hive").to_table().to_pylist(), key=repr)
+        for name in (EVENTS, FILES, LEVELS)
+    }
+
+
+def test_report_of_logs_starts_a_session_for_many_events(
+    run: Any, logs: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events_of_sessions: list[int | None] = []
+
+    def session(master: str, memory: str, *, events: int | None = None) -> Any:
+        events_of_sessions.append(events)
+        return contextlib.nullcontext(spark)
+
+    def no_jobs(*_: object) -> None:
+        raise Failure("the jobs begin")
+
+    monkeypatch.setattr(forensics, "session", session)
+    monkeypatch.setattr("kactl.forensics.session.FEW_EVENTS", 5)
+    monkeypatch.setattr("kactl.cli.report.job_results", no_jobs)
+
+    done = run("report", logs, where=tmp_path / "new")
+
+    assert events_of_sessions == [0, 7]
+    assert "the jobs begin" in done.stderr
+
+
+def test_report_of_logs_leaves_other_folders_unchanged(run: Any, logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+
+    done = run("report", logs, where=tmp_path)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: --dir: {tmp_path} contains notes.txt, which kactl did not write")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_report_without_logs_in_a_folder_names_the_reason(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+
+    done = run("report", tmp_path / "in", where=tmp_path / "out")
+
+    assert done.exit_code == 1
+    assert "there are no files: name the folder that holds state-change.log" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_report_is_printed_as_json(run: Any) -> None:

@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -19,6 +19,14 @@ from kactl.forensics.jobs.running import run_jobs
 from kactl.forensics.tables import NotIngested
 from tests.forensics.jobs.tables import line, rows
 
+# Settings of a session for many events that change plans. Code generation and adaptive plans would only take time.
+_OF_MANY: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.bypassPartialAggregation": "false",
+    "spark.sql.execution.topKSortFallbackThreshold": "2147483632",
+    "spark.sql.optimizer.disableHints": "false",
+}
+
 
 def test_all_jobs_run_and_report_progress(results: Results, progress: list[str]) -> None:
     assert {name for step in progress for name in step.split(", ")} == {job.name for job in JOBS}
@@ -26,9 +34,62 @@ def test_all_jobs_run_and_report_progress(results: Results, progress: list[str])
     assert list(results.manifest.jobs) == [job.name for job in JOBS]
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_results_have_the_declared_columns_and_types(job: Job, results: Results, folder: Path) -> None:
+# Jobs whose plans for many events run in `make test`: with joins, windows, aggregations and Python; `make truth` runs
+# those of all.
+SHUFFLED: Final = ("skew", "lives", "timed", "states", "leadership", "absences", "outages")
+# Jobs, and the fixture with their results.
+BY_JOB: Final = [
+    *(pytest.param(job, "some_of_many", id=job.name) for job in JOBS if job.name in SHUFFLED),
+    *(pytest.param(job, "all_of_many", id=f"{job.name}-of-all", marks=pytest.mark.long) for job in JOBS),
+]
+
+
+@pytest.fixture(scope="module")
+def some_of_many(spark: SparkSession, folder: Path, results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of the results of the shuffled jobs."""
+    return _run_with_shuffles(spark, folder, tmp_path_factory.mktemp("some"), SHUFFLED)
+
+
+@pytest.fixture(scope="module")
+def all_of_many(spark: SparkSession, folder: Path, results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of the results of all jobs."""
+    return _run_with_shuffles(spark, folder, tmp_path_factory.mktemp("all"), None)
+
+
+def _run_with_shuffles(spark: SparkSession, folder: Path, tmp_path: Path, only: tuple[str, ...] | None) -> Path:
+    """Runs jobs on the same tables with shuffles, each reading the files that others wrote; returns the folder."""
+    copy = tmp_path / "forensics"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("jobs*"))
+    before = {name: str(spark.conf.get(name)) for name in _OF_MANY}
+    for name, value in _OF_MANY.items():
+        spark.conf.set(name, value)
+    try:
+        run_jobs(spark, str(copy), only=only)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    return copy
+
+
+@pytest.mark.parametrize(("job", "of_many"), BY_JOB)
+def test_few_and_many_events_have_the_same_results(
+    job: Job, of_many: str, results: Results, spark: SparkSession, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    both = (folder, request.getfixturevalue(of_many))
+    stored = [rows(open_results(spark, str(each))[job.name]) for each in both]
+
+    assert in_any_order(stored[0]) == in_any_order(rows(results[job.name])) == in_any_order(stored[1])
+    assert results[job.name].schema.simpleString() == job.spark_schema.simpleString()
+
+
+def in_any_order(found: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, found))
+
+
+@pytest.mark.parametrize(("job", "of_many"), BY_JOB)
+def test_results_have_the_declared_columns_and_types(job: Job, of_many: str, request: pytest.FixtureRequest) -> None:
     """Compares the types that Spark wrote, not those it reads, which the schema determines."""
+    folder: Path = request.getfixturevalue(of_many)
     files = sorted((folder / "jobs" / job.name).glob("*.parquet"))
     noted = [
         StructType.fromJson(json.loads(pq.read_metadata(file).metadata[b"org.apache.spark.sql.parquet.row.metadata"]))

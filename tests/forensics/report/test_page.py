@@ -6,15 +6,15 @@ from html.parser import HTMLParser
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.forensics.coverage import Coverage
 from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Report
 from kactl.forensics.report.make import describe
 from kactl.forensics.report.markdown import markdown, plain
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
-from kactl.forensics.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 from kactl.forensics.wording import Moments
+from kactl.whatif.coverage import Coverage
+from kactl.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 
 from .builders import QUIET
 from .night import HOSTILE, MANIFEST, NIGHT, tables
@@ -46,6 +46,7 @@ TAGS = frozenset(
         "ul",
         "li",
         "strong",
+        "span",
         "nav",
         "a",
         "figure",
@@ -153,7 +154,7 @@ def test_print_style_is_white(html: str) -> None:
 
 
 def test_parts_and_incidents_begin_a_printed_page(html: str) -> None:
-    parts = re.findall(r'<section id="([\w-]+)" class="(\w+)">', html)
+    parts = re.findall(r'<section id="([\w-]+)" class="(part|incident) folded">', html)
 
     assert parts[:4] == [
         ("incidents", "part"),

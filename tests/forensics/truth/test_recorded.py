@@ -17,8 +17,10 @@ from kactl.forensics.jobs.running import run_jobs
 from tests.forensics.jobs.tables import rows
 from tests.interop.incident import hard_day, measured, recorded
 from tests.interop.incident.facts import Facts
+from tests.support.marks import kept_and_long
 
-RECORDED = sorted(Path(__file__).with_name("recorded").glob("*.tar.gz"))
+RECORDED = {path.name.partition(".")[0]: path for path in Path(__file__).with_name("recorded").glob("*.tar.gz")}
+NAMES = sorted(RECORDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,10 +32,11 @@ class Incident:
     absences: list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=RECORDED, ids=[path.name.partition(".")[0] for path in RECORDED])
+# In `make test` there is one recording of each kind of cluster, and one of each level of logs.
+@pytest.fixture(scope="module", params=kept_and_long(NAMES, {"zookeeper-trace", "kraft-info"}))
 def incident(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Incident:
     folder = tmp_path_factory.mktemp("recorded")
-    facts = recorded.opened(request.param, folder)
+    facts = recorded.opened(RECORDED[request.param], folder)
     ingest(spark, [str(facts.logs)], str(folder / "out"), time_zone=facts.zone)
     results = run_jobs(spark, str(folder / "out"), only=("outages",))
     return Incident(facts, rows(results["outages"]), rows(results["absences"]))

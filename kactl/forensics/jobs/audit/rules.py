@@ -177,7 +177,7 @@ def _decided(timed: DataFrame) -> DataFrame:
 
 
 def _taken_over(timed: DataFrame) -> DataFrame:
-    """controller_epoch, is_whole: epochs whose beginning is in the logs."""
+    """controller_epoch, is_whole: epochs that begin in the logs."""
     begun = timed.where(
         is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH) & f.col("controller_epoch").isNotNull()
     )

@@ -19,6 +19,7 @@ from kactl.forensics.columns import KEY, KEY_COLUMNS, columns, names_of
 from kactl.forensics.jobs.expressions import NEW, all_known, is_true, no_ids, null, stacked
 from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.log_segments import starts
+from kactl.forensics.tables import kept_if_small
 
 from . import truncations
 
@@ -59,12 +60,12 @@ def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -
         log_segments: what brokers logged about their logs.
         leadership: leaders whose own lines are missing, and ISRs.
     """
-    began = starts(log_segments)
-    followed = truncations.follows(log_segments)
-    by_followers = truncations.of_followers(followed, began)
+    began = kept_if_small(starts(log_segments))
+    followed = kept_if_small(truncations.follows(log_segments))
+    by_followers = kept_if_small(truncations.of_followers(followed, began))
     by_leaders = truncations.of_leaders(began)
     by_logs = truncations.of_truncations(log_segments, followed, by_followers, by_leaders, leadership)
-    candidates = _best(stacked(by_followers, by_leaders, by_logs))
+    candidates = kept_if_small(_best(stacked(by_followers, by_leaders, by_logs)))
     known = candidates.join(histories(began, followed, leadership, of=candidates), [*KEY], "left")
     elections = unclean.where("leader_epoch is not null").select(
         *KEY,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import KEY, KEY_COLUMNS, Type, Unit, columns, names_of, schema
 from kactl.forensics.jobs.expressions import Order, is_true, null, rows_of, stacked
 from kactl.forensics.jobs.job import Job
+from kactl.forensics.tables import kept_if_small
 
 from .evidence import ASKED, judged, matched, said_clean
 
@@ -59,8 +60,8 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
         leadership: every epoch with a leader is an election.
         absences: absences of the members of the last ISR.
     """
-    elections = _elections(states, leadership)
-    lines = matched(timed, elections)
+    elections = kept_if_small(_elections(states, leadership))
+    lines = kept_if_small(matched(timed, elections))
     assessed = judged(elections, lines, said_clean(timed))
     alone = lines.where("election_at is null").select(
         *KEY,
@@ -72,7 +73,7 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
         "controller_epoch",
     )
     # A line of an election that is otherwise unknown is the only evidence, unless it only requests one.
-    elections_found = stacked(assessed, alone.where(~f.array_contains("evidence", ASKED)))
+    elections_found = kept_if_small(stacked(assessed, alone.where(~f.array_contains("evidence", ASKED))))
     explained = _with_isr_down(_with_out_at(elections_found, states), absences)
     out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
     return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(*names_of(COLUMNS))
