@@ -1,1 +1,33 @@
-"""The admin API over HTTP: queries, commands, events, health checks and metrics. Needs the extra `server`."""
+"""Applications for HTTP: `application` is the admin API, `roles` the health checks of a participant."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .access import Access, Authorize
+    from .client import Principal
+    from .mounting import application
+    from .role_endpoint import roles
+
+__all__ = ["Access", "Authorize", "Principal", "application", "roles"]
+
+# Imported when first used: other modules of this package are needed without aiohttp.
+_HOME = {
+    "Access": "access",
+    "Authorize": "access",
+    "Principal": "client",
+    "application": "mounting",
+    "roles": "role_endpoint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOME[name]}")
+    found = globals()[name] = getattr(module, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,12 +9,16 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.runtime.logs import logger
+from kactl.runtime.server_tls import HANDSHAKE_S
 
-from .connections import Connection, Gate, Room
+from .connections import Connection
+from .gate import Gate, Room
+from .identity.unix_socket import uid_of
 
 log = logger(__name__)
 
@@ -32,13 +36,22 @@ class Acceptor:
     """Listening sockets. A gate admits or rejects each connection.
 
     Args:
-        make: returns the protocol of a connection, from the address of its client.
+        make: returns the protocol of a connection, from the address of its client, and from its user if it uses the
+            Unix socket.
+        tls: for connections over the network; None for none.
     """
 
-    def __init__(self, sockets: list[socket.socket], gate: Gate, make: Callable[[str], Connection]) -> None:
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        gate: Gate,
+        make: Callable[[str, int | None], Connection],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._sockets = sockets
         self._gate = gate
         self._make = make
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[Any]] = set()
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -81,28 +94,43 @@ class Acceptor:
                 else:
                     self._without_descriptor(listening, error)
                 return
-            self._take(accepted, str(address[0]), room)
+            self._take(accepted, address, room)
 
-    def _take(self, accepted: socket.socket, peer: str, room: Room) -> None:
+    def _take(self, accepted: socket.socket, address: Any, room: Room) -> None:
+        uid = uid_of(accepted) if accepted.family == socket.AF_UNIX else None
+        peer = _peer(address) if uid is None else f"unix:uid={uid}"
         if room is Room.NO:
             accepted.close()
             self._gate.refuse("full", peer, f"refused: {len(self._gate)} connections are open, and all are at work")
             return
-        connection = self._make(peer)
+        if uid is None and self._gate.has_many(peer):
+            accepted.close()
+            self._gate.refuse("address", peer, "refused: it has as many connections as one address may have")
+            return
+        connection = self._make(peer, uid)
         connection.probes_only = room is Room.PROBES
+        connection.descriptor = accepted.fileno()
         self._gate.admit(connection)
         accepted.setblocking(False)
         task = self._loop.create_task(self._open(accepted, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+        connection.opening = task
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            limit_s = None if self._tls is None else HANDSHAKE_S
+            await self._loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=limit_s
+            )
         except OSError as error:
             log.debug("a connection to the admin API ended before it was opened: %s", error)
             self._gate.remove(connection)
             accepted.close()
+        except asyncio.CancelledError:
+            # Cut during its handshake, to make room for another one.
+            accepted.close()
+            raise
 
     def _pause(self, listening: socket.socket) -> None:
         """Leave connections in the listen queue for a moment."""
@@ -117,6 +145,9 @@ class Acceptor:
         """Make room for the waiting connections; if that is not possible, reject one of them."""
         if self._gate.replace_one():
             return  # its descriptor is free in the next turn
+        if self._gate.has_fresh:
+            self._pause(listening)  # as at the limit of connections
+            return
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -126,8 +157,13 @@ class Acceptor:
                 pass
             else:
                 accepted.close()
-                self._gate.refuse("descriptors", str(address[0]), f"refused: {error.strerror}; raise ulimit -n")
+                self._gate.refuse("descriptors", _peer(address), f"refused: {error.strerror}; raise ulimit -n")
         self._spare = _spare()
+
+
+def _peer(address: Any) -> str:
+    """Returns the address of a client for the log; that of a Unix socket has no name."""
+    return str(address[0]) if isinstance(address, tuple) else "unix"
 
 
 def _spare() -> int | None:

@@ -9,15 +9,20 @@ The lines are written at every log level of the server; see `kactl.cli.setup`.
 
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
+from http import HTTPStatus
 from typing import Final, Literal
 
-from kactl.errors import ActionTimedOut, KactlError, Remedy
+from kactl.errors import ActionTimedOut, ErrorCode, KactlError, Remedy
 from kactl.messages.log import RequestEvent
 from kactl.model import TopicPartition
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_origin import ORIGIN
 
+from .client import CLIENT, PRINCIPAL, ClientInfo
+from .problem import Refused
 from .service import Service
 
 AUDIT_LOGGER: Final = __name__
@@ -64,7 +69,7 @@ class Audit:
 
 @contextlib.asynccontextmanager
 async def audited(
-    service: Service, action: str, target: object, *, reason: str, dry_run: bool = False
+    service: Service, action: str, target: object, *, reason: str, dry_run: bool = False, is_final: bool = False
 ) -> AsyncIterator[Audit]:
     """Record the outcome of the block when it ends. A dry run is not recorded.
 
@@ -72,12 +77,22 @@ async def audited(
         action: verb and object type, such as "delete topic".
         target: the object of the action. Sent by the client; truncated and escaped here.
         reason: sent by the client; may be empty.
+        is_final: it cannot be undone, so that the trail has the attempt even if the process ends meanwhile.
     """
     audit = Audit()
     if dry_run:
         yield audit
         return
     epoch = service.controller.cluster.fence.epoch
+    began_s = time.monotonic()
+    if is_final or service.trail.required:
+        _trail(service, action, escaped(str(target)), reason, epoch, result="attempt")
+        if is_final:
+            log.info("%s %s: begins", action, escaped(str(target)))
+        if not await service.trail.flush() and service.trail.required:
+            unwritable = _unwritable()
+            _trail(service, action, escaped(str(target)), reason, epoch, result="failed", detail=str(unwritable))
+            raise unwritable
     try:
         yield audit
     except BaseException as error:
@@ -85,6 +100,36 @@ async def audited(
         raise
     finally:
         _record(service, action, escaped(str(target)), reason, audit, epoch)
+        took_ms = round((time.monotonic() - began_s) * 1000)
+        _trail(
+            service, action, escaped(str(target)), reason, epoch,
+            result=audit.outcome, detail=escaped(audit.detail), duration_ms=took_ms,
+        )  # fmt: skip
+
+
+def _unwritable() -> Refused:
+    return Refused(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "Audit trail unavailable",
+        "nothing may be changed while the audit trail cannot be written (audit.required): see the server's log",
+        code=ErrorCode.UNKNOWN_SERVER_ERROR,
+        retriable=True,
+    )
+
+
+def _trail(service: Service, action: str, target: str, reason: str, epoch: int, **more: object) -> None:
+    """Add a record to the audit trail."""
+    service.trail.add(
+        time_ms=service.controller.clock.now_ms(),
+        node_id=service.controller.node_id,
+        controller_epoch=epoch,
+        action=action,
+        target=target,
+        reason=reason,
+        request=ORIGIN.get().request,
+        **(CLIENT.get() or ClientInfo())._asdict(),
+        **more,
+    )
 
 
 def listed(names: Collection[TopicPartition]) -> str:
@@ -97,10 +142,12 @@ def listed(names: Collection[TopicPartition]) -> str:
 
 def _record(service: Service, action: str, target: str, reason: str, audit: Audit, epoch: int) -> None:
     detail = escaped(audit.detail)
+    principal = escaped(PRINCIPAL.get())
     log.log(
         logging.INFO if audit.outcome == "done" else logging.WARNING,
-        "%s %s: %s%s; requested over the API, reason: %s",
-        action, target, audit.outcome, f" ({detail})" if detail else "", reason or "none given",
+        "%s %s: %s%s; requested over the API%s, reason: %s",
+        action, target, audit.outcome, f" ({detail})" if detail else "", f" by {principal}" if principal else "",
+        reason or "none given",
     )  # fmt: skip
     if audit.outcome != "failed":
         service.controller.history.add(
@@ -110,6 +157,8 @@ def _record(service: Service, action: str, target: str, reason: str, audit: Audi
                 outcome=audit.outcome,
                 detail=detail,
                 reason=reason,
+                principal=principal,
+                request=ORIGIN.get().request or None,
                 controller_epoch=epoch,
             )
         )

@@ -7,152 +7,33 @@
 A connection in FRESH, HEAD, BODY or IDLE waits for its client to send; one in UNREAD waits for its client to read.
 Each of these states has a timeout, after which the connection is cut. At the limit a new connection replaces the one
 that has waited longest, so a probe succeeds in a crowd of silent clients if its head follows the connection at once: a
-fresh connection is not replaced for a moment, and others stay in the listen queue for that long. A connection with a
-running handler is never replaced. If all handlers are running, the connections reserved for probes remain.
+fresh connection is not replaced for a moment, nor while received data is unread, and others stay in the listen queue
+for that long. A connection with a running handler is never replaced. If all handlers are running, the connections
+reserved for probes remain.
 
 aiohttp parses the requests. It has no timeout for a head and no limit on the number of connections, so its request
 handler is subclassed here, in the methods that it documents for that.
 """
 
+import array
 import asyncio
 import contextlib
-import enum
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import fcntl
+import termios
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from aiohttp import web
 
 from kactl.runtime.logs import logger
-from kactl.telemetry.metrics import Reading
 
 from . import limits
-from .limits import Capacity
+from .gate import Gate, State
 
 log = logger(__name__)
 
-# One log line of each kind in this time: a flood must not fill the disk.
-LOG_PAUSE_S: Final = 10.0
-_KINDS: Final = ("full", "replaced", "head", "body", "idle", "unread", "unanswered", "malformed", "descriptors")
-
-
-class State(enum.Enum):
-    """The action that a connection waits for."""
-
-    FRESH = "fresh"
-    HEAD = "head"
-    ANSWERING = "answering"
-    BODY = "body"
-    UNREAD = "unread"
-    IDLE = "idle"
-    STREAMING = "streaming"
-
-
-# The client must act next; such a connection may be replaced.
-_WAITING: Final = frozenset({State.HEAD, State.BODY, State.IDLE})
-
 # The kind under which a timeout in a state is counted; by default the state's name.
 _KIND_OF_STATE: Final = {State.ANSWERING: "unanswered", State.FRESH: "head"}
-
-
-class Room(enum.Enum):
-    """Result of an attempt to make room for a connection."""
-
-    YES = "yes"
-    PROBES = "probes"
-    LATER = "later"
-    NO = "no"
-
-
-class Gate:
-    """All connections of one server.
-
-    Attributes:
-        refused: number of connections rejected or cut, by kind.
-    """
-
-    def __init__(self, capacity: Capacity, now_s: Callable[[], float] = time.monotonic) -> None:
-        self.capacity = capacity
-        self.refused: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
-        self._open: set[Connection] = set()
-        # Time of acceptance; in order of acceptance.
-        self._fresh: dict[Connection, float] = {}
-        # In the order in which they began to wait.
-        self._waiting: dict[Connection, None] = {}
-        self._unread: dict[Connection, None] = {}
-        self._now_s = now_s
-        self._logged_s: dict[str, float] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def room(self) -> Room:
-        """Make room for a connection, if possible."""
-        if len(self._open) < self.capacity.connections or self.replace_one():
-            return Room.YES
-        if self._fresh:
-            return Room.LATER
-        return Room.PROBES if len(self._open) < self.capacity.connections + self.capacity.probes else Room.NO
-
-    def admit(self, connection: "Connection") -> None:
-        """Register an accepted connection."""
-        self._open.add(connection)
-        self._fresh[connection] = self._now_s()
-
-    def replace_one(self) -> bool:
-        """Cut the connection that has waited longest for its client. Returns whether there was one."""
-        oldest = next(iter(self._waiting), None)
-        if oldest is None and self._fresh:
-            first, since_s = next(iter(self._fresh.items()))
-            oldest = first if self._now_s() - since_s >= limits.FRESH_S else None
-        if oldest is None:
-            oldest = next(iter(self._unread), None)
-        if oldest is None:
-            return False
-        oldest.cut("replaced", "was cut to make room for another connection")
-        return True
-
-    def moved(self, connection: "Connection", state: State) -> None:
-        """Record that a connection has entered a state."""
-        if connection not in self._open:
-            return
-        if state is not State.FRESH:
-            self._fresh.pop(connection, None)
-        if state not in _WAITING:
-            self._waiting.pop(connection, None)
-        else:
-            self._waiting.setdefault(connection)
-        if state is State.UNREAD:
-            self._unread.setdefault(connection)
-        else:
-            self._unread.pop(connection, None)
-
-    def remove(self, connection: "Connection") -> None:
-        """Remove a connection that has ended or is about to end."""
-        self._open.discard(connection)
-        self._fresh.pop(connection, None)
-        self._waiting.pop(connection, None)
-        self._unread.pop(connection, None)
-
-    def refuse(self, kind: str, peer: str, reason: str) -> None:
-        """Count a rejected connection; log at most one of each kind per `LOG_PAUSE_S`."""
-        self.refused[kind] += 1
-        now_s = self._now_s()
-        if now_s - self._logged_s.get(kind, -LOG_PAUSE_S) >= LOG_PAUSE_S:
-            self._logged_s[kind] = now_s
-            log.warning("admin API: connection from %s %s (%s: %d so far)", peer, reason, kind, self.refused[kind])
-
-    def readings(self) -> dict[str, Reading]:
-        """Returns the gauges and counters for `kactl.telemetry.metrics`."""
-
-        def refused() -> Iterable[tuple[float, Mapping[str, str | int]]]:
-            return [(count, {"error.type": kind}) for kind, count in self.refused.items()]
-
-        return {
-            "kactl.api.connections": lambda: [(len(self._open), {})],
-            "kactl.api.refused.count": refused,
-        }
 
 
 class Connection(web.RequestHandler):
@@ -162,12 +43,28 @@ class Connection(web.RequestHandler):
         server: of the application's runner.
         problem: returns the response to a request that aiohttp rejects, from its status and aiohttp's reason.
         peer: address of the client, for the log.
+        uid: the user at the other end of the Unix socket; None for other connections.
 
     Attributes:
         probes_only: the connection was admitted as one of those reserved for probes.
+        opening: the task of its handshake.
+        descriptor: of its accepted socket.
     """
 
-    __slots__ = ("_cut", "_gate", "_head_bytes", "_peer", "_problem", "_requests", "_state", "_timer", "probes_only")
+    __slots__ = (
+        "_cut",
+        "_gate",
+        "_head_bytes",
+        "_problem",
+        "_requests",
+        "_state",
+        "_timer",
+        "descriptor",
+        "opening",
+        "peer",
+        "probes_only",
+        "uid",
+    )
 
     def __init__(
         self,
@@ -176,6 +73,7 @@ class Connection(web.RequestHandler):
         problem: Callable[[int, str], web.Response],
         *,
         peer: str,
+        uid: int | None = None,
     ) -> None:
         super().__init__(
             server,
@@ -190,9 +88,12 @@ class Connection(web.RequestHandler):
             auto_decompress=False,  # decompressing a bomb would block the controller before it could be rejected
         )
         self.probes_only = False
+        self.uid = uid
+        self.opening: asyncio.Task[None] | None = None
+        self.descriptor = -1
         self._gate = gate
         self._problem = problem
-        self._peer = peer
+        self.peer = peer
         self._state = State.FRESH
         self._head_bytes = 0
         self._requests = 0
@@ -260,9 +161,9 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         if status < 500:
-            self._gate.refuse("malformed", self._peer, f"sent an invalid request: {_first_line(message or '')}")
+            self._gate.refuse("malformed", self.peer, f"sent an invalid request: {_first_line(message or '')}")
         else:
-            log.error("admin API: a request from %s failed: %s", self._peer, exc, exc_info=exc)
+            log.error("admin API: a request from %s failed: %s", self.peer, exc, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun; a second one cannot follow")
         response = self._problem(status, _first_line(message or ""))
@@ -284,11 +185,21 @@ class Connection(web.RequestHandler):
         """Mark the response as an event stream, which has no end and detects a client that does not read."""
         self._enter(State.STREAMING, None)
 
+    @property
+    def has_received(self) -> bool:
+        """Whether its client has sent anything, read by this process or not."""
+        if self._head_bytes:
+            return True
+        unread = array.array("i", [0])
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.descriptor, termios.FIONREAD, unread)
+        return unread[0] > 0
+
     # -- termination
 
     def cut(self, kind: str, reason: str) -> None:
         """Abort the connection; data in transit is lost."""
-        self._gate.refuse(kind, self._peer, reason)
+        self._gate.refuse(kind, self.peer, reason)
         self._abort()
 
     def _abort(self) -> None:
@@ -297,6 +208,8 @@ class Connection(web.RequestHandler):
         self._gate.remove(self)
         if self.transport is not None:
             self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
 
     def _enter(self, state: State, timeout_s: float | None) -> None:
         if self._cut or self.transport is None:

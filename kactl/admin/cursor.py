@@ -20,7 +20,7 @@ def read(cursor: str | None) -> tuple[str, int] | None:
     try:
         text = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         topic, partition = msgspec.json.decode(text, type=tuple[str, int])
-    except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
+    except (UnicodeError, binascii.Error, msgspec.DecodeError):
         raise _no_cursor() from None
     if not 0 <= partition <= _PARTITION_MAX:
         raise _no_cursor()

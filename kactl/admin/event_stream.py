@@ -10,12 +10,14 @@ from collections.abc import Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from kactl.errors import ErrorCode
 from kactl.messages.log import AnyEvent, encode
 
 from . import problem
+from .client import PRINCIPAL, known_client
 from .connections import streaming
 from .problem import Refused
 from .route import ApiRequest
@@ -31,6 +33,9 @@ STALLED_MS: Final = 30_000
 EVENTS_AT_ONCE: Final = 500
 # Streams are at nearby positions, so few entries suffice; with one write each they hold about 2 MB.
 PLACES_MAX: Final = 16
+
+# The interval at which elections in progress are sent again.
+LIVE_MS: Final = 100
 
 _HEADERS: Final = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -52,16 +57,32 @@ async def stream(service: Service, request: ApiRequest[NoData, StreamQuery, NoDa
             code=ErrorCode.REQUEST_TIMED_OUT,
             retriable=True,
         )
+    client = PRINCIPAL.get() or request.http.remote or ""
+    if service.streams_of[client] >= service.capacity.streams_per_client:
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Too many streams",
+            f"{service.streams_of[client]} event streams of this client are open: close one, or retry later",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            retriable=True,
+        )
+    if request.http.method == "HEAD":
+        return web.Response(headers=_HEADERS)
     response = web.StreamResponse(headers=_HEADERS)
     service.streams += 1
+    service.streams_of[client] += 1
     streaming(request.http)
     try:
         await response.prepare(request.http)
-        await _Stream(service, request.http, response).run(after, frozenset(request.query.kinds))
+        with service.follow(known_client()) as ended:
+            await _Stream(service, request.http, response, ended).run(after, frozenset(request.query.kinds))
     except (ConnectionError, Stalled):
         response.force_close()
     finally:
         service.streams -= 1
+        service.streams_of[client] -= 1
+        if not service.streams_of[client]:
+            del service.streams_of[client]
     return response
 
 
@@ -82,19 +103,27 @@ def _resumed(http: web.Request) -> int | None:
 
 
 class _Stream:
-    """The event stream of one client."""
+    """The event stream of one client.
 
-    def __init__(self, service: Service, http: web.Request, response: web.StreamResponse) -> None:
+    Args:
+        ended: set when the client may no longer read.
+    """
+
+    def __init__(self, service: Service, http: web.Request, response: web.StreamResponse, ended: asyncio.Event) -> None:
         self._service = service
         self._clock = service.controller.clock
         self._http = http
         self._response = response
+        self._ended = ended
 
     async def run(self, after: int, kinds: frozenset[str]) -> None:
         """Send the events after number `after`, and new events as they occur."""
         history = self._service.controller.history
-        closing, ping = _start(self._service.closing.wait()), _start(self._clock.sleep_ms(PING_MS))
+        live = _LiveElections(self._service) if not kinds or "election" in kinds else None
+        closing = _start(_either(self._service.closing, self._ended))
+        ping = _start(self._clock.sleep_ms(PING_MS))
         changed = _start(history.changed())
+        tick: asyncio.Task[Any] | None = None  # until elections in progress are sent again
         try:
             # With an id, so that a client that has received no event yet can still resume.
             await self._write(b"retry: %d\nid: %d\n\n" % (RETRY_MS, min(after, history.seq)), closing)
@@ -107,12 +136,18 @@ class _Stream:
                     changed = _start(history.changed())
                     await asyncio.sleep(0)
                 content, after = _frames(self._service, after, kinds)
+                waiting = {changed, ping, closing}
+                if live is not None and (tick is None or tick.done()) and live.has_some:
+                    content += live.frames()
+                    tick = _start(self._clock.sleep_ms(LIVE_MS))
                 if content:
                     await self._write(content, closing)
                 elif after >= history.seq:
-                    await asyncio.wait({changed, ping, closing}, return_when=asyncio.FIRST_COMPLETED)
+                    if live is not None and tick is not None and live.has_some:
+                        waiting.add(tick)
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancel(closing, ping, changed)
+            await _cancel(closing, ping, changed, *([] if tick is None else [tick]))
 
     async def _write(self, content: bytes, closing: "asyncio.Task[Any]") -> None:
         """Write bytes to the connection; waits while its buffer is full.
@@ -131,6 +166,30 @@ class _Stream:
             writing.result()
         finally:
             await _cancel(writing, stalled)
+
+
+class _LiveElections:
+    """Elections in progress, for one stream: each is sent again when it has made progress.
+
+    They are not events of the log yet, so their frames have no id, and a client resumes after the last event.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._sent: set[tuple[object, ...]] = set()
+
+    @property
+    def has_some(self) -> bool:
+        return bool(self._service.controller.loop.traces.live())
+
+    def frames(self) -> bytes:
+        """Returns the frames of the elections that have made progress since the last call."""
+        now_ms = self._service.controller.clock.now_ms()
+        live = {trace.progress: trace for trace in self._service.controller.loop.traces.live()}
+        new = [trace for progress, trace in live.items() if progress not in self._sent]
+        self._sent = set(live)
+        records = (msgspec.structs.replace(trace.record(), time_ms=now_ms) for trace in new)
+        return b"".join(b"event: election\ndata: %s\n\n" % encode(record) for record in records)
 
 
 def _frames(service: Service, after: int, kinds: frozenset[str]) -> tuple[bytes, int]:
@@ -159,6 +218,15 @@ def _frame(event: AnyEvent) -> bytes:
     """Returns one event as a server-sent event."""
     kind = str(event.__struct_config__.tag).encode()
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, kind, encode(event))
+
+
+async def _either(first: asyncio.Event, second: asyncio.Event) -> None:
+    """Wait until one of two events is set."""
+    waits = _start(first.wait()), _start(second.wait())
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _cancel(*waits)
 
 
 def _start(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

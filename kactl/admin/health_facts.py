@@ -14,13 +14,13 @@ import numpy as np
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.state.cluster import Cluster
+from kactl.state.min_isr import in_sync_against, offline_partitions
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbalance, some
 from kactl.state.table import Table
 from kactl.telemetry.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 
 from .service import Service
 from .tallies import shares
-from .views import in_sync_against, offline_partitions
 
 # Timeout of a standby's reads from the store.
 READ_LIMIT_S: Final = 2.0
@@ -106,7 +106,7 @@ async def _on_standby(service: Service) -> Observed:
     except (KactlError, TimeoutError) as error:
         reason = f"the store does not respond: {str(error) or 'timeout'}"
         return Observed(_facts(service, unknown=reason, standby_lag_ms=lag_ms), 0, copy.table.topic_count())
-    await controller.min_isr.refresh(copy, active=False)
+    await controller.topic_settings.refresh(copy, active=False)
     table = copy.table
     counted = _counted_on_standby(copy, deleting)
     leader = table.column("leader")
@@ -117,7 +117,7 @@ async def _on_standby(service: Service) -> Observed:
         table,
         offline=counted & leaderless,
         under_replicated=counted & missing,
-        min_isr=controller.min_isr.of_topics(table),
+        min_isr=controller.topic_settings.min_isr_of_topics(table),
         not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(rows)))),
         counted=counted,
     )

@@ -32,10 +32,16 @@ REQUESTS_PER_CONNECTION_MAX: Final = 10_000
 
 # Dashboards and scripts of a team; a connection costs about 50 kB.
 CONNECTIONS_MAX: Final = 256
+# Each costs up to 0.7 MB in the event loop's own TLS.
+TLS_CONNECTIONS_MAX: Final = 96
 # In addition, for connections that only receive responses to probes.
 PROBE_CONNECTIONS: Final = 16
 # A position in the ring costs little; a hundred clients that receive every event use half a core at full rate.
 STREAMS_MAX: Final = 100
+# Of these, streams of one client.
+STREAMS_PER_CLIENT_MAX: Final = 10
+# Connections of one address that is not a loopback address.
+CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 # A new connection cannot be replaced for this long: a round trip, and one turn of a busy client.
 FRESH_S: Final = 0.1
 # Running handlers, including those of disconnected clients: each may hold a page of partitions.
@@ -52,6 +58,7 @@ class Capacity:
     connections: int = CONNECTIONS_MAX
     probes: int = PROBE_CONNECTIONS
     streams: int = STREAMS_MAX
+    streams_per_client: int = STREAMS_PER_CLIENT_MAX
 
 
 def descriptors_max() -> int:

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kactl.config.settings import ApiConfig
+from kactl.config.settings import HOST, ApiConfig
 from kactl.errors import ErrorCode
+from kactl.runtime.addresses import is_loopback
 from kactl.runtime.escaping import escaped
 
 from . import problem
@@ -34,34 +35,60 @@ class Authority(NamedTuple):
     port: int
 
 
-def check(http: web.Request, config: ApiConfig) -> None:
-    """Reject a request that names another host, or that a page of another server sent.
+def check_host(http: web.Request, config: ApiConfig, *, compare: bool = True) -> None:
+    """Reject a request that names another host.
+
+    Args:
+        compare: whether the name counts; no browser can use a Unix socket.
 
     Raises:
-        Refused: 400 unless there is exactly one Host, 421 for another host, 403 for another page.
+        Refused: 400 unless there is exactly one Host and no other protocol is wanted, 421 for another host.
     """
-    local = _local(http)
+    if http.method == "CONNECT" or "Upgrade" in http.headers:
+        # What follows belongs to another protocol, which a proxy in front of this server might speak.
+        raise problem.Refused(
+            HTTPStatus.BAD_REQUEST,
+            "Bad request",
+            "this server speaks HTTP/1.1 alone: send no CONNECT, and no Upgrade",
+            code=ErrorCode.INVALID_REQUEST,
+            closes=True,
+        )
     values = http.headers.getall("Host", [])
     if len(values) != 1:
         raise problem.of_header(
             "Host", f"was sent {len(values)} times: send it once", status=HTTPStatus.BAD_REQUEST, title="Bad request",
             code=ErrorCode.INVALID_REQUEST,
         )  # fmt: skip
-    _check_host(values[0], local, config)
+    if not compare:
+        return
+    local = _local(http)
+    _check_host(values[0], http.scheme, local, config)
     _, absolute, rest = http.raw_path.partition("://")
     if absolute and not http.raw_path.startswith("/"):
         # The absolute form of a request target names a host of its own.
-        _check_host(re.split(r"[/?#]", rest, maxsplit=1)[0], local, config)
+        _check_host(re.split(r"[/?#]", rest, maxsplit=1)[0], http.scheme, local, config)
+
+
+def check_site(http: web.Request, config: ApiConfig, *, compare: bool = True) -> None:
+    """Reject a request that a page of another server sent.
+
+    Args:
+        compare: whether any origin can be this server's.
+
+    Raises:
+        Refused: 403 for another page.
+    """
+    local = _local(http) if compare else None
     for site in http.headers.getall("Sec-Fetch-Site", []):
         if site not in _OWN_SITES:
             raise _foreign("Sec-Fetch-Site", site)
     for origin in http.headers.getall("Origin", []):
-        if not _is_own(origin, local, config.hosts):
+        if not _is_own(origin, http.scheme, local, config.hosts):
             raise _foreign("Origin", origin)
 
 
-def _check_host(host: str, local: Authority | None, config: ApiConfig) -> None:
-    if _is_accepted(_authority(host, "http"), local, config.hosts):
+def _check_host(host: str, scheme: str, local: Authority | None, config: ApiConfig) -> None:
+    if _is_accepted(_authority(host, scheme), local, config.hosts):
         return
     raise problem.of_header(
         "Host",
@@ -71,16 +98,6 @@ def _check_host(host: str, local: Authority | None, config: ApiConfig) -> None:
         title="Misdirected request",
         code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     )
-
-
-def is_loopback(address: str) -> bool:
-    """Returns whether an address is a loopback address, including IPv4 mapped to IPv6."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (mapped or parsed).is_loopback
 
 
 def _foreign(header: str, value: str) -> problem.Refused:
@@ -102,7 +119,7 @@ def _local(http: web.Request) -> Authority | None:
 
 def _authority(text: str, scheme: str) -> Authority | None:
     """Parse `host`, `host:port` or `[ipv6]:port`; returns None for any other text."""
-    if not text.isascii() or any(character in text for character in "@/?#\\%, \t"):
+    if not HOST.fullmatch(text) or not text.isascii() or any(character in text for character in "@/?#\\%, \t"):
         return None
     try:
         parts = urlsplit(f"//{text}")
@@ -140,12 +157,12 @@ def _same_address(named: str, local: str) -> bool:
     return named_address in (local_address, mapped)
 
 
-def _is_own(origin: str, local: Authority | None, hosts: Sequence[str]) -> bool:
+def _is_own(origin: str, own_scheme: str, local: Authority | None, hosts: Sequence[str]) -> bool:
     """Returns whether an origin is this server. A name in `api.hosts` may also be that of a proxy with TLS."""
     scheme, separator, rest = origin.partition("://")
     if not separator or scheme not in _DEFAULT_PORTS:
         return False
     named = _authority(rest, scheme)
-    if scheme == "http":
+    if scheme == own_scheme:
         return _is_accepted(named, local, hosts)
     return named is not None and local is not None and any(_is_listed(named, entry, local.port) for entry in hosts)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from kactl.errors import BadRequest, ErrorCode, KactlError, NotFound, Remedy
+from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy
 
 from .schema import ONE_LINE, FieldError, Problem, ProblemController
 
@@ -30,6 +30,7 @@ class Refused(KactlError):
         errors: the invalid parts of the request.
         headers: for the response.
         retriable: whether the same request may succeed later.
+        closes: whether the client loses its connection.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Refused(KactlError):
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         retriable: bool = False,
+        closes: bool = False,
     ) -> None:
         super().__init__(detail)
+        self.closes = closes
         self.status = status
         self.title = title
         self.error_code = code
@@ -84,11 +87,14 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
         )
     if status == HTTPStatus.SERVICE_UNAVAILABLE and retriable:
         headers = {"Retry-After": str(RETRY_AFTER_S)} | headers
+    detail = str(error)
+    if isinstance(error, NotController) and controller.api_url:
+        detail += f", at {controller.api_url}"
     problem = Problem(
         type=f"urn:kactl:problem:{title.lower().replace(' ', '-')}",
         title=title,
         status=status,
-        detail=str(error),
+        detail=detail,
         instance=instance,
         error_code=code,
         error_name=code.name,

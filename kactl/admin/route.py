@@ -5,13 +5,15 @@ Parameters and bodies are described by structs. They are parsed and validated he
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
+from kactl.access.role import Role
 from kactl.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 
@@ -31,6 +33,7 @@ SMALL_BODY_BYTES_MAX: Final = 256 * 1024
 PathT = TypeVar("PathT", bound=Question)
 QueryT = TypeVar("QueryT", bound=Question)
 BodyT = TypeVar("BodyT", bound=Question)
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _Question = TypeVar("_Question", bound=Question)
 _CONDITIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Precondition))
 
@@ -63,11 +66,15 @@ class Route:
     """One route of the API.
 
     Attributes:
+        role: of clients that may use it.
+        is_heavy: only a few of these run for one client at a time.
+        raises_role: returns the role that the content of a request needs, if that is a higher one.
+        needs_reason: returns whether a request needs a reason: its effect cannot be undone, or stops a process.
         answers: the type of the response by success status; None if it is not JSON.
         content: content type of the responses.
         problems: error statuses of this route, in addition to those of any route.
         body_bytes_max: maximum size of the body.
-        head: HEAD is supported.
+        concerns_process: it acts on this process, in place of the cluster.
         only_active: only the controller serves it.
         from_copy: standbys also serve it, from their copy of the cluster.
         version: for a read, the `ETag`; for a write, the version that `If-Match` is compared with.
@@ -77,6 +84,7 @@ class Route:
     path: str
     handler: Handler
     summary: str
+    role: Role
     answers: Mapping[int, type[Answer] | None]
     takes_path: type[Question] = NoData
     takes_query: type[Question] = NoData
@@ -85,14 +93,65 @@ class Route:
     body_bytes_max: int = SMALL_BODY_BYTES_MAX
     content: str = JSON
     problems: tuple[int, ...] = ()
-    head: bool = False
+    concerns_process: bool = False
     only_active: bool = False
     from_copy: bool = False
+    is_heavy: bool = False
+    raises_role: Callable[[ApiRequest[Any, Any, Any]], Role] | None = None
+    needs_reason: Callable[[ApiRequest[Any, Any, Any]], bool] | None = None
     version: Callable[[Service, Any], Awaitable[str | None]] | None = None
 
     @property
     def writes(self) -> bool:
         return self.method in ("POST", "PATCH", "DELETE")
+
+    @property
+    def action(self) -> Literal["read", "write", "admin"]:
+        """The kind of access, for authorization."""
+        if not self.writes:
+            return "read"
+        return "admin" if self.concerns_process else "write"
+
+    @property
+    def least_role(self) -> Role:
+        """The role that the body of a request is read for: whether it is a dry run is part of it."""
+        return min(self.role, Role.VIEWER) if self._has_dry_run else self.role
+
+    def role_of(self, asked: ApiRequest[Any, Any, Any]) -> Role:
+        """Returns the role that a request needs. A dry run changes nothing, so reading suffices."""
+        if _is_dry_run(asked):
+            return self.least_role
+        return self.role if self.raises_role is None else max(self.role, self.raises_role(asked))
+
+    @property
+    def _has_dry_run(self) -> bool:
+        return hasattr(self.takes_body, "dry_run") or hasattr(self.takes_query, "dry_run")
+
+    def operation(self, method: str) -> str:
+        """Returns the operation id of this route with a method."""
+        words = _PARAMETER.sub(r"by/\1", self.path)
+        return (method.lower() + words).replace("/", "_").replace(".", "_")
+
+
+def _is_dry_run(asked: ApiRequest[Any, Any, Any]) -> bool:
+    return bool(getattr(asked.body, "dry_run", False) or getattr(asked.query, "dry_run", False))
+
+
+def check_reason(route: Route, asked: ApiRequest[Any, Any, Any]) -> None:
+    """Check that a request says why, if it has to.
+
+    Raises:
+        Refused: 400.
+    """
+    if route.needs_reason is None or _is_dry_run(asked) or not route.needs_reason(asked):
+        return
+    in_query = hasattr(asked.query, "reason")
+    if (asked.query if in_query else asked.body).reason.strip():
+        return
+    why = "is missing: say why, for the audit trail; this cannot be undone, or stops a process"
+    if in_query:
+        raise problem.of_parameter("reason", why)
+    raise Refused(HTTPStatus.BAD_REQUEST, "Bad request", f"/reason: {why}", errors=[FieldError(why, pointer="/reason")])
 
 
 async def read(route: Route, http: web.Request) -> ApiRequest[Any, Any, Any]:
@@ -147,8 +206,14 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-async def _body(route: Route, http: web.Request) -> Any:
-    assert route.takes_body is not None
+def check_type(route: Route, http: web.Request) -> None:
+    """Check the type of a body before anything of it is read.
+
+    Raises:
+        Refused: 415.
+    """
+    if route.takes_body is None:
+        return
     if http.content_type != JSON or "Content-Type" not in http.headers:
         raise problem.of_header(
             "Content-Type",
@@ -165,6 +230,10 @@ async def _body(route: Route, http: web.Request) -> Any:
             title="Unsupported media type",
             code=ErrorCode.INVALID_REQUEST,
         )
+
+
+async def _body(route: Route, http: web.Request) -> Any:
+    assert route.takes_body is not None
     content = await _content(route, http)
     if not content.strip():
         if not route.body_required:

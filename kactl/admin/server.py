@@ -1,48 +1,54 @@
-"""Admin server: binds the routes to an address and handles errors of all requests.
+"""Admin server: the application of the admin API at an address of its own, with limits for its connections.
 
-There is no authentication yet, so only clients on this machine may change anything, unless `api.allow-changes` permits
-all clients. A page in a browser is also such a client: `origin` rejects requests of other servers' pages, and changes
-need a JSON content type, which a form cannot send.
+Clients need a token, or use the Unix socket as the user that the server runs as. A page in a browser is a client, too:
+`origin` rejects requests of other servers' pages, and changes need a JSON content type, which a form cannot send.
 """
 
-import asyncio
 import contextlib
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+import dataclasses
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
 
-import msgspec
-from aiohttp import HttpVersion10, web
-from aiohttp.typedefs import Middleware
+import anyio
+import anyio.to_thread
+from aiohttp import web
 
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.errors import BadConfig, ErrorCode
+from kactl.errors import BadConfig
 from kactl.participant.group import Participants
-from kactl.runtime.escaping import escaped
+from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.runtime.private_files import make_folder
+from kactl.runtime.server_tls import ServerTls
+from kactl.telemetry.metrics import Reading
+from kactl.telemetry.past_states import PastStates
 
-from . import limits, openapi, origin, problem, versions
+from . import exposure, limits
 from .acceptor import Acceptor, bound
-from .connections import Connection, Gate, observe
+from .access import Policy, ServerPolicy
+from .audit_file import AuditFile
+from .audit_trail import AuditTrail
+from .connections import Connection, observe
+from .gate import Gate
+from .host import Host
+from .identity import unix_socket
+from .identity.certificates import Certificates
+from .identity.credentials import Credentials
+from .identity.places import Places, places_of
+from .identity.run_file import RunFile, base_name, write
 from .limits import Capacity
-from .problem import Refused
-from .route import JSON, ApiRequest, Reply, Route, read
-from .routes.route_table import ROUTES
-from .schema import Answer
-from .service import Service
+from .mounting import mountable, openapi_document, response, unreadable
 
 log = logger(__name__)
 
 # Streams end at once when the server stops; other requests get this long.
 SHUTDOWN_TIMEOUT_S: Final = 5
-# The part of a request that an error message repeats.
-SHOWN_MAX: Final = 200
-_PROBES: Final = frozenset({"/livez", "/readyz", "/leader"})
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "kactl"}
-_encoder = msgspec.json.Encoder()
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+REMINDER_S: Final = 24 * 3600
+_SERVER: Final = {"Server": "kactl"}
 
 
 class Address(NamedTuple):
@@ -50,10 +56,12 @@ class Address(NamedTuple):
 
     host: str
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 @contextlib.asynccontextmanager
@@ -64,6 +72,8 @@ async def serve(
     participants: Participants | None = None,
     render_metrics: Callable[[], bytes] | None = None,
     capacity: Capacity | None = None,
+    past: PastStates | None = None,
+    on_trail: Callable[[AuditTrail], None] | None = None,
 ) -> AsyncIterator[Address]:
     """Serve the admin API while the block runs, in the event loop of the controller.
 
@@ -72,16 +82,79 @@ async def serve(
         participants: the brokers of this process; the API can kill and restart them.
         render_metrics: from `telemetry_for_server`; the controller uses its meter provider.
         capacity: limit of connections; None for the number that the descriptors of this process allow.
+        past: earlier states of the cluster, for reads of a past time.
+        on_trail: receives the audit trail, for the records of other interfaces.
 
     Raises:
-        BadConfig: the address cannot be bound, or there are too few file descriptors.
+        BadConfig: the address cannot be bound, others could reach it in clear text, credentials cannot be read, or
+            there are too few file descriptors.
     """
     if capacity is None:
         capacity = _capacity(config)
-    service = Service(controller, config, participants, render_metrics, _openapi_document(), capacity)
+    open_interfaces = exposure.insecure(config)
+    tls = _tls(config)
+    places = places_of(config)
+    credentials = Credentials(
+        tokens=places.tokens,
+        local=places.local,
+        key=await anyio.to_thread.run_sync(_key_file, config, places),
+        clock=controller.clock,
+    )
+    await _load(credentials, places)
+    trail = await anyio.to_thread.run_sync(_trail, config)
+    if on_trail is not None:
+        on_trail(trail)
+    host = Host(
+        controller,
+        config=config,
+        participants=participants,
+        render_metrics=render_metrics,
+        document=openapi_document(""),
+        capacity=capacity,
+        credentials=credentials,
+        insecure=open_interfaces,
+        past=past,
+        trail=trail,
+    )
     gate = Gate(capacity)
+    policy = ServerPolicy(config.api, credentials, Certificates.of(config.api, config.cluster))
+    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, open_interfaces, trail))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(trail.close)
+        make = await stack.enter_async_context(_connections(host, policy, gate))
+        acceptor = Acceptor(_bound(config), gate, make, None if tls is None else tls.context)
+        stack.push_async_callback(acceptor.stop)
+        tasks = await stack.enter_async_context(Background("the tokens of the admin API"))
+        tasks.start_soon(credentials.run, name="tokens")
+        tasks.start_soon(trail.run, name="audit trail")
+        if tls is not None:
+            tasks.start_soon(tls.run, name="certificate")
+        if open_interfaces:
+            tasks.start_soon(_remind, config, name="reminder")
+        host.find()  # it begins to watch the progress of reassignments
+        acceptor.start()
+        host_name, port, *_ = acceptor.addresses[0]
+        address = Address(host_name, port, "http" if tls is None else "https")
+        unix = _unix_socket(config, places, address)
+        if unix is not None:
+            beside = Acceptor([unix], gate, make)
+            stack.push_async_callback(beside.stop)
+            beside.start()
+        stack.enter_context(_listed(places, address, unix))
+        log.info("the admin API listens at %s", address.url)
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def _connections(
+    host: Host, policy: Policy, gate: Gate
+) -> AsyncIterator[Callable[[str, int | None], Connection]]:
+    """Run the application; yields a function that makes the protocol of a connection."""
     runner = web.AppRunner(
-        _application(service), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+        mountable(host, policy, headers=_SERVER),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
     )
     await runner.setup()
     server = runner.server
@@ -89,215 +162,162 @@ async def serve(
     observe(server)
 
     def refuse(status: int, reason: str) -> web.Response:
-        return _response(service, _unreadable(status, reason), instance="")
+        return response(host, unreadable(status, reason), instance="", headers=_SERVER)
 
     try:
-        wanted = config.api.address
-        try:
-            acceptor = Acceptor(
-                bound(wanted.host, wanted.port), gate, lambda peer: Connection(server, gate, refuse, peer=peer)
-            )
-        except OSError as error:
-            reason = f"{config.api.listen} cannot be listened on ({error.strerror}): choose another address or port"
-            raise BadConfig("api.listen", reason) from None
-        controller.telemetry.observe(gate.readings())
-        acceptor.start()
-        watch = asyncio.create_task(service.progress.run(controller.cluster))
-        try:
-            address = Address(*acceptor.addresses[0][:2])
-            log.info("the admin API listens at %s", address.url)
-            if not all(origin.is_loopback(address[0]) for address in acceptor.addresses):
-                writers = "every client" if config.api.allow_changes == "any" else "clients on this machine"
-                log.warning("%s can be reached from other machines: they can read everything, and %s can change it",
-                            address.url, writers)  # fmt: skip
-            yield address
-        finally:
-            watch.cancel()
-            await acceptor.stop()
+        yield lambda peer, uid: Connection(server, gate, refuse, peer=peer, uid=uid)
     finally:
         await runner.cleanup()
+        host.close()
 
 
-@functools.cache
-def _openapi_document() -> bytes:
-    """Returns the document, built once for all servers of the process."""
-    return openapi.rendered(ROUTES)
+def _tls(config: Config) -> ServerTls | None:
+    """Returns the TLS of the API; None without a certificate.
+
+    Raises:
+        BadConfig: a file cannot be used.
+    """
+    tls = config.api.tls
+    if not tls.cert:
+        return None
+    return ServerTls(
+        "api.tls", cert=tls.cert, key=tls.key, client_auth=tls.client_auth, client_ca=tls.client_ca, crl=tls.crl
+    )
+
+
+def _trail(config: Config) -> AuditTrail:
+    """Returns the audit trail, with its files if they are wanted.
+
+    Raises:
+        BadConfig: they cannot be written.
+    """
+    wanted = config.audit
+    if not wanted.folder:
+        if wanted.required:
+            raise BadConfig("audit.required", "there is no file that could be required: name audit.folder")
+        return AuditTrail()
+    file = AuditFile(Path(wanted.folder), bytes_max=wanted.segment_bytes, count_max=wanted.segments)
+    return AuditTrail(file=file, required=wanted.required)
+
+
+def _readings(
+    host: Host, credentials: Credentials, tls: ServerTls | None, insecure: tuple[str, ...], trail: AuditTrail
+) -> dict[str, Reading]:
+    """Returns the gauges for `kactl.telemetry.metrics`."""
+
+    def failed() -> int:
+        return int(credentials.reload_failed or (tls is not None and tls.reload_failed))
+
+    def streams() -> int:
+        service = host.find()
+        return 0 if service is None else service.streams
+
+    return {
+        "kactl.sse.client.count": lambda: [(streams(), {})],
+        "kactl.security.reload_failed": lambda: [(failed(), {})],
+        "kactl.security.insecure": lambda: [(int(exposure.API in insecure), {"interface": exposure.API})],
+        "kactl.audit.lost.count": lambda: [(trail.lost, {})],
+    }
+
+
+async def _remind(config: Config) -> None:
+    """Log each day that others can reach the API without encryption."""
+    while True:
+        log.warning(
+            "api.listen: others can reach %s, which does not encrypt: they can read tokens; see "
+            "security.allow-insecure", config.api.listen,
+        )  # fmt: skip
+        await anyio.sleep(REMINDER_S)
+
+
+async def _load(credentials: Credentials, places: Places) -> None:
+    """Read the tokens; makes the folder of the local one."""
+
+    def load() -> None:
+        if places.local is not None:
+            make_folder(places.local.parent, "security.folder")
+        credentials.load()
+
+    await anyio.to_thread.run_sync(load)
+
+
+def _key_file(config: Config, places: Places) -> Path | None:
+    """Returns the file with the key of tickets; None if there is no page, or no place for it.
+
+    Raises:
+        BadConfig: others can use the folder.
+    """
+    if not config.api.dashboard:
+        return None
+    try:
+        make_folder(places.folder, "security.folder")
+    except BadConfig as error:
+        if places.local is not None or places.folder.exists():
+            raise
+        log.warning("logins of the dashboard end with this process: %s", error)
+        return None
+    return places.key
+
+
+def _bound(config: Config) -> list[socket.socket]:
+    wanted = config.api.address
+    try:
+        return bound(wanted.host, wanted.port)
+    except OSError as error:
+        reason = f"{config.api.listen} cannot be listened on ({error.strerror}): choose another address or port"
+        raise BadConfig("api.listen", reason) from None
+
+
+def _unix_socket(config: Config, places: Places, address: Address) -> socket.socket | None:
+    """Returns the listening Unix socket. The API also works without it, so that a failure is only logged."""
+    wanted = config.api.socket
+    if wanted == "off" or not unix_socket.is_supported():
+        return None
+    path = places.run / f"{base_name(address.host, address.port)}.sock" if wanted == "auto" else Path(wanted)
+    try:
+        make_folder(places.run, "security.folder")
+        return unix_socket.bound(path)
+    except (OSError, BadConfig) as error:
+        log.warning("the admin API has no Unix socket: %s cannot be used: %s", path, error)
+        return None
+
+
+@contextlib.contextmanager
+def _listed(places: Places, address: Address, unix: socket.socket | None) -> Iterator[None]:
+    """Write the run file, and remove it and the socket at the end. Without it, programs need an option."""
+    path = "" if unix is None else os.path.abspath(unix.getsockname())
+    run = RunFile(
+        url=address.url,
+        pid=os.getpid(),
+        socket=path,
+        token_file="" if places.local is None else os.path.abspath(places.local),
+        tokens=os.path.abspath(places.tokens),
+    )
+    written = None
+    try:
+        written = write(places.run, base_name(address.host, address.port), run)
+    except (OSError, BadConfig) as error:
+        log.warning("commands need --token-file, because no run file can be written: %s", error)
+    try:
+        yield
+    finally:
+        for file in (path, written):
+            if file:
+                with contextlib.suppress(OSError):
+                    os.unlink(file)
 
 
 def _capacity(config: Config) -> Capacity:
     others = config.kafka.max_connections if config.kafka.listeners else 0
     descriptors = limits.descriptors_max()
     capacity = limits.capacity(descriptors, others=others)
+    if config.api.tls.cert and capacity.connections > limits.TLS_CONNECTIONS_MAX:
+        return dataclasses.replace(
+            capacity, connections=limits.TLS_CONNECTIONS_MAX, streams=min(capacity.streams, limits.TLS_CONNECTIONS_MAX)
+        )
     if capacity != Capacity():
         log.warning(
             "this process may open %d files (ulimit -n), so the admin API accepts %d connections instead of %d",
             descriptors, capacity.connections, limits.CONNECTIONS_MAX,
         )  # fmt: skip
     return capacity
-
-
-def _application(service: Service) -> web.Application:
-    async def close(_: web.Application) -> None:
-        service.closing.set()
-
-    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-        for name, value in _HEADERS.items():
-            response.headers[name] = value
-
-    application = web.Application(middlewares=[_middleware(service)])
-    application.on_shutdown.append(close)
-    application.on_response_prepare.append(add_headers)
-    for route in ROUTES:
-        handler = _handler(service, route)
-        for method in (route.method, "HEAD") if route.head else (route.method,):
-            application.router.add_route(method, route.path, handler, expect_handler=_expect_later)
-    return application
-
-
-async def _expect_later(_: web.Request) -> None:
-    """Leave `Expect` to the reader of the body: no body is requested before the request is accepted."""
-
-
-def _handler(service: Service, route: Route) -> _Handler:
-    """Returns the aiohttp handler of a route: parse the request, check it, call the handler, encode the response."""
-
-    async def handle(http: web.Request) -> web.StreamResponse:
-        if route.writes:
-            _check_writer(service, http)
-        asked = await read(route, http)
-        if route.from_copy:
-            await service.prepare()
-        elif route.only_active:
-            service.require_active()
-        if not route.writes:
-            return await _answered(service, route, asked)
-        async with versions.lock_of(service, http) or contextlib.nullcontext():
-            version = route.version or versions.of_controller
-            await versions.check(service, http, version, asked.path, asked.expected_epoch)
-            return await _answered(service, route, asked)
-
-    return handle
-
-
-async def _answered(service: Service, route: Route, asked: ApiRequest[Any, Any, Any]) -> web.StreamResponse:
-    # Before the handler runs: an older version than the response's makes a later write fail; a newer one would lose it.
-    version = None if route.version is None or route.writes else await route.version(service, asked.path)
-    if version is not None and route.from_copy:
-        await service.prepare()  # the result of the previous call may have changed meanwhile
-    answer = await route.handler(service, asked)
-    if isinstance(answer, web.StreamResponse):
-        return answer
-    if isinstance(answer, Answer):
-        answer = Reply(answer)
-    headers = {**answer.headers, **({} if version is None else {"ETag": version})}
-    if route.from_copy and service.age_ms is not None:
-        as_of = service.as_of()
-        headers |= {"Kactl-As-Of": f"{as_of.epoch}/{as_of.seq}", "Kactl-Standby-Age-Ms": str(as_of.age_ms)}
-    return web.Response(body=_encoder.encode(answer.answer), status=answer.status, headers=headers, content_type=JSON)
-
-
-# -- middleware --------------------------------------------------------------------------------------------------------
-
-
-def _middleware(service: Service) -> Middleware:
-    """Returns the middleware of all requests, which converts errors to problem documents."""
-
-    @web.middleware
-    async def handle_request(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        service.answering += 1
-        try:
-            if request.path not in _PROBES:
-                _check_room(service, request)
-            if request.version < HttpVersion10:
-                raise _unreadable(HTTPStatus.BAD_REQUEST, "not an HTTP version")
-            origin.check(request, service.config.api)
-            return await handler(request)
-        except web.HTTPException as refusal:
-            return _refusal(service, request, _translated(refusal, request))
-        except Exception as error:
-            return _refusal(service, request, error)
-        finally:
-            service.answering -= 1
-
-    return handle_request
-
-
-def _check_room(service: Service, http: web.Request) -> None:
-    """Reject all requests except probes while the server is full.
-
-    Raises:
-        Refused: 503.
-    """
-    reserved = isinstance(http.protocol, Connection) and http.protocol.probes_only
-    if reserved or service.answering - service.streams > limits.REQUESTS_AT_ONCE_MAX:
-        limit = service.capacity.connections if reserved else limits.REQUESTS_AT_ONCE_MAX
-        raise Refused(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "Too many connections" if reserved else "Too many requests at once",
-            f"{limit} requests are running, which is the limit: retry later",
-            code=ErrorCode.REQUEST_TIMED_OUT,
-            retriable=True,
-        )
-
-
-def _refusal(service: Service, http: web.Request, error: Exception) -> web.Response:
-    response = _response(service, error, instance=escaped(http.path, SHOWN_MAX))
-    if response.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("%s %s failed: %s", http.method, http.path, error, exc_info=error)
-    return response
-
-
-def _response(service: Service, error: Exception, *, instance: str) -> web.Response:
-    """Returns the problem document of an error, with all headers even if no route matched."""
-    document, headers = problem.of(error, instance=instance, controller=service.known_controller())
-    return web.Response(
-        body=_encoder.encode(document),
-        status=document.status,
-        headers={**_HEADERS, **headers},
-        content_type=problem.CONTENT_TYPE,
-    )
-
-
-def _translated(refusal: web.HTTPException, http: web.Request) -> Refused:
-    """Convert an error of aiohttp's router to an error of this API."""
-    path = escaped(http.path, SHOWN_MAX)
-    if isinstance(refusal, web.HTTPNotFound):
-        detail = f"{path} does not exist: GET /openapi.json lists all routes"
-        return Refused(HTTPStatus.NOT_FOUND, "No such route", detail)
-    if isinstance(refusal, web.HTTPMethodNotAllowed):
-        allowed = ", ".join(sorted(refusal.allowed_methods))
-        detail = f"{escaped(http.method, SHOWN_MAX)} cannot be used at {path}; use {allowed}"
-        return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed", detail, headers={"Allow": allowed})
-    return _unreadable(refusal.status, refusal.reason)
-
-
-def _unreadable(status: int, reason: str) -> Refused:
-    """Convert an error of aiohttp or its parser to an error of this API."""
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Refused(
-            status,
-            "Internal error",
-            "internal error of kactl; details are in the server's log. Please report it",
-            code=ErrorCode.UNKNOWN_SERVER_ERROR,
-        )
-    shown = escaped(reason, SHOWN_MAX).rstrip(".: ")
-    return Refused(status, "Bad request", f"not a valid HTTP/1.1 request ({shown}): correct it")
-
-
-def _check_writer(service: Service, http: web.Request) -> None:
-    """Check that this client may change something.
-
-    Raises:
-        Refused: 403.
-    """
-    peer = http.transport.get_extra_info("peername") if http.transport is not None else None
-    if service.config.api.allow_changes == "any" or (isinstance(peer, tuple) and origin.is_loopback(peer[0])):
-        return
-    raise Refused(
-        HTTPStatus.FORBIDDEN,
-        "Read only",
-        f"this server accepts changes from its own machine only, and {peer[0] if peer else 'this client'} is another "
-        'one: send the request from there, or set allow-changes = "any" in [api] of its configuration, which lets '
-        "every client that reaches it change the cluster",
-        code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    )

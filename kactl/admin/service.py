@@ -1,36 +1,67 @@
 """The service that routes work on: one controller instance, and the other parts of its process."""
 
 import asyncio
+import contextlib
 import dataclasses
 import importlib.metadata
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Protocol
 
 from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
-from kactl.participant.group import Participants
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints
+from kactl.state.table import Table
+from kactl.telemetry.past_states import PastStates
 
+from .audit_trail import AuditTrail
+from .client import Known
+from .failure_analysis import FailureAnalysis
+from .identity.credentials import Credentials
 from .limits import Capacity
 from .problem import Refused
 from .progress import ProgressWatch
 from .schema import AsOf, ProblemController
 
 
+class LocalBrokers(Protocol):
+    """The brokers of this process, as the API uses them."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Returns their ids."""
+
+    async def kill(self, broker: int) -> None:
+        """Stop a broker as SIGKILL stops a process."""
+
+    async def restart(self, broker: int) -> None:
+        """Restart a broker."""
+
+
 @dataclasses.dataclass(slots=True)
 class Service:
-    """State of one admin server.
+    """State of one application.
 
     Attributes:
         participants: the brokers of this process; None if it runs none.
+        past: earlier states of the cluster; None without a log that can be read back.
         render_metrics: renders the metrics for Prometheus; None if the server was started without telemetry.
         document: the OpenAPI document.
         capacity: limits of connections and event streams.
+        prefix: the path under which the application is reached, for links.
         closing: set when the server shuts down; event streams then end.
+        credentials: the tokens of kactl's own server.
+        insecure: interfaces of the process that others can reach without encryption.
+        trail: the audit trail.
+        heavy: plans and explanations that run, by client.
+        streams_of: open event streams, by client.
         streams: number of open event streams.
         answering: number of running handlers, without those of streams.
         frames: frames last sent, by position in the event log, so that streams at the same position share them.
@@ -42,11 +73,17 @@ class Service:
 
     controller: Controller
     config: Config
-    participants: Participants | None
+    participants: LocalBrokers | None
     render_metrics: Callable[[], bytes] | None
     document: bytes
     capacity: Capacity
+    prefix: str = ""
     closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    credentials: Credentials | None = None
+    insecure: tuple[str, ...] = ()
+    trail: AuditTrail = dataclasses.field(default_factory=AuditTrail)
+    heavy: Counter[str] = dataclasses.field(default_factory=Counter)
+    streams_of: Counter[str] = dataclasses.field(default_factory=Counter)
     streams: int = 0
     answering: int = 0
     frames: dict[tuple[int, int, frozenset[str]], tuple[bytes, int]] = dataclasses.field(default_factory=dict)
@@ -56,11 +93,19 @@ class Service:
         default_factory=weakref.WeakValueDictionary
     )
     progress: ProgressWatch = dataclasses.field(init=False)
+    failure_analysis: FailureAnalysis = dataclasses.field(default_factory=FailureAnalysis)
+    past: PastStates | None = None
     _view: View | None = None
     _elected: tuple[int, int | None] = (0, None)
 
     def __post_init__(self) -> None:
         self.progress = ProgressWatch(self.controller.clock)
+
+    def follow(self, client: Known | None) -> contextlib.AbstractContextManager[asyncio.Event]:
+        """Returns a context with an event that is set when the credential of a client is no longer valid."""
+        if client is None or self.credentials is None:
+            return contextlib.nullcontext(asyncio.Event())
+        return self.credentials.follow(client.token, client.until_ms)
 
     @property
     def cluster(self) -> Cluster:
@@ -99,19 +144,29 @@ class Service:
         return AsOf(epoch=epoch, seq=controller.history.seq, standby=True, age_ms=age_ms)
 
     async def min_isr(self) -> Ints:
-        """Returns `min.insync.replicas` by topic number of `cluster`, as far as it is known; see `MinIsr.of_topics`."""
-        min_isr = self.controller.min_isr
+        """Returns `TopicSettings.min_isr_of_topics` of `cluster`, after the unknown settings are read."""
+        table = await self.read_topic_settings()
+        return self.controller.topic_settings.min_isr_of_topics(table)
+
+    async def read_topic_settings(self) -> Table:
+        """Read the topic settings that are unknown. Returns the table of `cluster`, which they are read for."""
+        settings = self.controller.topic_settings
         if self._view is None:
             cluster = self.controller.cluster
-            await min_isr.refresh(cluster, active=self.controller.is_active)
-            return min_isr.of_topics(cluster.table)
-        await min_isr.refresh(self._view.copied, active=False)
+            await settings.refresh(cluster, active=self.controller.is_active)
+            return cluster.table
+        await settings.refresh(self._view.copied, active=False)
         await self.prepare()
-        return min_isr.of_topics(self.controller.cluster.table if self._view is None else self._view.copied.table)
+        return self.controller.cluster.table if self._view is None else self._view.copied.table
 
     def known_controller(self) -> ProblemController:
         """Returns the current controller as far as this instance knows it."""
-        return ProblemController(id=self.controller.loop.active_id, epoch=self.controller.cluster.fence.epoch)
+        active_id = self.controller.loop.active_id
+        return ProblemController(
+            id=active_id,
+            epoch=self.controller.cluster.fence.epoch,
+            api_url=self.config.api.instances.get(str(active_id), ""),
+        )
 
     def no_partition(self, topic: str, partition: int) -> NotFound:
         """Returns the error for an unknown partition."""

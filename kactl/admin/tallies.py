@@ -10,12 +10,12 @@ import numpy as np
 
 from kactl.model import NO_BROKER, ZERO_ID
 from kactl.state.cluster import Cluster
+from kactl.state.min_isr import offline_partitions
 from kactl.state.rows import Ints, some
 from kactl.state.table import Table
 
 from . import cursor
 from .schema import TopicInfo, TopicQuery
-from .views import offline_partitions
 
 # Above this, broker ids are counted by sorting: an array with an entry for each id would be too large.
 _DENSE_ID_MAX: Final = 1 << 16

@@ -87,6 +87,27 @@ def lock_of(service: Service, http: web.Request) -> asyncio.Lock | None:
     return lock
 
 
+def check_read(http: web.Request, present: str | None, *, has_version: bool) -> None:
+    """Reject a read if its `If-Match` does not hold, or the resource has no version.
+
+    Raises:
+        Refused: 412, or 501.
+    """
+    if "If-Match" not in http.headers:
+        return
+    if not has_version:
+        raise problem.of_header(
+            "If-Match",
+            "this resource has no version: send the request without it",
+            status=HTTPStatus.NOT_IMPLEMENTED,
+            title="Not implemented",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+    wanted = _wanted(http)
+    if not _holds(wanted, present):
+        raise _mismatch(present, is_epoch=False)
+
+
 async def check(service: Service, http: web.Request, version: Version, path: Any, expected_epoch: int | None) -> None:
     """Reject a write if its precondition does not hold.
 
@@ -100,15 +121,26 @@ async def check(service: Service, http: web.Request, version: Version, path: Any
     present_epoch = service.controller.cluster.fence.epoch
     if expected_epoch is not None and expected_epoch != present_epoch:
         raise StaleEpoch(EPOCH, expected=expected_epoch, present=present_epoch)
-    wanted = [tag.strip() for field in http.headers.getall("If-Match", []) for tag in field.split('",')]
+    wanted = _wanted(http)
     if not wanted:
         return
-    wanted = [tag if tag.endswith('"') or tag == "*" else f'{tag}"' for tag in wanted]
     present = await version(service, path)
-    if len(wanted) <= _VERSIONS_MAX and present is not None and ("*" in wanted or present in wanted):
-        return
+    if not _holds(wanted, present):
+        raise _mismatch(present, is_epoch=version is of_controller)
+
+
+def _wanted(http: web.Request) -> list[str]:
+    """Returns the versions of `If-Match`."""
+    wanted = [tag.strip() for field in http.headers.getall("If-Match", []) for tag in field.split('",')]
+    return [tag if tag.endswith('"') or tag == "*" else f'{tag}"' for tag in wanted]
+
+
+def _holds(wanted: list[str], present: str | None) -> bool:
+    return len(wanted) <= _VERSIONS_MAX and present is not None and ("*" in wanted or present in wanted)
+
+
+def _mismatch(present: str | None, *, is_epoch: bool) -> problem.Refused:
     mismatch = "the resource does not exist" if present is None else f"the present version is {present}"
-    is_epoch = version is of_controller
     refused = problem.of_header(
         "If-Match",
         f"{mismatch}: read the resource again, then retry with its ETag",
@@ -118,4 +150,4 @@ async def check(service: Service, http: web.Request, version: Version, path: Any
     )
     if present is not None:
         refused.headers["ETag"] = present
-    raise refused
+    return refused

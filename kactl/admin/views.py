@@ -17,10 +17,12 @@ import numpy as np
 from kactl.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
 from kactl.state.cluster import Cluster
+from kactl.state.min_isr import MinIsrState, in_sync_against, offline_partitions
 from kactl.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
 from kactl.state.table import Table, Topic
 
 from . import cursor
+from .problem import of_parameter
 from .schema import PartitionInfo, PartitionQuery
 
 # Objects built before yielding to other tasks; at about 12 µs each, two milliseconds.
@@ -78,7 +80,7 @@ def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | Non
     """Returns one page of the partitions that match a query.
 
     Args:
-        min_isr: int32[T + 1], `min.insync.replicas` by topic number (`MinIsr.of_topics`); None if not known.
+        min_isr: int32[T + 1], `TopicSettings.min_isr_of_topics`; None if not known.
 
     Raises:
         Refused: the cursor is invalid.
@@ -90,7 +92,11 @@ def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | Non
     keep = _matching(table, query, offline, under_replicated, min_isr_state)
     matched = np.flatnonzero(keep)
     names = sorted(topic.name for topic in table.topics())
-    row_numbers, more = _page(table, matched, names, after=cursor.read(query.cursor), limit=query.limit)
+    after = cursor.read(query.cursor)
+    if after is not None and query.offset:
+        raise of_parameter("offset", "cannot be used with a cursor: give one of the two")
+    row_numbers, more = _page(table, matched, names, after=after, limit=query.offset + query.limit)
+    row_numbers = row_numbers[query.offset :]
     rows = table.rows(row_numbers)
     by_number = {number: table.topic_at(number).name for number in np.unique(rows.topic).tolist()}
     next_cursor = cursor.write(by_number[int(rows.topic[-1])], int(rows.partition[-1])) if more else None
@@ -126,41 +132,6 @@ def find_partition(cluster: Cluster, topic: str, partition: int, min_isr: Ints |
     return info
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgainstMinIsr:
-    """The size of the ISR compared with `min.insync.replicas`; bool[P] each.
-
-    Attributes:
-        under: no leader, or fewer in-sync replicas: brokers reject writes with acks=all.
-        at: exactly as many: one more failure has that effect.
-        unknown: with leadership, but the topic's value could not be read.
-    """
-
-    under: Bools
-    at: Bools
-    unknown: Bools
-
-
-def in_sync_against(table: Table, min_isr: Ints) -> AgainstMinIsr:
-    """Compare the ISR of every partition with the minimum that brokers enforce: at most the number of replicas.
-
-    Topics marked for deletion and partitions without leadership are omitted.
-
-    Args:
-        min_isr: int32[P], 0 if unknown.
-
-    Source: Partition.effectiveMinIsr, and isUnderMinIsr of Kafka's tools, which counts a missing leader.
-    """
-    in_sync = np.add.reduce(table.column("in_sync"), axis=0, dtype=np.int32)
-    replicas = np.add.reduce(table.column("assigned"), axis=0, dtype=np.int32)
-    counted = _mask(table, table.with_leadership())
-    known = min_isr > 0
-    enforced = np.minimum(min_isr, replicas)
-    led = table.column("leader") >= 0
-    under = counted & (~led | (known & (in_sync < enforced)))
-    return AgainstMinIsr(under=under, at=counted & led & known & (in_sync == enforced), unknown=counted & ~known)
-
-
 def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
     """Returns int32[P] from values by topic number."""
     topic = table.column("topic")
@@ -171,7 +142,7 @@ def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
 
 
 def _matching(
-    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, min_isr_state: AgainstMinIsr
+    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, min_isr_state: MinIsrState
 ) -> Bools:
     """Returns bool[P]: the rows that match a query."""
     topic = table.column("topic")
@@ -246,16 +217,6 @@ def _key_of(names: Sequence[str], after: tuple[str, int]) -> int:
     place = bisect.bisect_left(names, topic)
     known = place < len(names) and names[place] == topic
     return (place << _PARTITION_BITS) + (partition if known else -1)
-
-
-def offline_partitions(cluster: Cluster) -> Bools:
-    """Returns bool[P]: rows that count as offline. Like the controller's counter, without topics being deleted."""
-    offline: Bools = cluster.table.column("state") == PartitionState.OFFLINE
-    for name in cluster.deletion_started:
-        topic = cluster.table.topic(name)
-        if topic is not None:
-            offline[cluster.table.rows_of(topic)] = False
-    return offline
 
 
 def _mask(table: Table, rows: RowNumbers) -> Bools:

@@ -2,21 +2,29 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 import pytest
+from opentelemetry.trace import TracerProvider
 
 from kactl.actors.system import Controller
+from kactl.admin.identity.places import places_of
 from kactl.admin.limits import Capacity
 from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import serve
 from kactl.config.file import load
+from kactl.config.settings import Config, SecurityConfig
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore
+from kactl.telemetry.past_states import PastStates
 from kactl.transports.memory import MemoryHub
+from tests.support import api_access
 from tests.support.clocks import ManualClock, settle
 
 JSON = {"Content-Type": "application/json"}
@@ -48,6 +56,12 @@ class Served:
     clock: ManualClock
     url: str
     http: aiohttp.ClientSession
+    token: str = ""
+
+    @property
+    def host(self) -> str:
+        """The value of `Host` in a raw request, followed by a line with the token."""
+        return f"{urlsplit(self.url).netloc}\r\nAuthorization: Bearer {self.token}"
 
     async def ask(self, method: str, path: str, **more: Any) -> Answered:
         async with self.http.request(method, self.url + path, **more) as response:
@@ -75,16 +89,35 @@ async def served(
     settings: Mapping[str, object] | None = None,
     capacity: Capacity | None = None,
     clock: ManualClock | None = None,
+    tracer_provider: TracerProvider | None = None,
+    past: PastStates | None = None,
+    security: SecurityConfig | None = None,
 ) -> AsyncIterator[Served]:
-    """Run a server with the given number of participants; None runs none."""
+    """Run a server with the given number of participants; None runs none.
+
+    Args:
+        security: what only a configuration file may contain.
+    """
     clock = ManualClock() if clock is None else clock
     store = MemoryStore(clock=clock) if store is None else store
     hub = MemoryHub()
     provider, render = telemetry_for_server()
-    config = load(None, {}, {"node-id": node_id, "api.listen": listen, "cluster": "test", **(settings or {})})
+    own = {"node-id": node_id, "api.listen": listen, "cluster": "test", "security.folder": str(_security_folder())}
+    own |= {"api.reads-per-second": 100_000, "api.changes-per-second": 100_000}  # tests do not wait
+    config = load(None, {}, own | dict(settings or {}))
+    if security is not None:
+        config = msgspec.structs.replace(config, security=security)
     async with contextlib.AsyncExitStack() as stack:
         controller = await stack.enter_async_context(
-            Controller(node_id, store=store, hub=hub, clock=clock, meter_provider=provider, auto_balance=False)
+            Controller(
+                node_id,
+                store=store,
+                hub=hub,
+                clock=clock,
+                meter_provider=provider,
+                tracer_provider=tracer_provider,
+                auto_balance=False,
+            )
         )
         participants = None
         if brokers is not None:
@@ -92,10 +125,23 @@ async def served(
             await stack.enter_async_context(participants)
         await settle()
         address = await stack.enter_async_context(
-            serve(controller, config, participants=participants, render_metrics=render, capacity=capacity)
+            serve(controller, config, participants=participants, render_metrics=render, capacity=capacity, past=past)
         )
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Served(controller, participants, clock, address.url, http)
+        token = _local_token(config)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        http = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))
+        yield Served(controller, participants, clock, address.url, http, token)
+
+
+def _security_folder() -> Path:
+    """Returns a folder for the servers of all tests of this process, so that one of them makes the token."""
+    return Path(api_access.state_environment()[api_access.VARIABLE]) / f"security-{os.getpid()}"
+
+
+def _local_token(config: Config) -> str:
+    """Returns the token that the server has made for its own user; empty if it has made none."""
+    local = places_of(config).local
+    return "" if local is None else local.read_text(encoding="ascii").strip()
 
 
 @contextlib.asynccontextmanager

@@ -104,7 +104,7 @@ async def test_halted_deletion_names_the_broker(server: Served) -> None:
     await server.clock.advance(30_000)  # its registration expires
     await settle()
 
-    answer = await server.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0"})
+    answer = await server.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0", "reason": "to see"})
     await settle()
 
     assert answer.status == 202
@@ -116,7 +116,7 @@ async def test_halted_deletion_names_the_broker(server: Served) -> None:
         "on broker 3 are offline: start broker 3; a broker that is running has a failed log directory: repair it and"
         " restart the broker"
     )
-    again = await server.ask("DELETE", "/v1/topics/orders")
+    again = await server.ask("DELETE", "/v1/topics/orders?reason=again")
     assert (again.status, again.json()["error_name"]) == (409, "INVALID_TOPIC_EXCEPTION")
 
 
@@ -131,7 +131,7 @@ REFUSED = {
     "an override that cannot be": (
         "PATCH", "/v1/topics/orders", {"config": {"unclean.leader.election.enable": "maybe"}}, 400, "INVALID_CONFIG",
     ),
-    "deleting what is not there": ("DELETE", "/v1/topics/no", None, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+    "deleting what is not there": ("DELETE", "/v1/topics/no?reason=old", None, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
     "a plan onto nobody": ("POST", "/v1/reassignment-plans", {"brokers": [9]}, 400, "INVALID_REQUEST"),
     "a plan without anybody": (
         "POST", "/v1/reassignment-plans", {"without": [1, 2, 3]}, 400, "INVALID_REPLICA_ASSIGNMENT",
@@ -141,7 +141,9 @@ REFUSED = {
         "POST", "/v1/reassignments", {"partitions": [{"topic": "orders", "partition": 0}] * 2}, 400, "INVALID_REQUEST",
     ),
     "draining nobody": ("POST", "/v1/brokers/9/drain", {}, 404, "BROKER_NOT_AVAILABLE"),
-    "a stale epoch": ("POST", "/v1/controller/resign", {"expected_epoch": 7}, 412, "STALE_CONTROLLER_EPOCH"),
+    "a stale epoch": (
+        "POST", "/v1/controller/resign", {"expected_epoch": 7, "reason": "a"}, 412, "STALE_CONTROLLER_EPOCH",
+    ),
 }  # fmt: skip
 
 
@@ -300,3 +302,29 @@ async def test_queue_has_the_handled_events(server: Served) -> None:
     statistics = {item.label: item for item in response.kinds}
     assert (statistics["ElectionRequested"].handled, statistics["ElectionRequested"].failed) == (1, 0)
     assert statistics["ElectionRequested"].process.count == 1
+
+
+UNEXPLAINED: dict[str, tuple[str, str, Any]] = {
+    "deletion": ("DELETE", "/v1/topics/orders", None),
+    "deletion for a blank reason": ("DELETE", "/v1/topics/orders?reason=%20", None),
+    "unclean election": ("POST", "/v1/elections", {"type": "unclean", "all": True}),
+    "resignation": ("POST", "/v1/controller/resign", {"expected_epoch": 1}),
+    "kill": ("POST", "/v1/brokers/1/kill", {}),
+    "kill for a blank reason": ("POST", "/v1/brokers/1/kill", {"reason": "  "}),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), UNEXPLAINED.values(), ids=UNEXPLAINED.keys())
+async def test_what_cannot_be_undone_needs_a_reason(shared: Served, method: str, path: str, body: Any) -> None:
+    before = await shared.state()
+
+    answer = await shared.ask(method, path, **({} if body is None else {"json": body}))
+
+    assert (answer.status, "say why" in answer.json()["detail"]) == (400, True)
+    assert await shared.state() == before
+
+
+async def test_preview_needs_no_reason(shared: Served) -> None:
+    assert (await shared.ask("DELETE", "/v1/topics/orders?dry_run=true")).status == 200
+    unclean = await shared.post("/v1/elections", {"type": "unclean", "all": True, "dry_run": True})
+    assert unclean.status == 200

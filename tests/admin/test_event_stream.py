@@ -217,7 +217,7 @@ async def test_stream_client_that_does_not_read_is_cut(server: Served) -> None:
     sockets = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
     before = len(sockets)
     reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1024)
-    writer.write(f"GET /v1/events/stream HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+    writer.write(f"GET /v1/events/stream HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode())
     await reader.readuntil(b"retry: ")
     for _ in range(80_000):  # more than the buffers of both ends and of the kernel can hold
         server.controller.history.add(BrokerEvent(what="x" * 200, broker=1, broker_epoch=1))

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from kactl.admin.schema import Problem
 from tests.admin.conftest import JSON, Answered, Served
+from tests.support.marks import at_most
 
 pytestmark = pytest.mark.anyio
 # One server handles all examples, so each finds the changes of the previous ones.
-one_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+one_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(150))
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)

@@ -289,3 +289,24 @@ async def test_suspended_session_fails_the_check(server: Served) -> None:
 
     assert (health.result, health.detail) == ("fail", "the store is not heard of")
     assert (await checks_of(server))["store-session"].result == "pass"
+
+
+async def test_metrics_count_partitions_at_and_under_min_isr() -> None:
+    async with served() as server:
+        for name, minimum in (("strict", "3"), ("usual", "2"), ("loose", "1")):
+            config = {"min.insync.replicas": minimum}
+            await server.controller.create_topic(name, partitions=2, replication_factor=3, config=config)
+        await settle()
+
+        before = (await server.get("/metrics")).body.decode()
+        assert server.participants is not None
+        await server.participants.kill(3)
+        await server.clock.advance(60_000)
+        await settle()
+        after = (await server.get("/metrics")).body.decode()
+
+    gauge = "\nkafka_controller_partition_{}_min_isr {}.0\n"
+    assert gauge.format("under", 0) in before
+    assert gauge.format("at", 2) in before
+    assert gauge.format("under", 2) in after
+    assert gauge.format("at", 2) in after

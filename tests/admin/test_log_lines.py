@@ -29,7 +29,7 @@ async def test_topic_name_cannot_forge_a_log_line(server: Served, caplog: pytest
     caplog.set_level(logging.DEBUG, logger="kactl")
 
     await server.post("/v1/topics", {"name": FORGED, "partitions": 1})
-    await server.ask("DELETE", "/v1/topics/a%0D%0A12:00:00%20forged%1B[2J")
+    await server.ask("DELETE", "/v1/topics/a%0D%0A12:00:00%20forged%1B[2J?reason=a")
     await server.get("/v1/topics/a%0D%0A12:00:00%20forged%1B[2J/partitions/0")
 
     assert all(message.isprintable() for message in caplog.messages)

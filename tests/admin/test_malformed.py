@@ -56,7 +56,7 @@ async def exchange(server: Served, request: str) -> tuple[int, dict[str, str], b
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
-        writer.write(request.replace("{host}", where.netloc).encode("latin-1"))
+        writer.write(request.replace("{host}", server.host).encode("latin-1"))
         async with asyncio.timeout(10):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *fields = head.strip().split("\r\n")

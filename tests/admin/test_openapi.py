@@ -3,9 +3,11 @@
 To update the snapshot: python -m tests.admin.test_openapi
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -39,12 +41,12 @@ async def test_document_is_served(server: Served) -> None:
 def test_document_contains_every_route() -> None:
     paths = openapi.document(ROUTES)["paths"]
 
-    served = {(route.path, method) for route in ROUTES for method in _methods(route.method, route.head)}
+    served = {(route.path, method) for route in ROUTES for method in _methods(route.method)}
     assert {(path, method) for path, methods in paths.items() for method in methods} == served
 
 
-def _methods(method: str, head: bool) -> list[str]:
-    return [method.lower(), *(["head"] if head else [])]
+def _methods(method: str) -> list[str]:
+    return [method.lower(), *(["head"] if method == "GET" else [])]
 
 
 def test_references_of_the_document_resolve() -> None:
@@ -68,6 +70,54 @@ def test_document_contains_all_events_of_the_stream() -> None:
     schemas = openapi.document(ROUTES)["components"]["schemas"]
 
     assert {event.__name__ for event in schema.Event.__subclasses__()} <= schemas.keys()
+
+
+def operations() -> list[tuple[str, dict[str, Any]]]:
+    """Returns all operations of the document, with method and path."""
+    paths = openapi.document(ROUTES)["paths"]
+    return [(f"{method} {path}", each) for path, methods in paths.items() for method, each in methods.items()]
+
+
+@pytest.mark.parametrize(("name", "operation"), [pytest.param(*each, id=each[0]) for each in operations()])
+def test_operation_has_a_tag_a_description_and_examples(name: str, operation: dict[str, Any]) -> None:
+    (tag,) = operation["tags"]
+
+    assert tag in openapi.TAGS
+    assert operation["summary"]
+    assert operation["description"].endswith(".")
+    for parameter in operation["parameters"]:
+        assert parameter.get("description"), parameter["name"]
+        assert parameter["in"] != "path" or "example" in parameter
+    contents = [operation["requestBody"]["content"]] if "requestBody" in operation else []
+    if not name.startswith("head "):
+        contents += [answer["content"] for status, answer in operation["responses"].items() if status.startswith("2")]
+    for content in contents:
+        assert all("example" in each for each in content.values())
+
+
+def test_examples_are_valid() -> None:
+    document = msgspec.json.decode(openapi.rendered(ROUTES))
+    checked = 0
+    for route in ROUTES:
+        operation = document["paths"][route.path][route.method.lower()]
+        types: list[tuple[Any, Any]] = [
+            (operation["responses"][str(status)], answer) for status, answer in route.answers.items() if answer
+        ]
+        if route.takes_body is not None:
+            types.append((operation["requestBody"], route.takes_body))
+        for part, kind in types:
+            (content,) = part["content"].values()
+            msgspec.convert(content["example"], kind, str_keys=True)
+            schema_ = {**content["schema"], "components": document["components"]}
+            jsonschema.Draft202012Validator(schema_).validate(content["example"])
+            checked += 1
+    assert checked > 50
+
+
+def test_every_tag_is_used_and_an_unknown_path_is_an_error() -> None:
+    assert {openapi.tag_of(route) for route in ROUTES} == openapi.TAGS.keys()
+    with pytest.raises(LookupError, match="/v1/new has no tag"):
+        openapi.tag_of(dataclasses.replace(ROUTES[0], path="/v1/new"))
 
 
 if __name__ == "__main__":

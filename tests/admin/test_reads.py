@@ -36,11 +36,11 @@ async def test_active_controller_is_live_and_ready(shared: Served, path: str) ->
     assert answer.read(Probe).status == "ok"
 
 
-async def test_leader_probe_returns_the_controller(shared: Served) -> None:
+async def test_leader_probe_names_the_controller(shared: Served) -> None:
     answer = await shared.get("/leader")
 
     assert answer.status == 200
-    assert answer.read(ControllerInfo) == (await shared.get("/v1/controller")).read(ControllerInfo)
+    assert answer.read(Probe) == Probe(status="leader", detail="controller 0")
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/leader"])
@@ -59,8 +59,7 @@ async def test_standby_is_ready_and_not_the_leader(shared_standby: Served) -> No
     )
     leader = await shared_standby.get("/leader")
     assert leader.status == 503
-    assert leader.read(ControllerInfo).active_id == 5
-    assert not leader.read(ControllerInfo).is_active
+    assert leader.read(Probe) == Probe(status="standby", detail="not the controller: 5 is")
 
 
 async def test_instance_without_known_controller_is_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +112,7 @@ async def test_standby_without_a_copy_rejects_reads(shared_standby: Served, path
     assert answer.status == 503
     problem = answer.json()
     assert (problem["error_code"], problem["error_name"], problem["retriable"]) == (41, "NOT_CONTROLLER", True)
-    assert problem["controller"] == {"id": 5, "epoch": 0}
+    assert problem["controller"] == {"id": 5, "epoch": 0, "api_url": ""}
     assert answer.headers["Retry-After"] == "1"
 
 
@@ -394,8 +393,9 @@ async def test_metrics_have_the_documented_names(shared: Served) -> None:
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    # Metrics of the Kafka listener exist only where a listener runs.
-    present = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith("kactl.listener.")]
+    # Metrics of the Kafka listener and of the state-change log exist only where these run.
+    absent = ("kactl.listener.", "kactl.event_log.")
+    present = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith(absent)]
     assert len(present) > 20
     for name, unit, _ in GAUGES:
         if name not in present:
@@ -418,12 +418,12 @@ async def test_two_servers_have_separate_metrics(server: Served, standby: Served
 @pytest.mark.parametrize(
     ("method", "path", "status", "title"),
     [
-        ("GET", "/", 404, "No such route"),
+        ("GET", "/v2", 404, "No such route"),
         ("GET", "/v1", 404, "No such route"),
         ("GET", "/v1/topics/orders/", 404, "No such route"),
         ("POST", "/v1/topics/orders", 405, "Method not allowed"),
         ("PUT", "/v1/topics", 405, "Method not allowed"),
-        ("HEAD", "/v1/events/stream", 405, None),
+        ("HEAD", "/v1/elections", 405, None),
         ("GET", "/v1/elections", 405, "Method not allowed"),
     ],
 )
@@ -457,6 +457,7 @@ async def test_unknown_route_or_method_is_rejected(
         ("/v1/partitions?cursor=WzFd", "cursor"),
         ("/v1/partitions?cursor=WyJhIiwtMV0", "cursor"),
         ("/v1/partitions?cursor=%C3%A4", "cursor"),
+        ("/v1/partitions?cursor=WyJv5TEiLDBd", "cursor"),  # a name that is not UTF-8
         ("/v1/topics?cursor=x", "cursor"),
         ("/v1/topics?topic=x", "topic"),
         ("/v1/events?after=-1", "after"),
@@ -528,3 +529,60 @@ async def test_unreadable_configuration_leaves_min_insync_replicas_null(server: 
 
     assert {item.min_insync_replicas for item in items} == {None}
     assert not any(item.under_min_isr for item in items)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7])
+async def test_pages_by_offset_are_those_by_cursor(shared: Served, size: int) -> None:
+    by_cursor, cursor = [], None
+    while True:
+        query = f"limit={size}" + (f"&cursor={cursor}" if cursor else "")
+        page = (await shared.get(f"/v1/partitions?{query}")).read(PartitionPage)
+        by_cursor.append(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    by_offset = [
+        (await shared.get(f"/v1/partitions?limit={size}&offset={number * size}")).read(PartitionPage)
+        for number in range(len(by_cursor))
+    ]
+
+    assert [page.items for page in by_offset] == by_cursor
+    assert {page.matched for page in by_offset} == {4}
+    beyond = (await shared.get("/v1/partitions?offset=1000000")).read(PartitionPage)
+    assert (beyond.items, beyond.matched, beyond.next_cursor) == ((), 4, None)
+
+
+async def test_offset_with_a_cursor_is_refused(shared: Served) -> None:
+    cursor = (await shared.get("/v1/partitions?limit=1")).read(PartitionPage).next_cursor
+    answer = await shared.get(f"/v1/partitions?offset=1&cursor={cursor}")
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["parameter"] == "offset"
+
+
+async def test_events_since_a_time_are_returned(server: Served) -> None:
+    before = (await server.get("/v1/events")).read(EventPage)
+    await server.clock.advance(60_000)
+    since_ms = server.clock.now_ms()
+    await server.controller.create_topic("later")
+    await settle()
+
+    page = (await server.get(f"/v1/events?since={since_ms}")).read(EventPage)
+    whole = (await server.get("/v1/events?since=0")).read(EventPage)
+    none = (await server.get(f"/v1/events?since={since_ms + 3_600_000}")).read(EventPage)
+
+    assert page.items
+    assert page.items[0].seq == before.as_of.seq + 1
+    assert whole.items[: len(before.items)] == before.items
+    assert (none.items, none.next_after) == ((), none.as_of.seq)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("since=yesterday", "since: 'yesterday' is not a time"), ("since=0&after=3", "cannot be combined with after")],
+)
+async def test_malformed_beginning_of_events_is_rejected(shared: Served, query: str, message: str) -> None:
+    answer = await shared.get(f"/v1/events?{query}")
+
+    assert answer.status == 400
+    assert message in answer.body.decode()

@@ -12,7 +12,7 @@ from kactl.admin.schema import ElectionAnswer, TopicCreated
 from kactl.admin.server import serve
 from kactl.config.file import load
 from kactl.errors import BadConfig
-from kactl.participant.participant import Life
+from kactl.participant import Life
 from tests.admin.conftest import JSON, Answered, Served, served, with_orders
 from tests.support.clocks import settle
 
@@ -231,7 +231,7 @@ async def test_participant_is_killed_and_restarted(server: Served) -> None:
     killed = await server.post("/v1/brokers/2/kill", {"reason": "to see"})
     assert (killed.status, killed.json()) == (200, {"broker": 2, "action": "kill"})
     assert server.participants[2].life is Life.ENDED
-    assert (await server.post("/v1/brokers/2/kill")).status == 200  # it has failed already
+    assert (await server.post("/v1/brokers/2/kill", {"reason": "a"})).status == 200  # it has failed already
     await server.clock.advance(30_000)  # its registration expires
 
     restarted = await server.post("/v1/brokers/2/restart")
@@ -240,11 +240,11 @@ async def test_participant_is_killed_and_restarted(server: Served) -> None:
 
 
 async def test_broker_action_accepts_an_empty_body(server: Served) -> None:
-    assert (await server.ask("POST", "/v1/brokers/2/kill", headers=JSON)).status == 200
+    assert (await server.ask("POST", "/v1/brokers/2/drain", headers=JSON)).status == 200
 
 
 async def test_restart_in_progress_is_not_repeated(server: Served) -> None:
-    await server.post("/v1/brokers/2/kill")
+    await server.post("/v1/brokers/2/kill", {"reason": "a"})
     restarting = asyncio.create_task(server.post("/v1/brokers/2/restart"))
     while server.participants is not None and server.participants[2].life is Life.ENDED:
         await settle()
@@ -257,11 +257,11 @@ async def test_restart_in_progress_is_not_repeated(server: Served) -> None:
 
 @pytest.mark.parametrize("action", ["kill", "restart"])
 async def test_only_participants_of_this_process_can_be_killed(server: Served, action: str) -> None:
-    answer = await server.post(f"/v1/brokers/9/{action}")
+    answer = await server.post(f"/v1/brokers/9/{action}", {"reason": "a"})
     assert answer.status == 404
 
     async with served(brokers=None) as alone:
-        answer = await alone.post(f"/v1/brokers/1/{action}")
+        answer = await alone.post(f"/v1/brokers/1/{action}", {"reason": "a"})
         assert answer.status == 501
         assert "its own process" in answer.json()["detail"]
 
@@ -270,7 +270,7 @@ async def test_broker_of_another_process_is_not_killed(server: Served) -> None:
     assert server.participants is not None
     del server.participants._members[3]
 
-    answer = await server.post("/v1/brokers/3/kill")
+    answer = await server.post("/v1/brokers/3/kill", {"reason": "a"})
 
     assert answer.status == 409
     assert answer.json()["detail"] == "broker 3 does not run in the process of this server: stop its own process"

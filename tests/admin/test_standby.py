@@ -53,7 +53,7 @@ async def pair() -> AsyncIterator[Pair]:
 def without_moment(value: Any) -> Any:
     """Returns a response without the fields that differ between instances in the same state."""
     if isinstance(value, dict):
-        left_out = ("as_of", "participant", "next_cursor")
+        left_out = ("as_of", "participant", "next_cursor", "linked", "linked_since_ms")
         return {name: without_moment(item) for name, item in value.items() if name not in left_out}
     return [without_moment(item) for item in value] if isinstance(value, list) else value
 
@@ -133,7 +133,7 @@ async def test_deleting_topic_is_marked_in_the_copy(pair: Pair) -> None:
     await pair.active.participants.kill(3)
     await pair.active.clock.advance(60_000)
     await settle()
-    await pair.active.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0"})
+    await pair.active.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0", "reason": "a"})
     await pair.follow()
 
     page = (await pair.other.get("/v1/topics")).read(TopicPage)
@@ -147,11 +147,11 @@ async def test_deleting_topic_is_marked_in_the_copy(pair: Pair) -> None:
     [
         ("POST", "/v1/topics", {"name": "x", "replication_factor": 1}),
         ("PATCH", "/v1/topics/orders", {"partitions": 9}),
-        ("DELETE", "/v1/topics/orders", None),
+        ("DELETE", "/v1/topics/orders?reason=a", None),
         ("POST", "/v1/elections", {"type": "preferred", "all": True}),
         ("POST", "/v1/reassignments", {"partitions": [{"topic": "orders", "partition": 0, "replicas": [1]}]}),
         ("POST", "/v1/brokers/1/drain", {}),
-        ("POST", "/v1/controller/resign", {"expected_epoch": 1}),
+        ("POST", "/v1/controller/resign", {"expected_epoch": 1, "reason": "a"}),
         ("POST", "/v1/reassignment-plans", {}),
         ("GET", "/v1/topics/orders/partitions/0/explanation", None),
     ],
@@ -230,3 +230,52 @@ async def test_command_line_states_that_it_read_a_copy(pair: Pair) -> None:
     assert names == ["bills", "orders"] * 2
     (note,) = notes
     assert "is a standby: it shows its copy of the cluster, up to" in note
+
+
+URL = "https://kactl5.example:8443"
+
+
+@pytest.fixture
+async def referring() -> AsyncIterator[Pair]:
+    """Controller 5, and standby 6, which knows its address."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with (
+        served(store=store, node_id=5, clock=clock) as active,
+        served(
+            brokers=None, store=store.another(), node_id=6, clock=clock, settings={"api.instances": {"5": URL}}
+        ) as other,
+    ):
+        both = Pair(active, other)
+        await both.follow()
+        yield both
+
+
+async def test_request_for_the_controller_is_answered_with_its_address(referring: Pair) -> None:
+    answer = await referring.other.ask(
+        "POST", "/v1/elections?expected_controller_epoch=1", json={"all": True, "type": "preferred"},
+        allow_redirects=False,
+    )  # fmt: skip
+
+    assert answer.status == 307
+    assert answer.headers["Location"] == f"{URL}/v1/elections?expected_controller_epoch=1"
+    assert answer.json()["controller"] == {"id": 5, "epoch": 0, "api_url": URL}
+    assert answer.json()["detail"] == f"this instance is not the controller; the controller is 5, at {URL}"
+
+
+async def test_page_is_not_sent_to_another_origin(referring: Pair) -> None:
+    origin = referring.other.url
+    answer = await referring.other.ask(
+        "POST", "/v1/elections", json={"all": True, "type": "preferred"}, headers={"Origin": origin}
+    )
+
+    assert answer.status == 503
+    assert "Location" not in answer.headers
+    assert answer.json()["controller"]["api_url"] == URL
+
+
+async def test_reads_of_the_copy_and_other_errors_are_not_redirected(referring: Pair) -> None:
+    copy = await referring.other.get("/v1/brokers")
+    unknown = await referring.other.get("/v1/topics/none")
+
+    assert (copy.status, unknown.status) == (200, 404)

@@ -25,13 +25,12 @@ from kactl.admin.schema import (
     PartitionName,
     SomePartitions,
 )
-from kactl.admin.service import Service
+from kactl.admin.service import LocalBrokers, Service
 from kactl.admin.tallies import Shares, shares
 from kactl.errors import ActionTimedOut, ErrorCode
 from kactl.machines import draining
 from kactl.messages.admin import UndrainRequested
 from kactl.model import TopicPartition
-from kactl.participant.group import Participants
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.telemetry import health
@@ -162,15 +161,15 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
 
 def _effect(cluster: Cluster, effect: draining.Effect) -> DrainEffect:
     return DrainEffect(
-        moved=_some(cluster, effect.moved),
-        left_isr=_some(cluster, effect.left),
-        alone=_some(cluster, effect.alone),
-        under_min_isr=_some(cluster, effect.under_min_isr),
-        last_in_sync=_some(cluster, effect.last_in_sync),
+        moved=some_partitions(cluster, effect.moved),
+        left_isr=some_partitions(cluster, effect.left),
+        alone=some_partitions(cluster, effect.alone),
+        under_min_isr=some_partitions(cluster, effect.under_min_isr),
+        last_in_sync=some_partitions(cluster, effect.last_in_sync),
     )
 
 
-def _some(cluster: Cluster, rows: RowNumbers) -> SomePartitions:
+def some_partitions(cluster: Cluster, rows: RowNumbers) -> SomePartitions:
     """Returns the number of rows, and the first by name. Rows of topics deleted meanwhile have no name."""
     known = rows[cluster.table.column("topic")[rows] >= 0]
     if len(known) > SORTED_MAX:
@@ -183,7 +182,7 @@ def _name(name: TopicPartition) -> PartitionName:
     return PartitionName(topic=name.topic, partition=name.partition)
 
 
-def _participants(service: Service, broker: int, instead: str) -> Participants:
+def _participants(service: Service, broker: int, instead: str) -> LocalBrokers:
     """Returns the participants of this process, if `broker` is one of them.
 
     Raises:
@@ -221,9 +220,9 @@ def _infos(service: Service) -> tuple[BrokerInfo, ...]:
 def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
     controller = service.controller
     known = service.cluster.brokers.get(id_)
-    state: BrokerStateName = "live" if known is not None else "dead"
-    if id_ in service.cluster.shutting_down:
-        state = "shutting_down"
+    state = state_of(service.cluster, id_)
+    # Participants have links to the active controller only.
+    link = controller.links.view(known) if known is not None and controller.is_active else None
     channels = controller.channels
     waiting, oldest_ms, last_error = 0, 0.0, ""
     if id_ in channels:
@@ -246,9 +245,20 @@ def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, r
         out_of_sync=counts.out_of_sync.get(id_, 0),
         queue_size=waiting,
         queue_oldest_ms=oldest_ms,
-        last_error=last_error,
+        last_error=last_error or ("" if link is None else link.reason or link.endpoint_error),
+        linked=None if link is None else link.is_linked,
+        linked_since_ms=None if link is None else link.since_ms,
         participant=service.participants is not None and id_ in service.participants.ids,
     )
+
+
+def state_of(cluster: Cluster, broker: int) -> BrokerStateName:
+    """Returns the state of a broker; unregistered ones are dead."""
+    if broker in cluster.shutting_down:
+        return "shutting_down"
+    if broker in cluster.fenced:
+        return "fenced"
+    return "live" if broker in cluster.brokers else "dead"
 
 
 def _skew(has: int, share: float) -> float:

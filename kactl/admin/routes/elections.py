@@ -1,13 +1,24 @@
-"""Requested elections."""
+"""Requested elections, and records of past ones."""
 
 import asyncio
 from typing import Final, Literal, cast
 
+from kactl.access.role import Role
 from kactl.admin.audit import audited, listed
 from kactl.admin.route import ApiRequest
-from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoData
+from kactl.admin.schema import (
+    ElectionAnswer,
+    ElectionEvent,
+    ElectionList,
+    ElectionPath,
+    ElectionQuery,
+    ElectionRequest,
+    ElectionResult,
+    NoData,
+)
 from kactl.admin.service import Service
-from kactl.errors import ActionTimedOut, BadRequest
+from kactl.errors import ActionTimedOut, BadRequest, NotFound
+from kactl.messages import log
 from kactl.messages.admin import ElectionKind
 from kactl.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
@@ -16,6 +27,11 @@ from kactl.model import TopicPartition
 ELECTION_TIMEOUT_S: Final = 120
 # Number of results converted before yielding to other tasks.
 _RESULTS_AT_ONCE: Final = 2000
+
+
+def is_unclean(request: ApiRequest[NoData, NoData, ElectionRequest]) -> bool:
+    """Returns whether an election may lose records."""
+    return request.body.type == "unclean"
 
 
 async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRequest]) -> ElectionAnswer:
@@ -27,7 +43,8 @@ async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRe
     if body.partitions is not None:
         names = [TopicPartition(name.topic, name.partition) for name in body.partitions]
     action, target = f"elect {body.type} leaders", "all partitions" if names is None else listed(names)
-    async with audited(service, action, target, reason=body.reason, dry_run=body.dry_run) as audit:
+    is_final = body.type == "unclean"
+    async with audited(service, action, target, reason=body.reason, dry_run=body.dry_run, is_final=is_final) as audit:
         try:
             async with asyncio.timeout(ELECTION_TIMEOUT_S):
                 results = await service.controller.elect(ElectionKind(body.type), names, dry_run=body.dry_run)
@@ -40,6 +57,31 @@ async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRe
         converted += map(_result, results[begin : begin + _RESULTS_AT_ONCE])
         await asyncio.sleep(0)
     return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=tuple(converted), as_of=as_of)
+
+
+async def recent(service: Service, request: ApiRequest[NoData, ElectionQuery, NoData]) -> ElectionList:
+    """Returns the newest events that moved leadership, with their courses."""
+    records = service.controller.elections(limit=request.query.limit)
+    return ElectionList(items=tuple(map(_record, records)), as_of=service.as_of())
+
+
+async def record(service: Service, request: ApiRequest[ElectionPath, NoData, NoData]) -> ElectionEvent:
+    """Returns one of them."""
+    wanted = request.path.event
+    for found in service.controller.elections():
+        if found.because.event == wanted:
+            return _record(found)
+    raise NotFound("election", wanted)
+
+
+def _record(event: log.ElectionEvent) -> ElectionEvent:
+    # The type of the API has the same fields.
+    return ElectionEvent(**log.to_fields(event))
+
+
+def role_of(request: ApiRequest[NoData, NoData, ElectionRequest]) -> Role:
+    """Returns the role for an election: an unclean one may lose records."""
+    return Role.ADMIN if request.body.type == "unclean" else Role.OPERATOR
 
 
 def _result(result: Result) -> ElectionResult:

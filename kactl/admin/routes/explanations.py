@@ -11,7 +11,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.errors import NotFound
-from kactl.machines.explain import explain_deletion, explain_partition
+from kactl.machines.explain import explain_deletion
 from kactl.machines.reassignment import progress
 from kactl.model import TopicPartition
 
@@ -19,9 +19,10 @@ from kactl.model import TopicPartition
 async def partition(service: Service, request: ApiRequest[PartitionPath, NoData, NoData]) -> PartitionExplanation:
     """Explain why a partition has its present leader, or none."""
     name = TopicPartition(request.path.topic, request.path.partition)
-    explanation = explain_partition(service.controller.cluster, name)
-    if explanation is None:
-        raise service.no_partition(name.topic, name.partition)
+    try:
+        explanation = service.controller.explain(name)
+    except NotFound:
+        raise service.no_partition(name.topic, name.partition) from None
     reassignments = progress(service.controller.cluster, [name])
     return PartitionExplanation(
         topic=explanation.topic,

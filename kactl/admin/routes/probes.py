@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from kactl.admin.client import known_client
 from kactl.admin.route import ApiRequest, Reply
 from kactl.admin.schema import ControllerInfo, NoData, Probe
 from kactl.admin.service import Service, version
@@ -14,24 +15,27 @@ async def livez(service: Service, request: Nothing) -> Probe:
     return Probe(status="ok")
 
 
-async def readyz(service: Service, request: Nothing) -> Probe | Reply:
+async def readyz(service: Service, request: Nothing) -> Reply:
     """Ready: the store works, and this instance has completed its takeover or is a standby of a known controller."""
     loop = service.controller.loop
     if trouble := service.controller.store.trouble:
-        return _not_ready("failing", f"the store cannot be used: {trouble}")
+        return _probe("failing", f"the store cannot be used: {trouble}", is_ok=False)
     if service.controller.is_active:
         if loop.controllership.ready:
-            return Probe(status="ok", detail="this instance is the controller")
-        return _not_ready("starting", "this instance has just been elected and is still loading the cluster")
+            return _probe("ok", "this instance is the controller")
+        starting = "this instance has just been elected and is still loading the cluster"
+        return _probe("starting", starting, is_ok=False)
     if loop.active_id is None:
-        return _not_ready("starting", "no controller is known")
-    return Probe(status="ok", detail=f"standing by for controller {loop.active_id}")
+        return _probe("starting", "no controller is known", is_ok=False)
+    return _probe("ok", f"standing by for controller {loop.active_id}")
 
 
 async def leader(service: Service, request: Nothing) -> Reply:
     """200 on the controller, 503 on every other instance."""
-    status = HTTPStatus.OK if service.controller.is_active else HTTPStatus.SERVICE_UNAVAILABLE
-    return Reply(controller_info(service), status=status)
+    controller = service.controller
+    known = "none is known" if controller.loop.active_id is None else f"{controller.loop.active_id} is"
+    detail = f"controller {controller.node_id}" if controller.is_active else f"not the controller: {known}"
+    return _probe("leader" if controller.is_active else "standby", detail, is_ok=controller.is_active)
 
 
 async def controller(service: Service, request: Nothing) -> ControllerInfo:
@@ -57,9 +61,12 @@ def controller_info(service: Service) -> ControllerInfo:
         changes=loop.controllership.elections_won,
         queue_size=len(loop.inbox),
         participants=service.participants.ids if service.participants is not None else (),
+        insecure=service.insecure,
         as_of=service.as_of(),
     )
 
 
-def _not_ready(status: str, detail: str) -> Reply:
-    return Reply(Probe(status=status, detail=detail), status=HTTPStatus.SERVICE_UNAVAILABLE)
+def _probe(status: str, detail: str, *, is_ok: bool = True) -> Reply:
+    """Returns the response of a probe, which is one word for clients that are not identified."""
+    shown = detail if known_client() is not None else ""
+    return Reply(Probe(status=status, detail=shown), HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,52 +1,63 @@
-"""Table of all routes. The server and the OpenAPI document are generated from it."""
+"""Table of all routes, each with the role that it needs. The server and the OpenAPI document are generated from it."""
 
 from typing import Final
 
+from kactl.access.role import Role
 from kactl.admin import event_stream as stream
 from kactl.admin import prometheus as metrics
 from kactl.admin import schema, versions
 from kactl.admin.route import BODY_BYTES_MAX, Route
 
 from . import (
+    audit,
     brokers,
     controllership,
     documents,
     elections,
     events,
     explanations,
+    logins,
     probes,
     reassignments,
+    state_machines,
     topics,
+    whatif,
 )
+
+
+def _always(_: object) -> bool:
+    return True
+
 
 ROUTES: Final = (
     Route(
         method="GET",
         path="/livez",
+        role=Role.NONE,
         handler=probes.livez,
         summary="Liveness: the process responds",
         answers={200: schema.Probe},
-        head=True,
     ),
     Route(
         method="GET",
         path="/readyz",
+        role=Role.NONE,
         handler=probes.readyz,
         summary="Readiness: this instance has completed its takeover, or is a standby of a known controller",
         answers={200: schema.Probe, 503: schema.Probe},
-        head=True,
     ),
     Route(
         method="GET",
         path="/leader",
+        role=Role.NONE,
         handler=probes.leader,
         summary="200 on the active controller, 503 on every other instance",
-        answers={200: schema.ControllerInfo, 503: schema.ControllerInfo},
-        head=True,
+        answers={200: schema.Probe, 503: schema.Probe},
     ),
     Route(
         method="GET",
         path="/v1/controller",
+        role=Role.VIEWER,
         version=versions.of_controller,
         handler=probes.controller,
         summary="This instance, and the current controller",
@@ -55,6 +66,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/controller/history",
+        role=Role.VIEWER,
         handler=controllership.history,
         summary="Controllers that this instance has observed, oldest first",
         answers={200: schema.TermList},
@@ -62,6 +74,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/controller/queue",
+        role=Role.VIEWER,
         handler=controllership.queue,
         summary="The controller's event queue: waiting events, current event, and durations by kind of event",
         takes_query=schema.QueueQuery,
@@ -70,7 +83,10 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/controller/resign",
+        role=Role.ADMIN,
+        concerns_process=True,
         handler=controllership.resign,
+        needs_reason=_always,
         summary="Resign as controller; this instance takes part in the next election",
         takes_body=schema.Resignation,
         answers={200: schema.Resigned},
@@ -78,6 +94,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/cluster",
+        role=Role.VIEWER,
         handler=brokers.cluster,
         summary="Summary of the cluster, and its health checks; on the controller and on standbys",
         answers={200: schema.ClusterInfo},
@@ -85,6 +102,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/brokers",
+        role=Role.VIEWER,
         handler=brokers.brokers,
         summary="All brokers, including dead ones with assigned replicas",
         answers={200: schema.BrokerList},
@@ -93,6 +111,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/brokers/{id}",
+        role=Role.VIEWER,
         version=versions.of_broker,
         handler=brokers.broker,
         summary="One broker",
@@ -104,8 +123,11 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/kill",
+        role=Role.ADMIN,
+        concerns_process=True,
         version=versions.of_broker,
         handler=brokers.kill,
+        needs_reason=_always,
         summary="Stop a participant of this process as SIGKILL would",
         takes_path=schema.BrokerPath,
         takes_body=schema.BrokerAction,
@@ -116,6 +138,8 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/restart",
+        role=Role.OPERATOR,
+        concerns_process=True,
         version=versions.of_broker,
         handler=brokers.restart,
         summary="Restart a participant of this process, and wait until it has registered",
@@ -128,6 +152,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/drain",
+        role=Role.OPERATOR,
         version=versions.of_broker,
         handler=brokers.drain,
         summary="Move leadership away from a broker before it is stopped",
@@ -139,7 +164,31 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/brokers/{id}/stoppable",
+        role=Role.VIEWER,
+        handler=whatif.stoppable,
+        summary="Whether a broker can stop without making partitions unavailable or rejecting writes",
+        takes_path=schema.BrokerPath,
+        answers={200: schema.Stoppable},
+        problems=(404,),
+        only_active=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/whatif",
+        is_heavy=True,
+        role=Role.VIEWER,
+        handler=whatif.whatif,
+        summary="Simulate failures of brokers and racks, and plan a rolling restart; nothing is changed",
+        takes_body=schema.WhatIfRequest,
+        body_required=False,
+        answers={200: schema.WhatIf},
+        only_active=True,
+    ),
+    Route(
+        method="GET",
         path="/v1/topics",
+        role=Role.VIEWER,
         handler=topics.topics,
         summary="Topics by name, page by page",
         takes_query=schema.TopicQuery,
@@ -149,6 +198,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics",
+        role=Role.ADMIN,
         handler=topics.create,
         summary="Create a topic, and wait until all of its partitions have a leader",
         takes_body=schema.TopicCreation,
@@ -159,6 +209,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}",
+        role=Role.VIEWER,
         version=versions.of_topic,
         handler=topics.topic,
         summary="One topic with its overrides and the first page of its partitions",
@@ -170,6 +221,7 @@ ROUTES: Final = (
     Route(
         method="PATCH",
         path="/v1/topics/{topic}",
+        role=Role.ADMIN,
         version=versions.of_topic,
         handler=topics.change,
         summary="Add partitions to a topic, or change its overrides",
@@ -183,8 +235,10 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/topics/{topic}",
+        role=Role.ADMIN,
         version=versions.of_topic,
         handler=topics.delete,
+        needs_reason=_always,
         summary="Delete a topic; 202 if replicas of it are still to be deleted",
         takes_path=schema.TopicPath,
         takes_query=schema.TopicDeletion,
@@ -195,6 +249,8 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/explanation",
+        is_heavy=True,
+        role=Role.VIEWER,
         handler=explanations.topic,
         summary="Progress of a topic's deletion, and what it waits for",
         takes_path=schema.TopicPath,
@@ -205,6 +261,8 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/partitions/{partition}/explanation",
+        is_heavy=True,
+        role=Role.VIEWER,
         handler=explanations.partition,
         summary="Why a partition has its present leader, or none, and how to change that",
         takes_path=schema.PartitionPath,
@@ -214,7 +272,30 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/topics/{topic}/partitions/{partition}/history",
+        role=Role.VIEWER,
+        handler=state_machines.history,
+        summary="Events of a partition and its replicas that the controller still holds",
+        takes_path=schema.PartitionPath,
+        takes_query=schema.HistoryQuery,
+        answers={200: schema.PartitionHistory},
+        problems=(404,),
+        only_active=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/state-machines",
+        role=Role.VIEWER,
+        handler=state_machines.state_machines,
+        summary="Both state machines: partitions and replicas in each state, and the rates of the transitions",
+        takes_query=schema.StateMachineQuery,
+        answers={200: schema.StateMachines},
+        from_copy=True,
+    ),
+    Route(
+        method="GET",
         path="/v1/topics/{topic}/partitions/{partition}",
+        role=Role.VIEWER,
         version=versions.of_partition,
         handler=topics.partition,
         summary="One partition with the states of its replicas",
@@ -224,8 +305,22 @@ ROUTES: Final = (
         from_copy=True,
     ),
     Route(
+        method="POST",
+        path="/v1/topics/{topic}/partitions/{partition}/replicas/{broker}/reset",
+        role=Role.OPERATOR,
+        handler=topics.reset,
+        summary="Use a replica again whose handler has failed too often",
+        takes_path=schema.ReplicaPath,
+        takes_body=schema.ReplicaResetting,
+        body_required=False,
+        answers={200: schema.ReplicaResetInfo},
+        problems=(404, 409),
+        only_active=True,
+    ),
+    Route(
         method="GET",
         path="/v1/partitions",
+        role=Role.VIEWER,
         handler=topics.partitions,
         summary="Partitions by (topic, partition), page by page",
         takes_query=schema.PartitionQuery,
@@ -235,7 +330,10 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/elections",
+        role=Role.OPERATOR,
         handler=elections.elect,
+        raises_role=elections.role_of,
+        needs_reason=elections.is_unclean,
         summary="Elect leaders; one result for each partition",
         takes_body=schema.ElectionRequest,
         body_bytes_max=BODY_BYTES_MAX,
@@ -244,7 +342,27 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/elections/recent",
+        role=Role.VIEWER,
+        handler=elections.recent,
+        summary="Events that moved leadership, newest first: stages, rows, and acknowledgements of each",
+        takes_query=schema.ElectionQuery,
+        answers={200: schema.ElectionList},
+    ),
+    Route(
+        method="GET",
+        path="/v1/elections/{event}",
+        role=Role.VIEWER,
+        handler=elections.record,
+        summary="One event that moved leadership",
+        takes_path=schema.ElectionPath,
+        answers={200: schema.ElectionEvent},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
         path="/v1/reassignments",
+        role=Role.VIEWER,
         handler=reassignments.reassignments,
         summary="Reassignments in progress, and what each of them waits for",
         answers={200: schema.ReassignmentList},
@@ -253,6 +371,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/reassignments",
+        role=Role.OPERATOR,
         handler=reassignments.reassign,
         summary="Start or cancel reassignments; one result for each partition",
         takes_body=schema.ReassignmentRequest,
@@ -264,6 +383,7 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/reassignments/{topic}/{partition}",
+        role=Role.OPERATOR,
         version=versions.of_partition,
         handler=reassignments.cancel,
         summary="Cancel the reassignment of one partition",
@@ -276,6 +396,8 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/reassignment-plans",
+        is_heavy=True,
+        role=Role.VIEWER,
         handler=reassignments.planned,
         summary="Plan an assignment with the fewest replica moves; nothing is changed",
         takes_body=schema.PlanRequest,
@@ -288,6 +410,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/events",
+        role=Role.VIEWER,
         handler=events.events,
         summary="Events, page by page",
         takes_query=schema.EventQuery,
@@ -296,6 +419,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/events/stream",
+        role=Role.VIEWER,
         handler=stream.stream,
         summary="Event stream as server-sent events: id is the number, event the kind, data the event",
         takes_query=schema.StreamQuery,
@@ -304,7 +428,39 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/audit",
+        role=Role.ADMIN,
+        handler=audit.audit,
+        summary="Audit trail: attempts to change something, and requests that were denied",
+        takes_query=schema.AuditQuery,
+        answers={200: schema.AuditPage},
+    ),
+    Route(
+        method="POST",
+        path="/v1/login",
+        role=Role.VIEWER,
+        handler=logins.login,
+        takes_body=schema.NoData,
+        body_required=False,
+        summary="A ticket for a web page, in exchange for a token or a code",
+        answers={200: schema.Login},
+        problems=(501,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/login-codes",
+        role=Role.VIEWER,
+        handler=logins.code,
+        takes_body=schema.NoData,
+        body_required=False,
+        summary="A code with which a web page can log in once, within a minute",
+        answers={200: schema.LoginCode},
+        problems=(501,),
+    ),
+    Route(
+        method="GET",
         path="/metrics",
+        role=Role.VIEWER,
         handler=documents.metrics,
         summary="All metrics in Prometheus text format",
         answers={200: None},
@@ -314,6 +470,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/openapi.json",
+        role=Role.VIEWER,
         handler=documents.description,
         summary="This document",
         answers={200: None},

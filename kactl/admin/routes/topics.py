@@ -3,15 +3,24 @@
 import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import cast
+
+import msgspec
 
 from kactl.admin.audit import audited
+from kactl.admin.past import partitions_at
 from kactl.admin.route import ApiRequest, Reply
 from kactl.admin.schema import (
+    HandlerStatus,
+    HandlerStatusName,
     NoData,
     PartitionInfo,
     PartitionPage,
     PartitionPath,
     PartitionQuery,
+    ReplicaPath,
+    ReplicaResetInfo,
+    ReplicaResetting,
     TopicChange,
     TopicChanged,
     TopicCreated,
@@ -28,7 +37,9 @@ from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.config import topic as topic_config
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
+from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
+from kactl.state.replica_reports import ReplicaReport
 
 log = logger(__name__)
 
@@ -72,7 +83,7 @@ async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCrea
     created = TopicCreated(name=ref.name, id=None if body.dry_run else text_of_id(ref.id), dry_run=body.dry_run)
     if body.dry_run:
         return Reply(created)
-    return Reply(created, status=HTTPStatus.CREATED, headers={"Location": f"/v1/topics/{ref.name}"})
+    return Reply(created, status=HTTPStatus.CREATED, headers={"Location": f"{service.prefix}/v1/topics/{ref.name}"})
 
 
 async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicChange]) -> TopicChanged:
@@ -105,7 +116,7 @@ async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicC
 async def delete(service: Service, request: ApiRequest[TopicPath, TopicDeletion, NoData]) -> Reply:
     """Delete a topic. Responds 202 if the deletion continues after the timeout."""
     name, how, controller = request.path.topic, request.query, service.controller
-    async with audited(service, "delete topic", name, reason=how.reason, dry_run=how.dry_run) as audit:
+    async with audited(service, "delete topic", name, reason=how.reason, dry_run=how.dry_run, is_final=True) as audit:
         ref = await controller.delete_topic(name, dry_run=how.dry_run, timeout_ms=0)
         audit.outcome, audit.detail = "unfinished", "the topic is marked for deletion"
         is_gone = False
@@ -137,11 +148,37 @@ async def partition(service: Service, request: ApiRequest[PartitionPath, NoData,
     info = find_partition(service.cluster, request.path.topic, request.path.partition, min_isr)
     if info is None:
         raise service.no_partition(request.path.topic, request.path.partition)
-    return info
+    controller = service.controller
+    if not controller.is_active:
+        return info
+    try:
+        reports = controller.replica_status(TopicPartition(info.topic, info.partition))
+    except NotFound:  # deleted since the copy was made
+        return info
+    now_ms = controller.clock.monotonic_ms()
+    status = {broker: _status(report, now_ms) for broker, report in reports.items()}
+    return msgspec.structs.replace(info, replica_status=status) if status else info
+
+
+async def reset(service: Service, request: ApiRequest[ReplicaPath, NoData, ReplicaResetting]) -> ReplicaResetInfo:
+    """Let a participant use a replica again whose handler has failed too often."""
+    path, controller = request.path, service.controller
+    name = TopicPartition(path.topic, path.partition)
+    async with audited(service, "reset replica", f"{name} on {path.broker}", reason=request.body.reason):
+        report = await controller.reset_replica(name, path.broker)
+    failure = _status(report, controller.clock.monotonic_ms())
+    return ReplicaResetInfo(topic=path.topic, partition=path.partition, broker=path.broker, failure=failure)
+
+
+def _status(report: ReplicaReport, now_ms: float) -> HandlerStatus:
+    name = cast(HandlerStatusName, report.status.name.lower())
+    return HandlerStatus(status=name, detail=report.detail, for_ms=round(now_ms - report.since_ms, 1))
 
 
 async def partitions(service: Service, request: ApiRequest[NoData, PartitionQuery, NoData]) -> PartitionPage:
-    """Returns one page of partitions."""
+    """Returns one page of partitions, as they are or as they were."""
+    if request.query.at is not None:
+        return await partitions_at(service, request.query)
     return await _page(service, await _find(service, request.query))
 
 

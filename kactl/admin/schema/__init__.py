@@ -7,6 +7,7 @@ A leader of -1 means none; an epoch of -1 is not known yet. Times are wall clock
 ordered by (topic, partition).
 """
 
+from .audit import AuditPage, AuditQuery, AuditRecord
 from .brokers import (
     BrokerActed,
     BrokerAction,
@@ -32,6 +33,7 @@ from .common import (
     Cursor,
     ElectionType,
     EventKind,
+    HandlerStatusName,
     Int32,
     Limit,
     NoData,
@@ -51,9 +53,14 @@ from .events import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,
+    ElectionEvent,
+    ElectionList,
+    ElectionPath,
+    ElectionQuery,
     Event,
     EventPage,
     EventQuery,
+    HandlerEvent,
     Kinds,
     PartitionEvent,
     ReplicaEvent,
@@ -64,6 +71,7 @@ from .events import (
 )
 from .explanations import CandidateInfo, PartitionExplanation, TopicExplanation
 from .instance import ClusterInfo, ControllerInfo, HealthCheck, Probe, Resignation, Resigned
+from .logins import Login, LoginCode
 from .problems import (
     FieldError,
     Problem,
@@ -85,13 +93,26 @@ from .reassignments import (
     ReassignmentResult,
     ReassignmentTarget,
 )
+from .state_machines import (
+    HistoryQuery,
+    PartitionHistory,
+    StateCount,
+    StateMachine,
+    StateMachineQuery,
+    StateMachines,
+    TransitionCount,
+)
 from .topics import (
     ConfigKey,
     ConfigValue,
+    HandlerStatus,
     PartitionInfo,
     PartitionPage,
     PartitionPath,
     PartitionQuery,
+    ReplicaPath,
+    ReplicaResetInfo,
+    ReplicaResetting,
     TopicChange,
     TopicChanged,
     TopicCreated,
@@ -104,6 +125,7 @@ from .topics import (
     TopicPath,
     TopicQuery,
 )
+from .whatif import FailureSet, Stoppable, SweepName, WhatIf, WhatIfRequest
 
 __all__ = [
     "ELECTION_PARTITIONS_MAX",
@@ -115,6 +137,9 @@ __all__ = [
     "Answer",
     "AnyEvent",
     "AsOf",
+    "AuditPage",
+    "AuditQuery",
+    "AuditRecord",
     "BrokerActed",
     "BrokerAction",
     "BrokerDrain",
@@ -135,6 +160,10 @@ __all__ = [
     "Cursor",
     "DrainEffect",
     "ElectionAnswer",
+    "ElectionEvent",
+    "ElectionList",
+    "ElectionPath",
+    "ElectionQuery",
     "ElectionRequest",
     "ElectionResult",
     "ElectionType",
@@ -144,14 +173,22 @@ __all__ = [
     "EventPage",
     "EventQuery",
     "EventTally",
+    "FailureSet",
     "FieldError",
+    "HandlerEvent",
+    "HandlerStatus",
+    "HandlerStatusName",
     "HealthCheck",
+    "HistoryQuery",
     "Int32",
     "Kinds",
     "Limit",
+    "Login",
+    "LoginCode",
     "NoData",
     "PartitionEvent",
     "PartitionExplanation",
+    "PartitionHistory",
     "PartitionInfo",
     "PartitionName",
     "PartitionPage",
@@ -179,13 +216,22 @@ __all__ = [
     "ReassignmentResult",
     "ReassignmentTarget",
     "ReplicaEvent",
+    "ReplicaPath",
+    "ReplicaResetInfo",
+    "ReplicaResetting",
     "ReplicaStateName",
     "RequestEvent",
     "ResetEvent",
     "Resignation",
     "Resigned",
     "SomePartitions",
+    "StateCount",
+    "StateMachine",
+    "StateMachineQuery",
+    "StateMachines",
+    "Stoppable",
     "StreamQuery",
+    "SweepName",
     "TermInfo",
     "TermList",
     "Took",
@@ -202,5 +248,8 @@ __all__ = [
     "TopicPage",
     "TopicPath",
     "TopicQuery",
+    "TransitionCount",
     "WaitingEvent",
+    "WhatIf",
+    "WhatIfRequest",
 ]

@@ -21,7 +21,11 @@ class BrokerInfo(Answer, frozen=True):
         leader_skew, replica_skew: deviation from an even share among all brokers, in percent.
         out_of_sync: assigned replicas that are not in the ISR.
         queue_size: requests queued for it, including the one in flight; `queue_oldest_ms`: age of the oldest.
-        last_error: error of the last request; empty if it succeeded.
+        last_error: error of the last request, or why the link was lost, or why other participants cannot connect to
+            the advertised address; empty if there is none.
+        linked: whether a participant has a link to this controller; null for a broker without links, and from a standby
+            instance. A participant that has never had one is fenced.
+        linked_since_ms: when the link was opened, or lost.
         participant: it runs in the process of this server, and can be killed and restarted over this API.
     """
 
@@ -40,6 +44,8 @@ class BrokerInfo(Answer, frozen=True):
     queue_oldest_ms: float
     last_error: str
     participant: bool
+    linked: bool | None = None
+    linked_since_ms: int | None = None
 
 
 class BrokerList(Answer, frozen=True):

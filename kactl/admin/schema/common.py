@@ -15,8 +15,9 @@ ELECTION_PARTITIONS_MAX: Final = 50_000
 REASON_LENGTH_MAX: Final = 1000
 TIMEOUT_MS_MAX: Final = 300_000
 
-BrokerStateName = Literal["live", "shutting_down", "dead"]
-EventKind = Literal["controller", "broker", "topic", "partition", "replica", "request"]
+BrokerStateName = Literal["live", "fenced", "shutting_down", "dead"]
+HandlerStatusName = Literal["not_ready", "failed", "stuck", "error", "busy"]
+EventKind = Literal["controller", "broker", "topic", "partition", "replica", "handler", "request", "election"]
 ElectionType = Literal["preferred", "unclean"]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 # No control characters (C0, DEL, C1), no line separators, no marks that change the reading direction.

@@ -25,6 +25,7 @@ class ControllerInfo(Answer, frozen=True):
         changes: number of elections this instance has won since it started.
         queue_size: events that wait.
         participants: ids of the brokers that run in the same process, and can be killed and restarted.
+        insecure: interfaces of the process that others can reach without encryption.
     """
 
     node_id: int
@@ -41,6 +42,7 @@ class ControllerInfo(Answer, frozen=True):
     queue_size: int
     participants: tuple[int, ...]
     as_of: AsOf
+    insecure: tuple[str, ...] = ()
 
 
 class HealthCheck(Answer, frozen=True):

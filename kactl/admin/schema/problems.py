@@ -13,10 +13,11 @@ class FieldError(Answer, frozen=True, omit_defaults=True):
 
 
 class ProblemController(Answer, frozen=True):
-    """The controller, as far as it is known."""
+    """The controller, as far as it is known. `api_url`: its admin API; empty if it is not in `api.instances`."""
 
     id: int | None
     epoch: int
+    api_url: str = ""
 
 
 class Problem(Answer, frozen=True):

@@ -10,6 +10,7 @@ from .common import (
     Answer,
     AsOf,
     Cursor,
+    HandlerStatusName,
     Int32,
     Limit,
     PartitionStateName,
@@ -17,6 +18,18 @@ from .common import (
     Reason,
     ReplicaStateName,
 )
+
+
+class HandlerStatus(Answer, frozen=True):
+    """A replica of a participant that is not in its normal state.
+
+    `status`: not_ready, failed, stuck, error, busy. `detail`: what the handler has raised, or which call takes long.
+    `for_ms`: how long it has been in this state.
+    """
+
+    status: HandlerStatusName
+    detail: str
+    for_ms: float
 
 
 class PartitionInfo(Answer, frozen=True):
@@ -30,6 +43,8 @@ class PartitionInfo(Answer, frozen=True):
         under_min_isr: it has no leader, or fewer in-sync replicas than brokers enforce (at most all replicas).
         preferred_leader: the first assigned replica; -1 if no replica is assigned.
         replica_states: by broker id.
+        replica_status: by broker id, of participants whose replicas are not in their normal state; empty in lists of
+            partitions, and from a standby instance.
     """
 
     topic: str
@@ -50,15 +65,21 @@ class PartitionInfo(Answer, frozen=True):
     under_min_isr: bool
     preferred_leader: int
     replica_states: dict[int, ReplicaStateName]
+    replica_status: dict[int, HandlerStatus] = {}
 
 
 class PartitionPage(Answer, frozen=True):
-    """One page of partitions. `matched`: their number on all pages; `next_cursor`: null on the last page."""
+    """One page of partitions. `matched`: their number on all pages; `next_cursor`: null on the last page.
+
+    `at_ms`: the earlier time of the page; null if it is of the present. Earlier partitions lack `replica_states`,
+    `adding`, `removing` and `min_insync_replicas`.
+    """
 
     items: tuple[PartitionInfo, ...]
     matched: int
     next_cursor: str | None
     as_of: AsOf
+    at_ms: int | None = None
 
 
 class TopicInfo(Answer, frozen=True):
@@ -137,11 +158,39 @@ class PartitionPath(Question, frozen=True):
     partition: Int32
 
 
+class ReplicaPath(Question, frozen=True):
+    """Selects a replica."""
+
+    topic: str
+    partition: Int32
+    broker: Int32
+
+
+class ReplicaResetting(Question, frozen=True):
+    """Reset the handler of a replica; the body may be empty."""
+
+    reason: Reason = ""
+
+
+class ReplicaResetInfo(Answer, frozen=True):
+    """The participant was requested to use the replica again. `failure`: the state that this ends."""
+
+    topic: str
+    partition: int
+    broker: int
+    failure: HandlerStatus
+
+
 class TopicQuery(Question, frozen=True):
     """Selects topics."""
 
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
+
+
+PastTime = Annotated[
+    str, Meta(max_length=50, description="as of this earlier time: RFC 3339 with an offset, or ms since 1970")
+]
 
 
 class PartitionQuery(Question, frozen=True):
@@ -158,8 +207,10 @@ class PartitionQuery(Question, frozen=True):
     under_min_isr: Annotated[bool, Meta(description="below min.insync.replicas, or not")] | None = None
     at_min_isr: Annotated[bool, Meta(description="exactly at min.insync.replicas, or not")] | None = None
     not_preferred: Annotated[bool, Meta(description="not led by the preferred replica, or led by it")] | None = None
+    at: PastTime | None = None
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
+    offset: Annotated[int, Meta(ge=0, description="skip so many, instead of a cursor: for lists that are scrolled")] = 0
 
 
 ConfigKey = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[a-zA-Z0-9._-]+$")]

@@ -1,0 +1,169 @@
+"""Number of connections of the admin API, and which one makes room for another; see `connections`."""
+
+import enum
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kactl.runtime.addresses import is_loopback
+from kactl.runtime.logs import logger
+from kactl.telemetry.metrics import Reading
+
+from . import limits
+from .limits import Capacity
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+log = logger(__name__)
+
+# One log line of each kind in this time: a flood must not fill the disk.
+LOG_PAUSE_S: Final = 10.0
+_KINDS: Final = (
+    "full",
+    "address",
+    "replaced",
+    "head",
+    "body",
+    "idle",
+    "unread",
+    "unanswered",
+    "malformed",
+    "descriptors",
+)
+
+
+class State(enum.Enum):
+    """The action that a connection waits for."""
+
+    FRESH = "fresh"
+    HEAD = "head"
+    ANSWERING = "answering"
+    BODY = "body"
+    UNREAD = "unread"
+    IDLE = "idle"
+    STREAMING = "streaming"
+
+
+# The client must act next; such a connection may be replaced.
+_WAITING: Final = frozenset({State.HEAD, State.BODY, State.IDLE})
+
+
+class Room(enum.Enum):
+    """Result of an attempt to make room for a connection."""
+
+    YES = "yes"
+    PROBES = "probes"
+    LATER = "later"
+    NO = "no"
+
+
+class Gate:
+    """All connections of one server.
+
+    Attributes:
+        refused: number of connections rejected or cut, by kind.
+    """
+
+    def __init__(self, capacity: Capacity, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.capacity = capacity
+        self.refused: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
+        self._open: set[Connection] = set()
+        self._of_peer: Counter[str] = Counter()
+        # Time of acceptance; in order of acceptance.
+        self._fresh: dict[Connection, float] = {}
+        # In the order in which they began to wait.
+        self._waiting: dict[Connection, None] = {}
+        self._unread: dict[Connection, None] = {}
+        self._now_s = now_s
+        self._logged_s: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether connections exist whose heads may be about to arrive."""
+        return bool(self._fresh)
+
+    def room(self) -> Room:
+        """Make room for a connection, if possible."""
+        if len(self._open) < self.capacity.connections or self.replace_one():
+            return Room.YES
+        if self.has_fresh:
+            return Room.LATER
+        return Room.PROBES if len(self._open) < self.capacity.connections + self.capacity.probes else Room.NO
+
+    def has_many(self, peer: str) -> bool:
+        """Returns whether an address has all the connections that one may have. Those of this machine may have more."""
+        return self._of_peer[peer] >= limits.CONNECTIONS_PER_ADDRESS_MAX and not is_loopback(peer)
+
+    def admit(self, connection: "Connection") -> None:
+        """Register an accepted connection."""
+        self._open.add(connection)
+        self._of_peer[connection.peer] += 1
+        self._fresh[connection] = self._now_s()
+
+    def replace_one(self) -> bool:
+        """Cut the connection that has waited longest for its client. Returns whether there was one."""
+        oldest = next(iter(self._waiting), None) or self._silent() or next(iter(self._unread), None)
+        if oldest is None:
+            return False
+        oldest.cut("replaced", "was cut to make room for another connection")
+        return True
+
+    def _silent(self) -> "Connection | None":
+        """Returns the oldest fresh connection that is due and has received nothing.
+
+        A head that has arrived counts, even if this process was too busy to read it.
+        """
+        now_s = self._now_s()
+        due = itertools.takewhile(lambda item: now_s - item[1] >= limits.FRESH_S, self._fresh.items())
+        return next((connection for connection, _ in due if not connection.has_received), None)
+
+    def moved(self, connection: "Connection", state: State) -> None:
+        """Record that a connection has entered a state."""
+        if connection not in self._open:
+            return
+        if state is not State.FRESH:
+            self._fresh.pop(connection, None)
+        if state not in _WAITING:
+            self._waiting.pop(connection, None)
+        else:
+            self._waiting.setdefault(connection)
+        if state is State.UNREAD:
+            self._unread.setdefault(connection)
+        else:
+            self._unread.pop(connection, None)
+
+    def remove(self, connection: "Connection") -> None:
+        """Remove a connection that has ended or is about to end."""
+        if connection in self._open:
+            self._open.remove(connection)
+            self._of_peer[connection.peer] -= 1
+            if not self._of_peer[connection.peer]:
+                del self._of_peer[connection.peer]
+        self._fresh.pop(connection, None)
+        self._waiting.pop(connection, None)
+        self._unread.pop(connection, None)
+
+    def refuse(self, kind: str, peer: str, reason: str) -> None:
+        """Count a rejected connection; log at most one of each kind per `LOG_PAUSE_S`."""
+        self.refused[kind] += 1
+        now_s = self._now_s()
+        if now_s - self._logged_s.get(kind, -LOG_PAUSE_S) >= LOG_PAUSE_S:
+            self._logged_s[kind] = now_s
+            log.warning("admin API: connection from %s %s (%s: %d so far)", peer, reason, kind, self.refused[kind])
+
+    def readings(self) -> dict[str, Reading]:
+        """Returns the gauges and counters for `kactl.telemetry.metrics`."""
+
+        def refused() -> Iterable[tuple[float, Mapping[str, str | int]]]:
+            return [(count, {"error.type": kind}) for kind, count in self.refused.items()]
+
+        return {
+            "kactl.api.connections": lambda: [(len(self._open), {})],
+            "kactl.api.refused.count": refused,
+        }

@@ -1,0 +1,130 @@
+"""The service of an application, which exists while its controller does.
+
+An application can be mounted before its controller is entered, and outlive it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+
+from kactl.actors.system import Controller
+from kactl.config.settings import Config
+from kactl.errors import ErrorCode
+from kactl.telemetry.past_states import PastStates
+
+from .audit_trail import AuditTrail
+from .identity.credentials import Credentials
+from .limits import Capacity
+from .problem import Refused
+from .schema import ProblemController
+from .service import LocalBrokers, Service
+
+
+class Host:
+    """Finds the controller of each request.
+
+    Args:
+        controller: the controller, or a function that returns it; None while there is none.
+        config: None for the defaults.
+        prefix: the path under which the application is reached; empty or begins with a slash.
+        document: the OpenAPI document.
+        credentials: the tokens of kactl's own server.
+        insecure: the interfaces of the process that others can reach without encryption.
+        past: earlier states of the cluster.
+
+    Attributes:
+        closing: set when the application shuts down; streams then end.
+        trail: the audit trail; it outlives a controller.
+        has_dashboard: whether the application serves the dashboard.
+    """
+
+    def __init__(
+        self,
+        controller: Controller | Callable[[], Controller | None],
+        *,
+        config: Config | None,
+        participants: LocalBrokers | None,
+        render_metrics: Callable[[], bytes] | None,
+        document: bytes,
+        prefix: str = "",
+        capacity: Capacity | None = None,
+        credentials: Credentials | None = None,
+        insecure: tuple[str, ...] = (),
+        past: PastStates | None = None,
+        trail: AuditTrail | None = None,
+    ) -> None:
+        self._controller = controller
+        self._config = config
+        self._participants = participants
+        self._render_metrics = render_metrics
+        self._document = document
+        self.prefix = prefix
+        self._capacity = capacity or Capacity()
+        self._credentials = credentials
+        self._insecure = insecure
+        self.trail = trail or AuditTrail()
+        self.has_dashboard = config is None or config.api.dashboard
+        self._past = past
+        self._service: Service | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.closing = asyncio.Event()
+
+    def find(self) -> Service | None:
+        """Returns the service of the controller; None if the controller has not been entered, or was left."""
+        controller = self._controller if isinstance(self._controller, Controller) else self._controller()
+        if controller is None or not controller.is_open:
+            self._forget()
+            return None
+        if self._service is None or self._service.controller is not controller:
+            self._forget()
+            config = Config(node_id=controller.node_id) if self._config is None else self._config
+            self._service = Service(
+                controller,
+                config,
+                self._participants,
+                self._render_metrics,
+                self._document,
+                self._capacity,
+                prefix=self.prefix,
+                closing=self.closing,
+                credentials=self._credentials,
+                insecure=self._insecure,
+                trail=self.trail,
+                past=self._past,
+            )
+            self._watch = asyncio.get_running_loop().create_task(self._service.progress.run(controller.cluster))
+        return self._service
+
+    def service(self) -> Service:
+        """Returns the service of the controller.
+
+        Raises:
+            Refused: 503, there is no controller now.
+        """
+        found = self.find()
+        if found is None:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "No controller",
+                "the controller of this application does not run now: it has not been started, or has been stopped; "
+                "retry later",
+                code=ErrorCode.BROKER_NOT_AVAILABLE,
+                retriable=True,
+            )
+        return found
+
+    def known_controller(self) -> ProblemController:
+        """Returns the current controller as far as it is known."""
+        service = self.find()
+        return ProblemController(id=None, epoch=0) if service is None else service.known_controller()
+
+    def close(self) -> None:
+        """End the tasks and streams of the application."""
+        self.closing.set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._service = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None

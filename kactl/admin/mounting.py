@@ -1,0 +1,359 @@
+"""The admin API as an aiohttp application, which a host program can mount.
+
+    host.add_subapp("/kactl", kactl.admin.application(controller, prefix="/kactl", authorize=authorize))
+
+The host's middlewares run first. Errors are converted to problem documents below the prefix only.
+"""
+
+import contextlib
+import functools
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from aiohttp import HttpVersion10, web
+from aiohttp.typedefs import Middleware
+
+from kactl.access.role import Role
+from kactl.access.tokens import without_secrets
+from kactl.actors.system import Controller
+from kactl.errors import BadRequest, ErrorCode, NotController
+from kactl.messages import arguments
+from kactl.participant.group import Participants
+from kactl.participant.participant import Participant
+from kactl.runtime.escaping import escaped
+from kactl.runtime.logs import logger
+
+from . import dashboard_files, limits, openapi, problem, versions
+from .access import Access, Authorize, HostPolicy, LocalPolicy, Policy
+from .audit import AUDIT_LOGGER
+from .client import CLIENT, PRINCIPAL, client_of
+from .connections import Connection
+from .host import Host
+from .one_participant import OneParticipant
+from .problem import Refused
+from .rates import HEAVY_MAX
+from .request_origin import REQUEST_ID, origin_of
+from .route import JSON, ApiRequest, Reply, Route, check_reason, check_type, read
+from .routes.route_table import ROUTES
+from .schema import Answer, Probe
+from .service import Service
+
+log = logger(__name__)
+audit_log = logger(AUDIT_LOGGER)
+
+# The part of a request that an error message repeats.
+SHOWN_MAX: Final = 200
+# Statuses of requests that the audit trail records.
+DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+LIVENESS: Final = "/livez"
+PROBES: Final = frozenset({LIVENESS, "/readyz", "/leader"})
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_encoder = msgspec.json.Encoder()
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(
+    controller: Controller | Callable[[], Controller | None],
+    *,
+    prefix: str = "",
+    participants: Participants | Participant | None = None,
+    authorize: Authorize | None = None,
+    metrics: Callable[[], bytes] | None = None,
+) -> web.Application:
+    """Returns the admin API of a controller, to be mounted in an aiohttp application.
+
+    Several applications may serve one controller.
+
+    Args:
+        controller: need not be entered yet: until it is, requests get 503. Or a function that returns it, or None.
+        prefix: the path at which the application is mounted, as given to `add_subapp`.
+        participants: the brokers of this process, which the API can kill and restart.
+        authorize: identifies the client of each request but the probes. Without it any client may read, and only
+            clients on this machine may make changes.
+        metrics: renders the metrics for Prometheus.
+
+    Raises:
+        BadRequest: the prefix does not begin with a slash, or ends with one.
+    """
+    if arguments.text(prefix, "prefix") and (not prefix.startswith("/") or prefix.endswith("/")):
+        raise BadRequest("prefix", f"{prefix!r} cannot be used: begin with a slash and end without one, as in '/kactl'")
+    host = Host(
+        controller,
+        config=None,
+        participants=OneParticipant(participants) if isinstance(participants, Participant) else participants,
+        render_metrics=metrics,
+        document=openapi_document(prefix),
+        prefix=prefix,
+    )
+    return mountable(host, LocalPolicy() if authorize is None else HostPolicy(authorize))
+
+
+@functools.lru_cache(maxsize=16)
+def openapi_document(prefix: str) -> bytes:
+    """Returns the document, built once for all applications of the process with this prefix."""
+    return openapi.rendered(ROUTES, prefix=prefix)
+
+
+def mountable(host: Host, policy: Policy, *, headers: dict[str, str] | None = None) -> web.Application:
+    """Returns the application of a host.
+
+    Args:
+        headers: of all responses, besides those of the API.
+    """
+
+    async def close(_: web.Application) -> None:
+        host.close()
+
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.update(headers or {})
+
+    made = web.Application(middlewares=[_middleware(host, policy)])
+    made.on_shutdown.append(close)
+    made.on_response_prepare.append(add_headers)
+    for route in ROUTES:
+        handler = _handler(host, policy, route)
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            made.router.add_route(method, route.path, handler, expect_handler=_expect_later)
+    if host.has_dashboard:
+        for path in ("/", f"{dashboard_files.FOLDER}{{name}}"):
+            made.router.add_get(path, dashboard_files.serve_file)
+    return made
+
+
+async def _expect_later(_: web.Request) -> None:
+    """Leave `Expect` to the reader of the body: no body is requested before the request is accepted."""
+
+
+def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
+    """Returns the aiohttp handler of a route: parse the request, check it, call the handler, encode the response."""
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        access = Access(route.action, route.operation(route.method), _resource(http), route.role.label)
+        if route.role is not Role.NONE:
+            PRINCIPAL.set((await policy.authorize(http, access, route.least_role)).label)
+            CLIENT.set(client_of(http))
+            check_type(route, http)
+            policy.check_rate(http, access)
+        if route.path == LIVENESS and host.find() is None:
+            return _encoded(Reply(Probe(status="ok", detail="the controller does not run now")))
+        service = host.service()
+        with _heavy(service, http) if route.is_heavy else contextlib.nullcontext():
+            return await carry_out(service, http, access)
+
+    async def carry_out(service: Service, http: web.Request, access: Access) -> web.StreamResponse:
+        asked = await read(route, http)
+        if (needed := route.role_of(asked)) is not route.least_role:
+            await policy.check_content(http, access, needed)
+        check_reason(route, asked)
+        if route.from_copy:
+            await service.prepare()
+        elif route.only_active:
+            service.require_active()
+        if not route.writes:
+            return await _answered(service, route, asked)
+        async with versions.lock_of(service, http) or contextlib.nullcontext():
+            version = route.version or versions.of_controller
+            await versions.check(service, http, version, asked.path, asked.expected_epoch)
+            with origin_of(http) as request_id:
+                answer = await _answered(service, route, asked)
+            answer.headers[REQUEST_ID] = request_id
+            return answer
+
+    return handle
+
+
+@contextlib.contextmanager
+def _heavy(service: Service, http: web.Request) -> Iterator[None]:
+    """Count a request that takes long.
+
+    Raises:
+        Refused: 429, as many of the same client run.
+    """
+    client = PRINCIPAL.get() or http.remote or ""
+    if service.heavy[client] >= HEAVY_MAX:
+        raise Refused(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "Too many requests",
+            f"{HEAVY_MAX} plans and explanations of this client run: send the next one when they have ended",
+            code=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            headers={"Retry-After": "1"},
+            retriable=True,
+        )
+    service.heavy[client] += 1
+    try:
+        yield
+    finally:
+        service.heavy[client] -= 1
+        if not service.heavy[client]:
+            del service.heavy[client]
+
+
+def _resource(http: web.Request) -> str | None:
+    """Returns what the path of a request names."""
+    return "-".join(http.match_info.values()) or None
+
+
+async def _answered(service: Service, route: Route, asked: ApiRequest[Any, Any, Any]) -> web.StreamResponse:
+    # Before the handler runs: an older version than the response's makes a later write fail; a newer one would lose it.
+    version = None if route.version is None or route.writes else await route.version(service, asked.path)
+    if not route.writes:
+        versions.check_read(asked.http, version, has_version=route.version is not None)
+    if version is not None and route.from_copy:
+        await service.prepare()  # the result of the previous call may have changed meanwhile
+    answer = await route.handler(service, asked)
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if isinstance(answer, Answer):
+        answer = Reply(answer)
+    headers = {**answer.headers, **({} if version is None else {"ETag": version})}
+    if route.from_copy and service.age_ms is not None:
+        as_of = service.as_of()
+        headers |= {"Kactl-As-Of": f"{as_of.epoch}/{as_of.seq}", "Kactl-Standby-Age-Ms": str(as_of.age_ms)}
+    return _encoded(Reply(answer.answer, answer.status, headers))
+
+
+def _encoded(reply: Reply) -> web.Response:
+    body = _encoder.encode(reply.answer)
+    return web.Response(body=body, status=reply.status, headers=reply.headers, content_type=JSON)
+
+
+# -- middleware --------------------------------------------------------------------------------------------------------
+
+
+def _middleware(host: Host, policy: Policy) -> Middleware:
+    """Returns the middleware of all requests, which converts errors to problem documents."""
+
+    @web.middleware
+    async def handle_request(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        # One task handles all requests of a connection.
+        PRINCIPAL.set("")
+        CLIENT.set(None)
+        service = host.find()
+        if service is not None:
+            service.answering += 1
+        try:
+            if service is not None and local_path(host, request) not in PROBES:
+                _check_room(service, request)
+            if request.version < HttpVersion10:
+                raise unreadable(HTTPStatus.BAD_REQUEST, "not an HTTP version")
+            policy.check_host(request)
+            policy.authenticate(request, is_open=_is_open(host, local_path(host, request)))
+            policy.check_site(request)
+            return await handler(request)
+        except web.HTTPException as refusal:
+            return _refusal(host, request, _translated(host, refusal, request))
+        except Exception as error:
+            if isinstance(error, Refused) and _is_denial(error):
+                _record_denial(host, request, error)
+            return _refusal(host, request, error)
+        finally:
+            if service is not None:
+                service.answering -= 1
+
+    return handle_request
+
+
+def _is_denial(error: Refused) -> bool:
+    """Returns whether a client was refused for what it is, also after too many failures of its address."""
+    return error.status in DENIALS or (error.status == HTTPStatus.TOO_MANY_REQUESTS and error.closes)
+
+
+def _record_denial(host: Host, http: web.Request, error: Refused) -> None:
+    service = host.find()
+    client = client_of(http)
+    is_new = host.trail.deny(
+        time_ms=int(time.time() * 1000) if service is None else service.controller.clock.now_ms(),
+        node_id=-1 if service is None else service.controller.node_id,
+        controller_epoch=0 if service is None else service.controller.cluster.fence.epoch,
+        detail=escaped(str(error)),
+        **client._asdict(),
+    )
+    if is_new:
+        by = client.principal or "a client without identity"
+        audit_log.warning("%s denied to %s from %s: %s", client.operation, by, client.peer, error)
+
+
+def _is_open(host: Host, path: str) -> bool:
+    """Returns whether a path below the prefix needs no credential: probes, and the files of the dashboard."""
+    return path in PROBES or (host.has_dashboard and dashboard_files.is_file(path))
+
+
+def local_path(host: Host, http: web.Request) -> str:
+    """Returns the path of a request below the prefix. A proxy may have removed the prefix."""
+    return http.path.removeprefix(host.prefix) if http.path.startswith(f"{host.prefix}/") else http.path
+
+
+def _check_room(service: Service, http: web.Request) -> None:
+    """Reject all requests except probes while the server is full.
+
+    Raises:
+        Refused: 503.
+    """
+    reserved = isinstance(http.protocol, Connection) and http.protocol.probes_only
+    if reserved or service.answering - service.streams > limits.REQUESTS_AT_ONCE_MAX:
+        limit = service.capacity.connections if reserved else limits.REQUESTS_AT_ONCE_MAX
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Too many connections" if reserved else "Too many requests at once",
+            f"{limit} requests are running, which is the limit: retry later",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            retriable=True,
+        )
+
+
+def _refusal(host: Host, http: web.Request, error: Exception) -> web.Response:
+    instance = escaped(without_secrets(host.prefix + local_path(host, http)), SHOWN_MAX)
+    refused = response(host, error, instance=instance)
+    if isinstance(error, NotController) and "Origin" not in http.headers:
+        # Not for web pages: they could not follow to another origin, and would only see that the request failed.
+        url = host.known_controller().api_url
+        if url:
+            refused.set_status(HTTPStatus.TEMPORARY_REDIRECT)
+            refused.headers["Location"] = url + http.raw_path
+    if isinstance(error, Refused) and error.closes:
+        refused.force_close()
+    if refused.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("%s %s failed: %s", http.method, without_secrets(http.path), error, exc_info=error)
+    return refused
+
+
+def response(host: Host, error: Exception, *, instance: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Returns the problem document of an error, with all headers even if no route matched."""
+    document, own = problem.of(error, instance=instance, controller=host.known_controller())
+    return web.Response(
+        body=_encoder.encode(document),
+        status=document.status,
+        headers={**HEADERS, **(headers or {}), **own},
+        content_type=problem.CONTENT_TYPE,
+    )
+
+
+def _translated(host: Host, refusal: web.HTTPException, http: web.Request) -> Refused:
+    """Convert an error of aiohttp's router to an error of this API."""
+    path = escaped(http.path, SHOWN_MAX)
+    if isinstance(refusal, web.HTTPNotFound):
+        detail = f"{path} does not exist: GET {host.prefix}/openapi.json lists all routes"
+        return Refused(HTTPStatus.NOT_FOUND, "No such route", detail)
+    if isinstance(refusal, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(refusal.allowed_methods))
+        detail = f"{escaped(http.method, SHOWN_MAX)} cannot be used at {path}; use {allowed}"
+        return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed", detail, headers={"Allow": allowed})
+    return unreadable(refusal.status, refusal.reason)
+
+
+def unreadable(status: int, reason: str) -> Refused:
+    """Convert an error of aiohttp or its parser to an error of this API."""
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Refused(
+            status,
+            "Internal error",
+            "internal error of kactl; details are in the server's log. Please report it",
+            code=ErrorCode.UNKNOWN_SERVER_ERROR,
+        )
+    shown = escaped(reason, SHOWN_MAX).rstrip(".: ")
+    return Refused(status, "Bad request", f"not a valid HTTP/1.1 request ({shown}): correct it")
