@@ -5,6 +5,7 @@ time.
 """
 
 import contextlib
+import functools
 import sys
 import time
 import urllib.parse
@@ -16,13 +17,17 @@ import msgspec
 
 from kactl.admin.schema import LIMIT_MAX, Answer, PartitionInfo, PartitionPage, Problem, Question, TopicInfo, TopicPage
 
+from . import context_file, credentials
 from .exits import Exit, Failure, refused
 
 if TYPE_CHECKING:
+    import socket
+    import ssl
     from http.client import HTTPConnection
 
 # A standby redirects writes to the controller. More redirects mean that standbys redirect to each other.
 REDIRECTS_MAX: Final = 3
+UNAUTHORIZED: Final = 401
 
 Query = Mapping[str, str | int | bool | None]
 _Answer = TypeVar("_Answer", bound=Answer)
@@ -36,11 +41,25 @@ class Api:
         timeout_s: for connecting, and for each response.
         verbose: print each request, its status and its duration to stderr.
         on_standby: called with a remark if a standby responded from its copy of the cluster.
+        token_file: the file with the token to present; None to look for one.
+        ca_file: the authority of the server's certificate; None to look for it, then for those of the system.
+        context: name of the context that the server was taken from; empty if it was not.
     """
 
     def __init__(
-        self, server: str, *, timeout_s: float, verbose: bool = False, on_standby: Callable[[str], None] | None = None
+        self,
+        server: str,
+        *,
+        timeout_s: float,
+        verbose: bool = False,
+        on_standby: Callable[[str], None] | None = None,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+        context: str = "",
     ) -> None:
+        self._ca_file = ca_file
+        self._context = context
+        self._token_file = token_file
         self.server = server
         self.timeout_s = timeout_s
         self.verbose = verbose
@@ -87,13 +106,30 @@ class Api:
             items += page.items
         return items
 
+    @functools.cached_property
+    def credential(self) -> credentials.Credential:
+        return credentials.find(self.server, self._token_file, self._ca_file, context=self._context)
+
+    def headers(self, server: str) -> dict[str, str]:
+        """Returns the headers that identify this client; a token goes to the servers that it is for, only."""
+        own = {"X-Kactl-Request": "1"}
+        if self.credential.token and credentials.origin(server) in self.credential.origins:
+            own["Authorization"] = f"Bearer {self.credential.token}"
+        return own
+
+    def connected(self, server: str) -> contextlib.AbstractContextManager["HTTPConnection"]:
+        """Open a connection to a server; see the function `connected`."""
+        found = self.credential
+        own = (found.cert, found.key) if credentials.origin(server) in found.origins else ("", "")
+        return connected(server, self.timeout_s, found.socket if server == self.server else "", found.ca, own)
+
     def _ask(self, method: str, path: str, body: bytes | None, kind: type[_Answer]) -> _Answer:
         server = self.server
         for _ in range(REDIRECTS_MAX):
             started = time.perf_counter()
-            with connected(server, self.timeout_s) as connection:
+            with self.connected(server) as connection:
                 headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
-                connection.request(method, path, body, headers)
+                connection.request(method, path, body, headers | self.headers(server))
                 response = connection.getresponse()
                 content = response.read()
             if self.verbose:
@@ -114,8 +150,15 @@ class Api:
 
 
 @contextlib.contextmanager
-def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
+def connected(
+    server: str, timeout_s: float, unix_socket: str = "", ca: str = "", own: tuple[str, str] = ("", "")
+) -> Iterator["HTTPConnection"]:
     """Open a connection to a server, and close it at the end of the block.
+
+    Args:
+        unix_socket: path of a socket that is used if a server listens there.
+        ca: file with the authority of the server's certificate; empty for those of the system.
+        own: files of the client's certificate and key; empty for none.
 
     Raises:
         Failure: UNREACHABLE if the connection fails in the block; USAGE if the URL is invalid.
@@ -123,10 +166,15 @@ def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     url = _parsed(server)
-    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     assert url.hostname is not None
-    connection = kind(url.hostname, url.port, timeout=timeout_s)
+    connection: HTTPConnection
+    if url.scheme == "https":
+        connection = HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=_verifying(ca, *own))
+    else:
+        connection = HTTPConnection(url.hostname, url.port, timeout=timeout_s)
     try:
+        if unix_socket:
+            connection.sock = _connected_to(unix_socket, timeout_s)
         yield connection
     except TimeoutError as error:
         raise Failure(
@@ -134,6 +182,10 @@ def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
             Exit.UNREACHABLE,
         ) from error
     except (OSError, HTTPException) as error:
+        if url.scheme == "https" and isinstance(error, OSError) and (rejected := _rejected(error)):
+            raise Failure(
+                f"{server}: {rejected}; name the file of its authority with --ca-file", Exit.UNREACHABLE
+            ) from error
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise Failure(
             f"{server} cannot be reached ({reason}): start a server with `kactl up`, or select another with --server",
@@ -143,8 +195,53 @@ def connected(server: str, timeout_s: float) -> Iterator["HTTPConnection"]:
         connection.close()
 
 
+def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
+    """Returns settings that verify the server's certificate and its name, and present the client's own."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except OSError as error:
+        raise Failure(f"--ca-file: {ca} is no file of certificates: {error}", Exit.USAGE) from None
+    if cert:
+        try:
+            context.load_cert_chain(cert, key or None)
+        except OSError as error:
+            raise Failure(f"{context_file.NAME}: {cert} and {key} are no certificate and key: {error}") from None
+    return context
+
+
+def _rejected(error: OSError) -> str:
+    from kactl.runtime.tls import rejected_certificate
+
+    return rejected_certificate(error)
+
+
+def _connected_to(path: str, timeout_s: float) -> "socket.socket | None":
+    """Returns a connected Unix socket; None if no server listens there, so that the network is used instead.
+
+    Raises:
+        OSError: the server does not accept the connection in time.
+    """
+    import socket
+
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(path)
+    except (ConnectionRefusedError, FileNotFoundError, PermissionError):
+        connection.close()
+        return None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def refusal(server: str, status: int, content: bytes) -> Failure:
     """Returns the failure for a response with an error status."""
+    if status == UNAUTHORIZED:
+        return Failure(f"401: {server} wants a token: give --token-file, or run as the user who started kactl")
     try:
         return refused(msgspec.json.decode(content, type=Problem))
     except msgspec.MsgspecError:
@@ -162,6 +259,16 @@ def _decoded(server: str, content: bytes, kind: type[_Answer]) -> _Answer:
             f"the response of {server} is not a valid {kind.__name__} ({error}): is it a kactl server of this version?",
             Exit.UNREACHABLE,
         ) from None
+
+
+def checked_url(server: str) -> str:
+    """Returns the URL of a server.
+
+    Raises:
+        Failure: USAGE; it is not a URL.
+    """
+    _parsed(server)
+    return server
 
 
 def _parsed(server: str) -> urllib.parse.SplitResult:

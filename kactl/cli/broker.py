@@ -1,17 +1,28 @@
 """`kactl broker`: drain brokers; kill and restart the participants of `kactl up`."""
 
+import time
 from typing import Final
 
 import click
 import msgspec
 
-from kactl.admin.schema import BrokerActed, BrokerAction, BrokerDrain, BrokerDrained, DrainEffect, SomePartitions
+from kactl.admin.schema import (
+    BrokerActed,
+    BrokerAction,
+    BrokerDrain,
+    BrokerDrained,
+    DrainEffect,
+    SomePartitions,
+    Stoppable,
+)
 
 from . import output
 from .api_client import confirm, quoted
-from .common_options import Settings, options, reason_option
+from .common_options import Settings, options, own_reason_option, reason_option
 from .exits import Exit
 
+# Interval between the questions of `stoppable --wait`.
+WAIT_INTERVAL_S: Final = 1.0
 # Names in one line; `-o json` has all of them, up to the API's limit.
 NAMED_MAX: Final = 5
 
@@ -23,7 +34,7 @@ def broker() -> None:
 
 @broker.command(short_help="Kill a broker without a clean shutdown.")
 @click.argument("broker_id", type=int, metavar="ID")
-@reason_option
+@own_reason_option
 @options
 def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
     """Kill a broker without a clean shutdown, as SIGKILL does.
@@ -68,16 +79,53 @@ def drain(settings: Settings, *, broker_id: int, undo: bool, dry_run: bool, yes:
     if not (undo or dry_run or yes):
         _confirm(settings, path, request)
     answer = settings.api.post(path, request, BrokerDrained)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl([answer])
+    if form in output.DATA:
+        output.print_data(form, answer)
     else:
         output.print_lines(f"{name.topic}-{name.partition}" for name in answer.remaining)
         for line in _drained(answer):
             settings.note(line)
     if answer.remaining:
         click.get_current_context().exit(Exit.FAILED)
+
+
+@broker.command(short_help="Report whether a broker can stop without harm.")
+@click.argument("broker_id", type=int, metavar="ID")
+@click.option("--wait", is_flag=True, help="Repeat until it can stop, at most for --timeout.")
+@options
+def stoppable(settings: Settings, *, broker_id: int, wait: bool) -> None:
+    """Report whether a broker can stop now without harm; the exit code is 0 if it can, and 1 if not.
+
+    It can if no partition would lose its leader or records, or fall below min.insync.replicas. A rolling restart calls
+    this before each broker; with `--wait` it continues when the previous one is back in its ISRs:
+
+    \b
+      kactl broker stoppable 3 --wait --timeout 600 && ssh broker-3 systemctl restart kafka
+    """
+    form = settings.form()
+    path = f"/v1/brokers/{quoted(broker_id)}/stoppable"
+    deadline = time.monotonic() + settings.timeout_s
+    answer = settings.api.get(path, Stoppable)
+    while wait and not answer.stoppable and time.monotonic() + WAIT_INTERVAL_S < deadline:
+        time.sleep(WAIT_INTERVAL_S)
+        answer = settings.api.get(path, Stoppable)
+    if form in output.DATA:
+        output.print_data(form, answer)
+    else:
+        output.print_lines(_stoppable(answer))
+    if not answer.stoppable:
+        click.get_current_context().exit(Exit.FAILED)
+
+
+def _stoppable(answer: Stoppable) -> list[str]:
+    can = "can" if answer.stoppable else "cannot"
+    blockers = (
+        (answer.offline, "would have no leader"),
+        (answer.lossy, "would lose records, because unclean elections are allowed"),
+        (answer.under_min_isr, "would reject writes with acks=all"),
+    )
+    lines = [f"{_partitions(some.count)} {text}: {_names(some)}" for some, text in blockers if some.count]
+    return [f"Broker {answer.broker} {can} stop now. {output.harmless(answer.explained)}", *lines]
 
 
 def _confirm(settings: Settings, path: str, request: BrokerDrain) -> None:
@@ -153,9 +201,7 @@ def _names(some: SomePartitions) -> str:
 def _do(settings: Settings, broker_id: int, action: str, done: str, reason: str) -> None:
     form = settings.form()
     answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", BrokerAction(reason=reason), BrokerActed)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl([answer])
+    if form in output.DATA:
+        output.print_data(form, answer)
     else:
         settings.note(done)

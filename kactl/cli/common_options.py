@@ -3,11 +3,13 @@
 import functools
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import click
 
+from . import context_file
 from .api_client import Api
 from .exits import Exit, Failure
 
@@ -16,7 +18,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 # One day; longer than any operation takes. Sockets reject timeouts of more than some centuries.
 TIMEOUT_S_MAX: Final = 86_400.0
 # Output formats of most commands; the others list theirs.
-FORMS: Final = ("table", "json", "jsonl")
+FORMS: Final = ("table", "json", "jsonl", "yaml")
 # 'kafka' is supported by `topic describe` only: the lines of kafka-topics.sh; 'csv' by `forensics sql` only.
 OUTPUTS: Final = (*FORMS, "csv", "kafka")
 
@@ -32,8 +34,11 @@ class Settings:
     """Values of the common options, from the command line and the environment."""
 
     def __init__(self) -> None:
-        self.server = os.environ.get("KACTL_SERVER") or DEFAULT_SERVER
-        self.output = "table"
+        self._server = ""
+        self.context: str | None = None
+        self.token_file: str | None = None
+        self.ca_file: str | None = None
+        self.output = ""  # the default of the command
         self.forms: tuple[str, ...] = OUTPUTS
         self.timeout_s = DEFAULT_TIMEOUT_S
         self.quiet = False
@@ -46,8 +51,38 @@ class Settings:
                 setattr(self, name, value)
 
     @property
+    def server(self) -> str:
+        """The server: `--server`, `--context`, `KACTL_SERVER`, `KACTL_CONTEXT`, the current context, the default."""
+        return self._place[0]
+
+    @server.setter
+    def server(self, server: str) -> None:
+        self._server = server
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        """The server, and the name of the context that it was taken from; empty if it was not."""
+        if self._server and self.context:
+            raise Failure("specify either --server or --context, not both", Exit.USAGE)
+        server = self._server or ("" if self.context else os.environ.get("KACTL_SERVER", ""))
+        if server:
+            return server, ""
+        contexts = context_file.load()
+        name = self.context or os.environ.get("KACTL_CONTEXT") or contexts.current
+        return (contexts.named(name).server, name) if name else (DEFAULT_SERVER, "")
+
+    @property
     def api(self) -> Api:
-        return Api(self.server, timeout_s=self.timeout_s, verbose=self.verbose, on_standby=self.note)
+        server, context = self._place
+        return Api(
+            server,
+            context=context,
+            timeout_s=self.timeout_s,
+            verbose=self.verbose,
+            on_standby=self.note,
+            token_file=self.token_file,
+            ca_file=self.ca_file,
+        )
 
     def note(self, text: str) -> None:
         """Print a remark to stderr, unless --quiet is given."""
@@ -60,9 +95,9 @@ class Settings:
         Raises:
             Failure: USAGE; the option precedes the name of a command that does not support the format.
         """
-        if self.output not in self.forms:
+        if self.output and self.output not in self.forms:
             raise Failure(f"-o: {_no_form(self.output, self.forms)}", Exit.USAGE)
-        return self.output
+        return self.output or self.forms[0]
 
 
 class _Form(click.Choice[str]):
@@ -90,8 +125,23 @@ def _timeout(_: click.Context, __: click.Parameter, value: float | None) -> floa
     return value
 
 
+def _context_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in sorted(context_file.load().contexts) if name.startswith(incomplete)]
+
+
 _OPTIONS: Final = {
-    "server": click.option("--server", metavar="URL", callback=_server, help=f"Server to use.  [{DEFAULT_SERVER}]"),
+    "server": click.option(
+        "--server", metavar="URL", callback=_server, help=f"Server to use.  [current context, or {DEFAULT_SERVER}]"
+    ),
+    "context": click.option(
+        "--context", metavar="NAME", shell_complete=_context_names, help="Context to use; see `kactl context`."
+    ),
+    "token_file": click.option(
+        "--token-file", metavar="FILE", help="File with a token for the server.  [that of your own server]"
+    ),
+    "ca_file": click.option(
+        "--ca-file", metavar="FILE", help="Authority of the server's certificate.  [those of the system]"
+    ),
     "timeout_s": click.option(
         "--timeout",
         "timeout_s",
@@ -105,7 +155,29 @@ _OPTIONS: Final = {
 }
 _LOCAL: Final = ("quiet", "verbose")
 
-# Accepted by every command that changes the cluster.
+
+def _why(_: click.Context, __: click.Parameter, value: str | None) -> str:
+    return value if value is not None and value.strip() else own_reason()
+
+
+def own_reason() -> str:
+    """Returns the reason that the server records if the user gives none: program, user and host."""
+    import getpass
+    import socket
+    from pathlib import PurePath
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        user = f"user {os.getuid()}"
+    return f"no reason given: {PurePath(sys.argv[0]).name} of {user} on {socket.gethostname()}"
+
+
+# Accepted by the commands for which the server demands a reason.
+own_reason_option: Final = click.option(
+    "--reason", metavar="TEXT", callback=_why, help="Reason, for the audit trail.  [who runs the command, and where]"
+)
+# Accepted by every other command that changes the cluster.
 reason_option: Final = click.option(
     "--reason", metavar="TEXT", default="", help="Reason, recorded in the events and the log of the server."
 )
@@ -131,7 +203,7 @@ def with_options(forms: tuple[str, ...], *, server: bool = True) -> Callable[[_C
     chosen = dict(_OPTIONS) if server else {name: _OPTIONS[name] for name in _LOCAL}
     if forms:
         form = click.option("-o", "--output", type=_Form(forms), help=f"Output format.  [{forms[0]}]")
-        chosen = {**{name: chosen[name] for name in chosen if name == "server"}, "output": form, **chosen}
+        chosen = {**{name: chosen[name] for name in chosen if name in ("server", "context")}, "output": form, **chosen}
 
     def decorate(command: _Command) -> _Command:
         @click.pass_context

@@ -1,6 +1,5 @@
-"""`kactl config`: validate and show a configuration without starting a server."""
+"""`kactl config`: validate and show a configuration, and its schema, without starting a server."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -8,6 +7,7 @@ import msgspec
 
 from . import output
 from .common_options import Settings, local_options, with_options
+from .toml_text import toml_lines
 
 FILE_DEFAULT: Final = "kactl.toml"
 _file = click.argument("file", default=FILE_DEFAULT)
@@ -15,7 +15,7 @@ _file = click.argument("file", default=FILE_DEFAULT)
 
 @click.group()
 def config() -> None:
-    """Check a configuration, or show its effective values."""
+    """Check a configuration, or show its effective values or its schema."""
 
 
 @config.command()
@@ -40,12 +40,19 @@ def show(settings: Settings, *, file: str, for_up: bool) -> None:
 
     form = settings.form()
     values = _plain(up.read_config(file, {}) if for_up else read_config(file))
-    if form == "json":
-        output.print_json(values)
-    elif form == "jsonl":
-        output.print_jsonl([values])
+    if form in output.DATA:
+        output.print_data(form, values)
     else:
-        output.print_lines(_toml(values))
+        output.print_lines(toml_lines(values))
+
+
+@config.command()
+@with_options(("json", "yaml"), server=False)
+def schema(settings: Settings) -> None:
+    """Show the JSON Schema of configuration files, by which editors complete and check them."""
+    from kactl.config.json_schema import json_schema
+
+    output.print_data(settings.form(), json_schema())
 
 
 def _plain(section: msgspec.Struct) -> dict[str, Any]:
@@ -60,18 +67,3 @@ def _plain(section: msgspec.Struct) -> dict[str, Any]:
         elif value is not None:
             values[field.encode_name] = f"{int(value)}ms" if isinstance(value, Duration) else value
     return values
-
-
-def _toml(values: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a document; sections are one level deep."""
-    yield from (f"{key} = {_literal(value)}" for key, value in values.items() if not isinstance(value, dict))
-    for name, section in values.items():
-        if isinstance(section, dict):
-            yield ""
-            yield f"[{name}]"
-            yield from (f"{key} = {_literal(value)}" for key, value in section.items())
-
-
-def _literal(value: str | int | bool) -> str:
-    # A TOML string, number or boolean is written as in JSON.
-    return msgspec.json.encode(value).decode()

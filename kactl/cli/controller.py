@@ -8,7 +8,7 @@ from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignatio
 
 from . import output
 from .api_client import confirm
-from .common_options import Settings, options, reason_option, with_options
+from .common_options import Settings, options, own_reason_option, with_options
 from .config import FILE_DEFAULT
 from .exits import Exit, Failure
 from .output import GOOD, NONE, PLAIN, WARN, Cell
@@ -56,6 +56,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
             await stop.wait()
             settings.note("stopping: resigning as controller ...")
 
+    setup.check_exposure(config)
     setup.check_listen(config.api.address)
     setup.run(serve, uvloop=uvloop)
 
@@ -66,10 +67,8 @@ def history(settings: Settings) -> None:
     """Show the controllers that the server has observed, oldest first."""
     form = settings.form()
     response = settings.api.get("/v1/controller/history", TermList)
-    if form == "json":
-        output.print_json(response)
-    elif form == "jsonl":
-        output.print_jsonl(response.items)
+    if form in output.DATA:
+        output.print_data(form, response, response.items)
     else:
         output.print_lines(output.table(_TERMS, [_term(term) for term in response.items]))
 
@@ -87,11 +86,8 @@ def queue(settings: Settings, *, limit: int) -> None:
     """Show the controller's event queue: waiting events, current event, durations by kind of event."""
     form = settings.form()
     response = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
-    if form == "json":
-        output.print_json(response)
-        return
-    if form == "jsonl":
-        output.print_jsonl([response])
+    if form in output.DATA:
+        output.print_data(form, response)
         return
     current = NONE
     if response.current is not None:
@@ -114,7 +110,7 @@ def queue(settings: Settings, *, limit: int) -> None:
 @controller.command()
 @click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@reason_option
+@own_reason_option
 @options
 def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
     """Resign as controller; another instance, or the same, is elected with a higher epoch."""
@@ -126,10 +122,8 @@ def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> 
         confirm(f"Resign controller {info.node_id} from epoch {info.epoch}?")
     request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, reason=reason)
     answer = settings.api.post("/v1/controller/resign", request, Resigned)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl([answer])
+    if form in output.DATA:
+        output.print_data(form, answer)
     else:
         settings.note(f"Controller {info.node_id} has resigned from epoch {answer.epoch}.")
 

@@ -26,6 +26,8 @@ REPLICATION: Final = 3
 VICTIM: Final = 1
 # Time to read the output before the next step.
 PAUSE_S: Final = 3.0
+# Afterwards the topic is requested all the same, and the error names the brokers.
+LINK_TIMEOUT_S: Final = 30.0
 _ROW: Final = "{:<12}  {:<12}  {:<8}  {:>5}  {}"
 
 
@@ -55,6 +57,10 @@ async def run_demo(server: Server, stop: Stop, *, session_timeout_ms: int) -> No
 async def _run_steps(server: Server, printer: "DemoPrinter", session_timeout_ms: int) -> None:
     controller, participants, address = server
     assert participants is not None
+    # With a network the participants of this process connect to the controller like those of others.
+    with anyio.move_on_after(LINK_TIMEOUT_S):
+        while controller.cluster.fenced:  # noqa: ASYNC110 - no event tells
+            await anyio.sleep(0.02)
     if controller.cluster.table.topic(TOPIC) is None:
         printer.print(f"creating topic {TOPIC}: {PARTITIONS} partitions with {REPLICATION} replicas each")
         await controller.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICATION)

@@ -1,14 +1,16 @@
 """`kactl doctor`: checks of the requirements on this machine, with remedies."""
 
+import contextlib
 import json
 import os
 import resource
 import socket
+import ssl
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -18,12 +20,23 @@ from .common_options import Settings, options
 from .exits import Failure
 from .output import BAD, GOOD, WARN, Cell
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kactl.access.tokens import TokenRecord
+    from kactl.config.settings import Config, StoreConfig
+    from kactl.stores.zookeeper.permissions import Survey
+
 # A controller has a connection to each broker and tool, and to the store; clusters have hundreds of brokers.
 FILES_MIN: Final = 4096
 # Times of logs and leases are compared between machines; the server's `Date` header has full seconds only.
 SKEW_MAX_S: Final = 2.0
+# A certificate that expires earlier is reported.
+EXPIRY_DAYS: Final = 14
 _CONNECT_S: Final = 3.0
 _ANSWER_MAX: Final = 16_384
+# Nodes that a check names.
+_NAMED_MAX: Final = 5
 
 PASS: Final = "pass"
 MISSING: Final = "missing"
@@ -52,11 +65,17 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 def doctor(settings: Settings, *, file: str | None) -> None:
     """Check the requirements on this machine: Python, packages, Java, limits, and the servers that kactl would use."""
     form = settings.form()
-    checks = [*_local(), *_zookeeper(file), *_etcd(file), _clock(settings.server)]
-    if form == "json":
-        output.print_json(checks)
-    elif form == "jsonl":
-        output.print_jsonl(checks)
+    checks = [
+        *_local(),
+        *_zookeeper(file),
+        *_etcd(file),
+        *_network(file),
+        *_kafka(file),
+        *_api(file),
+        _clock(settings.server),
+    ]
+    if form in output.DATA:
+        output.print_data(form, checks, checks)
     else:
         output.print_lines(output.table(("CHECK", "RESULT", "VALUE", "DETAIL"), map(_row, checks)))
     failed = [check.check for check in checks if check.result == FAILED]
@@ -117,6 +136,34 @@ def _files() -> Check:
     )
 
 
+def _permissions(store: "StoreConfig") -> Check:
+    """Check that only brokers and kactl may change the cluster's nodes."""
+    import anyio
+
+    from kactl.errors import KactlError
+
+    from .stores import zookeeper_permissions
+
+    async def survey() -> "Survey":
+        limited = msgspec.structs.replace(store, session_timeout=int(_CONNECT_S * 1000))
+        async with zookeeper_permissions(limited) as permissions:
+            return await permissions.survey()
+
+    check = "zookeeper permissions"
+    try:
+        found = anyio.run(survey)
+    except KactlError as error:
+        return Check(check=check, result=FAILED, value="", detail=str(error))
+    if found.is_open:
+        detail = "everybody who reaches ZooKeeper can change the cluster; see docs/security.md"
+        return Check(check=check, result=WARNING, value="open", detail=detail)
+    if found.open_nodes:
+        named = ", ".join(found.open_nodes[:_NAMED_MAX])
+        detail = f"everybody can change {len(found.open_nodes)} of {found.nodes} nodes ({named}): run `kactl zk-secure`"
+        return Check(check=check, result=FAILED, value="mixed", detail=detail)
+    return Check(check=check, result=PASS, value="secure", detail=f"{found.nodes} nodes")
+
+
 # -- servers ---------------------------------------------------------------------------------------------------------
 
 
@@ -124,13 +171,17 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
     if file is None:
         return
     from .setup import read_config
+    from .stores import tls_context
 
     store = read_config(file).store
     if store.kind != "zookeeper":
         yield Check(check="zookeeper", result=PASS, value="", detail=f"not used: store.kind in {file} is {store.kind}")
         return
-    for address in store.connect.partition("/")[0].split(","):
-        yield _server(address.strip())
+    tls = tls_context(store) if store.tls else None
+    servers = [_server(address.strip(), tls) for address in store.connect.partition("/")[0].split(",")]
+    yield from servers
+    if any(server.result == PASS for server in servers):
+        yield _permissions(store)
 
 
 def _etcd(file: str | None) -> Iterator[Check]:
@@ -159,12 +210,141 @@ def _etcd(file: str | None) -> Iterator[Check]:
         yield Check(check=f"etcd {url}", result=PASS if healthy else FAILED, value=version, detail=detail)
 
 
-def _server(address: str) -> Check:
+def _network(file: str | None) -> Iterator[Check]:
+    """Check the certificate of `[network]`, and that every controller can be reached with it."""
+    if file is None:
+        return
+    from kactl.errors import KactlError
+
+    from .setup import read_config
+
+    config = read_config(file)
+    section = config.network
+    if not (section.listen or section.controllers):
+        return
+    if section.cert:
+        yield _certificate(section.cert)
+    for address in section.controllers:
+        check = f"controller {address}"
+        try:
+            found = _probe(config, address)
+        except KactlError as error:
+            yield Check(check=check, result=FAILED, value="", detail=str(error))
+        else:
+            yield Check(check=check, result=PASS, value=found)
+
+
+def _api(file: str | None) -> Iterator[Check]:
+    """Check who can reach the admin API, its tokens and its certificate."""
+    if file is None:
+        return
+    from kactl.admin.exposure import insecure
+    from kactl.admin.identity.places import places_of
+    from kactl.admin.identity.token_file import read_tokens
+    from kactl.errors import KactlError
+
+    from .setup import read_config
+
+    config = read_config(file)
+    check = f"api {config.api.listen}"
+    try:
+        is_open = bool(insecure(config))
+    except KactlError as error:
+        yield Check(check=check, result=FAILED, value="", detail=str(error))
+    else:
+        detail = "others can reach it, and it does not encrypt; see docs/security.md" if is_open else ""
+        yield Check(check=check, result=WARNING if is_open else PASS, value="open" if is_open else "", detail=detail)
+    if config.api.tls.cert:
+        yield _certificate(config.api.tls.cert, needs_identity=False)
+    yield from _tokens(places_of(config).tokens, read_tokens)
+
+
+def _tokens(path: "Path", read: "Callable[[Path], tuple[TokenRecord, ...]]") -> Iterator[Check]:
+    """Check that the token file can be read, and which tokens end soon."""
+    from kactl.errors import KactlError
+
+    check = f"tokens {path}"
+    try:
+        records = read(path)
+    except KactlError as error:
+        yield Check(check=check, result=FAILED, value="", detail=str(error))
+        return
+    soon_ms = (time.time() + EXPIRY_DAYS * 86_400) * 1000
+    ending = [record.name for record in records if record.expires_ms is not None and record.expires_ms < soon_ms]
+    detail = f"expired, or soon: {', '.join(ending[:_NAMED_MAX])}: run `kactl token rotate NAME`" if ending else ""
+    yield Check(check=check, result=WARNING if ending else PASS, value=str(len(records)), detail=detail)
+
+
+def _kafka(file: str | None) -> Iterator[Check]:
+    """Check that clients of the brokers do not see kactl, for which each of their requests would be a detour."""
+    if file is None:
+        return
+    from .setup import read_config
+
+    kafka = read_config(file).kafka
+    if not kafka.listeners:
+        return
+    others = [endpoint.listener for endpoint in kafka.advertised if endpoint.listener != kafka.listener_name]
+    if others:
+        detail = (
+            f"clients on {', '.join(others)} see kactl as a broker, and send it requests: set kafka.visible-on to "
+            f'["{kafka.listener_name}"]'
+        )
+        yield Check(check="kafka listeners", result=WARNING, value="visible", detail=detail)
+    else:
+        yield Check(check="kafka listeners", result=PASS, value="", detail="only brokers see kactl")
+
+
+def _probe(config: "Config", address: str) -> str:
+    """Returns the identity of the controller at an address. Raises KactlError if there is none for this program."""
+    import asyncio
+
+    from kactl.transports.tcp.identity import Identity, Role
+
+    from .network import tcp_network
+
+    own = Identity(config.cluster, Role.CONTROLLER, str(config.node_id))
+    return str(asyncio.run(tcp_network(config).probe(address, own)))
+
+
+def _certificate(path: str, *, needs_identity: bool = True) -> Check:
+    """Check how long a certificate is valid, and show its identities. Python's own reader is private."""
+    import datetime
+    import email.utils
+    import subprocess
+
+    check = f"certificate {path}"
+    command = ["openssl", "x509", "-in", path, "-noout", "-enddate", "-ext", "subjectAltName"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CONNECT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(check=check, result=WARNING, value="", detail=f"the program openssl cannot be run: {error}")
+    if done.returncode:
+        return Check(check=check, result=FAILED, value="", detail="it is no certificate in PEM: see `kactl pki issue`")
+    _, _, end = done.stdout.partition("notAfter=")
+    ends = datetime.datetime.strptime(end.splitlines()[0], "%b %d %H:%M:%S %Y GMT").replace(tzinfo=datetime.UTC)
+    left = ends - datetime.datetime.now(datetime.UTC)
+    names = [word.strip(" ,") for word in done.stdout.split() if word.startswith("URI:")]
+    value = f"{left.days} days"
+    if left.total_seconds() <= 0:
+        return Check(check=check, result=FAILED, value="expired", detail=f"since {email.utils.format_datetime(ends)}")
+    if left.days < EXPIRY_DAYS:
+        return Check(check=check, result=WARNING, value=value, detail="it expires soon: issue another one")
+    missing = "it names no identity" if needs_identity else ""
+    detail = " ".join(name.removeprefix("URI:") for name in names) or missing
+    return Check(check=check, result=PASS if names or not needs_identity else FAILED, value=value, detail=detail)
+
+
+def _server(address: str, tls: ssl.SSLContext | None) -> Check:
     """Check one ZooKeeper server. It passes if it accepts connections: the command `srvr` may be disabled."""
     host, _, port = address.rpartition(":") if ":" in address else (address, "", "2181")
     check = f"zookeeper {address}"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as connection:
+        name = host.strip("[]")
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((name, int(port)), timeout=_CONNECT_S))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=name))
             connection.sendall(b"srvr")
             response = _read_all(lambda: connection.recv(_ANSWER_MAX))
     except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, 
 
 from . import output
 from .api_client import confirm, quoted, require_terminal
-from .common_options import Settings, options, reason_option
+from .common_options import Settings, options, own_reason, reason_option
 from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read
@@ -61,7 +61,11 @@ def elect(
     else:
         chosen = [parsed(name) for name in names]
     request = ElectionRequest(
-        type=kind, partitions=None if everything else chosen, all=everything, dry_run=dry_run, reason=reason
+        type=kind,
+        partitions=None if everything else chosen,
+        all=everything,
+        dry_run=dry_run,
+        reason=own_reason() if kind == "unclean" and not reason.strip() else reason,
     )
     answer = None if dry_run or yes else _confirm(settings, request)
     if answer is None:
@@ -99,16 +103,14 @@ def _confirm(settings: Settings, request: ElectionRequest) -> ElectionAnswer | N
 
 
 def _show(settings: Settings, answer: ElectionAnswer) -> None:
-    match settings.output:
-        case "json":
-            output.print_json(answer)
-        case "jsonl":
-            output.print_jsonl(answer.results)
-        case _:
-            words = _WOULD if answer.dry_run else _DONE
-            if answer.results:
-                output.print_lines(_table(answer.results, words))
-            settings.note(_summary(answer.results, words) + (" Nothing was changed." if answer.dry_run else ""))
+    form = settings.form()
+    if form in output.DATA:
+        output.print_data(form, answer, answer.results)
+        return
+    words = _WOULD if answer.dry_run else _DONE
+    if answer.results:
+        output.print_lines(_table(answer.results, words))
+    settings.note(_summary(answer.results, words) + (" Nothing was changed." if answer.dry_run else ""))
 
 
 def _table(results: Iterable[ElectionResult], words: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
 
 _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
-_BROKER_COLOUR: Final = {"live": GOOD, "shutting_down": WARN, "dead": BAD}
+_BROKER_COLOUR: Final = {"live": GOOD, "fenced": WARN, "shutting_down": WARN, "dead": BAD}
 
 
 @click.command(short_help="Explain the state of a partition or topic.")
@@ -27,12 +27,10 @@ def explain(settings: Settings, *, name: str) -> None:
     """
     form = settings.form()
     explanation = _found(settings, name)
-    if form == "json":
-        output.print_json(explanation)
-    elif form == "jsonl":
-        output.print_jsonl([explanation])
+    if form in output.DATA:
+        output.print_data(form, explanation)
     elif isinstance(explanation, PartitionExplanation):
-        _show_partition(explanation)
+        output.print_lines(candidate_lines(explanation))
     else:
         _show_topic(explanation)
 
@@ -65,13 +63,15 @@ def _is_not_found(failure: Failure) -> bool:
     return failure.code is Exit.FAILED and failure.problem is not None and failure.problem.status == 404
 
 
-def _show_partition(explanation: PartitionExplanation) -> None:
-    output.print_lines([f"{explanation.topic}-{explanation.partition}: {explanation.verdict}."])
-    output.print_lines(f"  {remedy}" for remedy in explanation.remedies)
+def candidate_lines(explanation: PartitionExplanation) -> list[str]:
+    """Returns the verdict on a partition, the remedies, and the verdict on each replica."""
+    lines = [f"{explanation.topic}-{explanation.partition}: {explanation.verdict}."]
+    lines += [f"  {remedy}" for remedy in explanation.remedies]
     if explanation.reassignment is not None:
-        output.print_lines([f"It is being reassigned: {explanation.reassignment}."])
+        lines.append(f"It is being reassigned: {explanation.reassignment}.")
     if explanation.candidates:
-        output.print_lines(["", *output.table(_HEADER, [_row(candidate) for candidate in explanation.candidates])])
+        lines += ["", *output.table(_HEADER, [_row(candidate) for candidate in explanation.candidates])]
+    return lines
 
 
 def _row(candidate: CandidateInfo) -> tuple[Cell, ...]:

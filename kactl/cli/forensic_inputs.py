@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -82,15 +83,19 @@ def manifest_of(folder: str) -> "Manifest":
     return read_manifest(Location(folder))
 
 
-def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
+def moments_of(manifest: "Manifest | None", tz: str | None) -> "Moments":
     """Returns the format of times: in the time zone of the logs, so that their lines can be found, or in another one.
+
+    Args:
+        manifest: None for logs that are not ingested yet; they are read as UTC unless `tz` is given.
 
     Raises:
         UnknownZone: no time zone has that name.
     """
     from kactl.forensics.wording import Moments
 
-    return Moments(manifest.time_zone if tz is None else tz)
+    of_logs = "UTC" if manifest is None else manifest.time_zone
+    return Moments(of_logs if tz is None else tz)
 
 
 def parsed_time(text: str | None, moments: "Moments", option: str, *, latest: bool = False) -> datetime.datetime | None:
@@ -141,6 +146,21 @@ def spark_for(
     """Run Spark; yields its session and the progress callback. `events` as in `forensics.session`."""
     with forensics.session(master, memory, events=events) as spark, forensics.shown_progress(settings) as on_progress:
         yield spark, on_progress
+
+
+@contextlib.contextmanager
+def started(
+    session: "contextlib.AbstractContextManager[tuple[SparkSession, Any]]",
+) -> "Iterator[Callable[[], tuple[SparkSession, Any]]]":
+    """Start Spark in another thread, while the caller does what needs no Spark. Yields a function that waits for it."""
+    import pyspark.sql  # noqa: F401, because its modules import each other, which two threads must not do at a time
+
+    with forensics.ended_by_sigterm(), ThreadPoolExecutor(1, "kactl-spark") as pool, contextlib.ExitStack() as opened:
+        starting = pool.submit(opened.enter_context, session)
+        try:
+            yield starting.result
+        finally:
+            wait([starting])
 
 
 def job_results(spark: "SparkSession", folder: str, on_progress: Callable[[str, int, int], None]) -> "Results":

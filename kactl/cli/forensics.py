@@ -39,7 +39,7 @@ _COLUMNS: Final = 80
 def forensics() -> None:
     """Find out from the logs of a Kafka cluster what happened.
 
-    Begin with `kactl forensics ingest LOGS --tz ZONE`. Spark runs in this process; it requires
+    Begin with `kactl forensics report LOGS --tz ZONE --html FILE`. Spark runs in this process; it requires
     `pip install 'kactl[pipeline]'` and Java, which `kactl doctor` checks.
     """
 
@@ -105,12 +105,17 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     except OSError as error:
         raise of_system(error, out) from None
     _show(settings, ingested, logs, form)
-    if tz is None:
-        settings.note("Times are read as UTC: if the brokers log in another time zone, set it with --tz.")
-    settings.note(f"Written to {out}: {_sums(ingested)}.")
-    bad = [file for file in ingested.files if _failed(file, logs)]
+    note_ingested(settings, ingested, out, tz)
+    bad = [file for file in ingested.files if failed(file, logs)]
     if bad:
         raise Failure(f"{output.count(len(bad), 'file')} could not be read completely; the others are ingested")
+
+
+def note_ingested(settings: Settings, ingested: "Ingested", folder: str, tz: str | None) -> None:
+    """Print the sums of an ingest as remarks."""
+    if tz is None:
+        settings.note("Times are read as UTC: if the brokers log in another time zone, set it with --tz.")
+    settings.note(f"Written to {folder}: {_sums(ingested)}.")
 
 
 @contextlib.contextmanager
@@ -131,7 +136,7 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
     # Py4J also logs its exceptions to the root logger, which prints the traceback if it has no handler.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        with _terminated(), spark_session(master=master, memory=memory, events=events) as spark:
+        with ended_by_sigterm(), spark_session(master=master, memory=memory, events=events) as spark:
             try:
                 yield spark
             except (Py4JError, PySparkException) as error:
@@ -165,8 +170,8 @@ def reason(message: str) -> str:
 
 
 @contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """End on SIGTERM as on Ctrl-C, so that no partly written or temporary files remain."""
+def ended_by_sigterm() -> Iterator[None]:
+    """End on SIGTERM as on Ctrl-C, so that no partly written or temporary files remain. Only the main thread can."""
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -226,14 +231,12 @@ _HEADER: Final = ("FILE", "KIND", "VERSION", "BROKER", "LEVELS", "BEGIN", "END",
 
 
 def _show(settings: Settings, ingested: "Ingested", logs: tuple[str, ...], form: str) -> None:
-    if form == "json":
-        output.print_json(ingested)
-    elif form == "jsonl":
-        output.print_jsonl(ingested.files)
+    if form in output.DATA:
+        output.print_data(form, ingested, ingested.files)
     else:
-        shown = [file for file in ingested.files if file.is_log or settings.verbose or _failed(file, logs)]
+        shown = [file for file in ingested.files if file.is_log or settings.verbose or failed(file, logs)]
         output.print_lines(output.table(_HEADER, map(_row, shown)))
-        for line in _remarks(shown):
+        for line in remarks(shown):
             settings.note(line)
         if len(shown) < len(ingested.files):
             hidden = output.count(len(ingested.files) - len(shown), "other file")
@@ -260,7 +263,7 @@ def _moment(time_us: int | None) -> str:
     return NONE if time_us is None else output.moment(time_us // 1000)
 
 
-def _remarks(files: Iterable["FileReport"]) -> Iterator[str]:
+def remarks(files: Iterable["FileReport"]) -> Iterator[str]:
     """Yield each distinct error, warning and unparsed sample once, with the files that it concerns."""
     paths_of: dict[str, list[str]] = {}
     for file in files:
@@ -281,7 +284,7 @@ def _sums(ingested: "Ingested") -> str:
     )
 
 
-def _failed(item: "FileReport", logs: tuple[str, ...]) -> bool:
+def failed(item: "FileReport", logs: tuple[str, ...]) -> bool:
     """Returns whether a file is an error: unreadable, or named and not a log. Folders may contain other files."""
     if item.error is None:
         return False

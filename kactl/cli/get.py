@@ -1,23 +1,48 @@
-"""`kactl get`: lists of partitions, brokers and topics, and the controller."""
+"""`kactl get`: lists of partitions, brokers, topics, elections and events, and the controller."""
 
+import collections
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import click
 import msgspec
 
-from kactl.admin.schema import BrokerInfo, BrokerList, ControllerInfo, PartitionInfo, TopicInfo
+from kactl.admin.schema import (
+    LIMIT_MAX,
+    AnyEvent,
+    BrokerInfo,
+    BrokerList,
+    ControllerInfo,
+    ElectionEvent,
+    ElectionList,
+    EventPage,
+    PartitionInfo,
+    TopicInfo,
+)
 
 from . import output
 from .common_options import Settings, options
+from .moments import SINCE, Since
 from .output import BAD, NONE, PLAIN, WARN, Cell
+from .repeat import watchable
+from .watch import concerns, kinds_option, line
 
 LIMIT: Final = 500
 
 
+def _with_offset(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Returns a time with the offset of this machine if it has none. The server checks the rest."""
+    try:
+        moment = None if value is None or value.isdecimal() else datetime.datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    return value if moment is None or moment.tzinfo is not None else moment.astimezone().isoformat()
+
+
 @click.group()
 def get() -> None:
-    """Show partitions, brokers, topics and the controller."""
+    """Show partitions, brokers, topics, elections, events and the controller."""
 
 
 @get.command(short_help="List partitions with their leaders.")
@@ -32,9 +57,16 @@ def get() -> None:
 @click.option("--replica", type=int, metavar="ID", help="Only those with a replica on this broker.")
 @click.option("--topic", metavar="T", help="Only those of this topic; * and ? are wildcards.")
 @click.option(
+    "--at",
+    metavar="TIME",
+    callback=_with_offset,
+    help="As of this time within the state-change log: 2026-11-23T14:05:00, local or with an offset, or ms since 1970.",
+)
+@click.option(
     "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number of partitions shown."
 )
 @options
+@watchable
 def partitions(
     settings: Settings,
     *,
@@ -46,6 +78,7 @@ def partitions(
     leader: int | None,
     replica: int | None,
     topic: str | None,
+    at: str | None,
     limit: int,
 ) -> None:
     """List partitions with their leaders, replicas and ISRs."""
@@ -59,7 +92,7 @@ def partitions(
         "replica": replica,
         "topic": topic,
     }
-    items, matched = settings.api.partitions(wanted, limit=limit)
+    items, matched = settings.api.partitions({**wanted, "at": at}, limit=limit)
     show_partitions(settings, items)
     if not matched:
         settings.note("No partition matches." if any(wanted.values()) else "There are no partitions.")
@@ -69,6 +102,7 @@ def partitions(
 
 @get.command(short_help="List the brokers.")
 @options
+@watchable
 def brokers(settings: Settings) -> None:
     """List the brokers: the registered ones, and the dead ones that still have replicas."""
     items = settings.api.get("/v1/brokers", BrokerList).items
@@ -77,23 +111,77 @@ def brokers(settings: Settings) -> None:
 
 @get.command()
 @options
+@watchable
 def topics(settings: Settings) -> None:
     """List the topics."""
     list_topics(settings)
 
 
+@get.command(short_help="List recent elections with their stages.")
+@click.option(
+    "--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, help="Maximum number shown."
+)
+@options
+@watchable
+def elections(settings: Settings, *, limit: int) -> None:
+    """List the newest events that moved leadership, newest first, with the time of each stage.
+
+    ACKED is the time from the detection to the last acknowledgement.
+    """
+    items = settings.api.get("/v1/elections/recent", ElectionList, {"limit": limit}).items
+    show(settings, items, _ELECTION_HEADER, map(_election_row, items))
+    if not items:
+        settings.note("No leadership has moved since this instance started.")
+
+
+@get.command(short_help="List recent events.")
+@click.option(
+    "--since",
+    type=SINCE,
+    default="10m",
+    show_default=True,
+    metavar="SEQ|TIME|10m",
+    help="Only events after this event, or since this time.",
+)
+@kinds_option
+@click.option("--topic", metavar="T", help="Only events of this topic; * and ? are wildcards.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number, the newest."
+)
+@options
+@watchable
+def events(settings: Settings, *, since: Since, kinds: tuple[str, ...], topic: str | None, limit: int) -> None:
+    """List recent events, oldest first. `kactl watch` shows them as they occur."""
+    api = settings.api
+    found: collections.deque[AnyEvent] = collections.deque(maxlen=limit)
+    after, newest = since.after(api), None
+    while newest is None or after < newest:
+        page = api.get("/v1/events", EventPage, {"after": after, "kinds": ",".join(kinds), "limit": LIMIT_MAX})
+        found.extend(event for event in page.items if topic is None or concerns(event, topic))
+        newest = page.as_of.seq if newest is None else newest
+        if page.next_after <= after:
+            break
+        after = page.next_after
+    form = settings.form()
+    if form in output.DATA:
+        output.print_data(form, list(found), found)
+    else:
+        output.print_lines(line(event) for event in found)
+    if not found:
+        settings.note("There are no such events in this time.")
+
+
 @get.command(short_help="Show the controller.")
 @options
+@watchable
 def controller(settings: Settings) -> None:
     """Show the controller, and the state of the server that responds."""
     items = settings.api.get("/v1/controller", ControllerInfo)
-    match settings.form():
-        case "json":
-            output.print_json(items)
-        case "jsonl":
-            output.print_jsonl([items])
-        case _:
-            output.print_lines(output.pairs(_controller(items)))
+    form = settings.form()
+    if form in output.DATA:
+        output.print_data(form, items)
+    else:
+        output.print_lines(output.pairs(controller_values(items)))
 
 
 # -- shared with other commands ----------------------------------------------------------------------------------------
@@ -102,14 +190,12 @@ def controller(settings: Settings) -> None:
 def show(
     settings: Settings, items: Sequence[msgspec.Struct], header: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> None:
-    """Print a list in the requested format; JSON has the items of the API's response."""
-    match settings.form():
-        case "json":
-            output.print_json(items)
-        case "jsonl":
-            output.print_jsonl(items)
-        case _:
-            output.print_lines(output.table(header, rows))
+    """Print a list in the requested format; JSON and YAML have the items of the API's response."""
+    form = settings.form()
+    if form in output.DATA:
+        output.print_data(form, items, items)
+    else:
+        output.print_lines(output.table(header, rows))
 
 
 def list_topics(settings: Settings) -> None:
@@ -121,6 +207,11 @@ def list_topics(settings: Settings) -> None:
 def show_partitions(settings: Settings, items: Sequence[PartitionInfo]) -> None:
     """Print partitions."""
     show(settings, items, _PARTITION_HEADER, map(_partition_row, items))
+
+
+def partition_table(items: Iterable[PartitionInfo]) -> list[str]:
+    """Returns the lines of some partitions."""
+    return output.table(_PARTITION_HEADER, map(_partition_row, items))
 
 
 _PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS", "MIN ISR")
@@ -135,6 +226,19 @@ _BROKER_HEADER: Final = (
     "EPOCH",
     "QUEUE",
     "LAST ERROR",
+)
+_STAGES: Final = ("queue", "plan", "commit", "apply", "encode")
+_ELECTION_HEADER: Final = (
+    "EVENT",
+    "TIME",
+    "TRIGGER",
+    "STRATEGY",
+    "MOVED",
+    "REJECTED",
+    *(stage.upper() for stage in _STAGES),
+    "HANDLED",
+    "ACKED",
+    "BROKERS",
 )
 _TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", "ID")
 
@@ -155,12 +259,36 @@ def _partition_row(item: PartitionInfo) -> tuple[Cell, ...]:
     )
 
 
+def _election_row(item: ElectionEvent) -> tuple[Cell, ...]:
+    spans = [getattr(item.stages, stage) for stage in _STAGES]
+    acked = sum(broker.acked_us is not None for broker in item.brokers)
+    return (
+        str(item.because.event),
+        output.time_of_day(item.detected_ms),
+        item.because.trigger,
+        item.because.strategy or NONE,
+        str(item.moved),
+        (str(item.rejected), WARN if item.rejected else PLAIN),
+        *(_time(None if span is None else span[2]) for span in spans),
+        _time(item.handled_us),
+        _time(item.last_ack_us) if item.complete else ("waiting", WARN),
+        (f"{acked}/{len(item.brokers)}", PLAIN if acked == len(item.brokers) else WARN),
+    )
+
+
+def _time(time_us: int | None) -> str:
+    """Returns a time with two digits after the point while it is below ten milliseconds."""
+    if time_us is None:
+        return NONE
+    return f"{time_us / 1000:.2f}ms" if time_us < 10_000 else output.duration(time_us / 1000)
+
+
 def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
     dead = item.state == "dead"
     return (
         f"{item.id}*" if item.is_controller else str(item.id),
         "participant" if item.participant else "broker",
-        ("DEAD", BAD) if dead else (item.state, PLAIN),
+        ("DEAD", BAD) if dead else broker_state(item),
         item.rack or NONE,
         f"{item.leaders} ({item.leader_skew:+.1f}%)",
         f"{item.replicas} ({item.replica_skew:+.1f}%)",
@@ -169,6 +297,13 @@ def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
         _queue(item),
         (item.last_error or NONE, BAD if item.last_error else PLAIN),
     )
+
+
+def broker_state(item: BrokerInfo) -> Cell:
+    """Returns the state of a registered broker, and whether its link is lost."""
+    if item.state == "fenced":
+        return item.state, WARN
+    return (f"{item.state}, no link", WARN) if item.linked is False else (item.state, PLAIN)
 
 
 def _queue(item: BrokerInfo) -> Cell:
@@ -189,7 +324,8 @@ def _topic_row(item: TopicInfo) -> tuple[Cell, ...]:
     )
 
 
-def _controller(items: ControllerInfo) -> list[tuple[str, Cell]]:
+def controller_values(items: ControllerInfo) -> list[tuple[str, Cell]]:
+    """Returns the names and values of the controller."""
     role = "this instance" if items.is_active else "another instance"
     active: Cell = ("none", BAD) if items.active_id is None else f"{items.active_id} ({role})"
     return [

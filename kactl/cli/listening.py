@@ -5,7 +5,7 @@ import gc
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import numpy as np
@@ -15,9 +15,19 @@ from kactl.config.settings import Config
 from kactl.errors import ActionTimedOut, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
+from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.state.rows import Rows
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
+from kactl.transports.kafka.listener.audit import Audit, no_audit
 from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.quotas import Quotas
+
+from .listener_security import AclFollower, OpenRelayGuard, listener_security, listener_tls
+
+if TYPE_CHECKING:
+    from kactl.stores.zookeeper.access import AccessRecords
+    from kactl.transports.kafka import BrokerCredentials
 
 log = logger(__name__)
 
@@ -48,6 +58,16 @@ class ListenerController:
 
     def topics(self) -> list[TopicRef]:
         return self._controller.topics()
+
+    def rows(self, topic: str) -> Rows | None:
+        table = self._controller.cluster.table
+        known = table.topic(topic)
+        return None if known is None else table.rows(table.rows_of(known))
+
+    def partition_count(self, topic: str) -> int:
+        table = self._controller.cluster.table
+        known = table.topic(topic)
+        return 0 if known is None else len(table.rows_of(known))
 
     async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
         table = self._controller.cluster.table
@@ -105,19 +125,37 @@ def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
 
 @contextlib.asynccontextmanager
 async def listener(
-    controller: Controller, config: Config, sockets: dict[str, socket.socket]
+    controller: Controller,
+    config: Config,
+    sockets: dict[str, socket.socket],
+    access: "AccessRecords | None" = None,
+    *,
+    credentials: "BrokerCredentials | None" = None,
+    audit: Audit = no_audit,
 ) -> AsyncIterator[KafkaListener | None]:
-    """Serve brokers and tools while the block runs; yields None without sockets."""
+    """Serve brokers and tools while the block runs; yields None without sockets.
+
+    Args:
+        access: the brokers' users and access control lists; None if there are none.
+        credentials: of kactl at the brokers, for requests that are relayed once they are authorized.
+        audit: receives attempts to change something, and denials.
+
+    Raises:
+        BadConfig: a file that the configuration names cannot be used.
+    """
     if not sockets:
         yield None
         return
+    tls = listener_tls(config.kafka)
+    security, authorizer = listener_security(config.kafka, access, tls)
     for endpoint in config.kafka.endpoints:
-        if not _is_loopback(endpoint.host):
+        if authorizer is None and not _is_loopback(endpoint.host):
             log.warning(
                 "%s://%s:%d does not authenticate clients: any client that can reach it can create and delete topics. "
                 "Restrict access to brokers and administrators with a firewall",
                 endpoint.listener, endpoint.host, endpoint.port,
             )  # fmt: skip
+    guard = OpenRelayGuard(access)
     settings = ListenerSettings(
         partitions=config.kafka.num_partitions,
         replication_factor=config.kafka.default_replication_factor,
@@ -130,8 +168,29 @@ async def listener(
             connections_per_address_max=config.kafka.max_connections_per_ip,
         ),
         broker_networks=config.kafka.networks,
+        checks_broker_addresses=config.kafka.broker_identity == "address",
+        security=security,
+        quotas=Quotas(config.kafka.mutation_rate, config.kafka.mutation_burst),
+        relays=config.kafka.relay != "off",
+        credentials=credentials,
+        relays_unread=lambda: guard.is_open,
+        audit=audit,
     )
-    async with KafkaListener(ListenerController(controller), sockets, settings) as serving:
+    async with contextlib.AsyncExitStack() as stack:
+        if tls:
+            tasks = await stack.enter_async_context(Background("the certificates of the Kafka listener"))
+            for each in tls:
+                tasks.start_soon(each.run, name="certificate")
+        if authorizer is not None and access is not None:
+            follower = AclFollower(authorizer, access)
+            await follower.look()
+            tasks = await stack.enter_async_context(Background("the access control lists"))
+            tasks.start_soon(follower.run, name="access control lists")
+        elif settings.relays:
+            await guard.look()
+            tasks = await stack.enter_async_context(Background("the relay"))
+            tasks.start_soon(guard.run, name="authorizer of the brokers")
+        serving = await stack.enter_async_context(KafkaListener(ListenerController(controller), sockets, settings))
         # Objects created so far are permanent. Collections that traverse them block the loop for 40 ms under load.
         gc.freeze()
         controller.telemetry.observe(serving.counters.readings())

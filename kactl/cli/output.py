@@ -1,7 +1,7 @@
-"""Output on stdout: aligned columns for users, JSON for programs.
+"""Output on stdout: aligned columns for users, JSON and YAML for programs.
 
-JSON has the fields of the API, not of the table. A table has a header, one line per row, and columns of the width that
-they need. Lines are not wrapped, and colour is used on a terminal only.
+These have the fields of the API, not of the table. A table has a header, one line per row, and columns of the width
+that they need. Lines are not wrapped, and colour is used on a terminal only.
 """
 
 import datetime
@@ -12,7 +12,10 @@ import click
 import msgspec
 
 from kactl.runtime.escaping import harmless as harmless
+from kactl.runtime.plural import count as count
 
+# Formats for programs.
+DATA: Final = frozenset({"json", "jsonl", "yaml"})
 GAP: Final = "  "
 NONE: Final = "-"
 
@@ -56,6 +59,29 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
+def print_data(form: str, document: Any, lines: Iterable[Any] | None = None) -> None:
+    """Print a document in one of the formats `DATA`.
+
+    Args:
+        lines: the documents of the single lines of `jsonl`; by default the document itself.
+    """
+    if form == "jsonl":
+        print_jsonl([document] if lines is None else lines)
+    elif form == "yaml":
+        print_yaml(document)
+    else:
+        print_json(document)
+
+
+def print_yaml(value: Any) -> None:
+    """Print one document with the keys and values of JSON. Other characters than those of ASCII are escaped."""
+    import yaml
+
+    plain = msgspec.to_builtins(value, str_keys=True)
+    text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=False, width=120, explicit_start=True)
+    click.echo(text.rstrip("\n"))
+
+
 def print_jsonl(values: Iterable[Any]) -> None:
     """Print one document per line."""
     for value in values:
@@ -96,11 +122,6 @@ def duration(took_ms: float) -> str:
     if seconds < 86_400:
         return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{seconds // 86_400}d {seconds // 3600 % 24:02}h"
-
-
-def count(number: int, noun: str) -> str:
-    """Returns '1 partition', '1,000 partitions'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _split(cell: Cell) -> tuple[str, Mapping[str, Any]]:

@@ -70,10 +70,8 @@ def plan_(
     answer = settings.api.post("/v1/reassignment-plans", request, PlanAnswer)
     if out is not None:
         _keep(out, answer)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl(answer.items)
+    if form in output.DATA:
+        output.print_data(form, answer, answer.items)
     elif answer.items:
         rows = [
             (
@@ -196,10 +194,8 @@ def list_(settings: Settings) -> None:
     """List reassignments in progress, and what each of them waits for."""
     form = settings.form()
     running = settings.api.get("/v1/reassignments", ReassignmentList)
-    if form == "json":
-        output.print_json(running)
-    elif form == "jsonl":
-        output.print_jsonl(running.items)
+    if form in output.DATA:
+        output.print_data(form, running, running.items)
     elif not running.items:
         settings.note(_none_running(running))
     else:
@@ -241,10 +237,8 @@ def verify(settings: Settings, *, named: tuple[str, ...], file: str | None) -> N
         raise click.UsageError("specify targets with exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
     progress = standings(settings.api, targets)
-    if form == "json":
-        output.print_json(progress)
-    elif form == "jsonl":
-        output.print_jsonl(progress)
+    if form in output.DATA:
+        output.print_data(form, progress, progress)
     elif progress:
         output.print_lines(output.table(_STANDING, [_standing(item) for item in progress]))
     complete = sum(item.state == "complete" for item in progress)
@@ -272,10 +266,8 @@ def _carry_out(settings: Settings, targets: list[ReassignmentTarget], *, dry_run
     if not dry_run and not yes:
         _confirm(settings, request)
     answer = settings.api.post("/v1/reassignments", request, ReassignmentAnswer)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl(answer.results)
+    if form in output.DATA:
+        output.print_data(form, answer, answer.results)
     else:
         output.print_lines(_results(answer))
         failed = sum(item.outcome == "failed" for item in answer.results)

@@ -1,5 +1,6 @@
 """`kactl forensics report`: one page about the incidents in the logs."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -19,10 +20,11 @@ from .forensic_inputs import (
     moments_of,
     parsed_interval,
     spark_for,
+    started,
     time_options,
 )
-from .forensics import spark_options
-from .option_types import NAME
+from .forensics import failed, note_ingested, remarks, shown_progress, spark_options
+from .option_types import NAME, NAME_OF_LOG
 from .output import harmless
 
 if TYPE_CHECKING:
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
     from kactl.forensics.jobs.catalog import Results
     from kactl.forensics.report.facts import Report
     from kactl.forensics.report.model import Scope
+    from kactl.forensics.tables import Manifest
     from kactl.forensics.wording import Moments
 
 
 @click.command(short_help="What was unavailable, why, and what was lost.")
+@click.argument("logs", type=NAME_OF_LOG, nargs=-1, metavar="[LOGS]...")
 @click.option("--html", type=NAME, metavar="FILE", help="Write the page as HTML, with diagrams.")
 @click.option("--markdown", type=NAME, metavar="FILE", help="Write the page as Markdown.")
 @click.option("--topic", metavar="RE", help="Only topics whose full name matches this regular expression.")
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 def report(
     settings: Settings,
     *,
+    logs: tuple[str, ...],
     html: str | None,
     markdown: str | None,
     topic: str | None,
@@ -58,6 +63,9 @@ def report(
     memory: str,
 ) -> None:
     """Report which partitions were unavailable, when and why, and which records were lost.
+
+    With LOGS (files and folders) it reads these first, as `kactl forensics ingest --out DIR` does, in the same Spark
+    session. Without LOGS it reports about the tables in DIR.
 
     The first report runs the jobs; their tables are kept in DIR/jobs, as Parquet. The page needs no network and no
     scripts, so it can be mailed, printed, and attached to a ticket.
@@ -72,14 +80,26 @@ def report(
     if html is not None and html == markdown:
         raise Failure(f"--html and --markdown: both are {html}; choose different files", Exit.USAGE)
     with errors_translated():
-        manifest = manifest_of(folder)
+        manifest = None if logs else manifest_of(folder)
         moments = moments_of(manifest, tz)
         first, last = parsed_interval(begin, end, moments)
-        from kactl.forensics.report.make import report as make
-        from kactl.forensics.report.model import Scope
+        if manifest is None:
+            _check_folder(folder)
+        events = 0 if manifest is None else manifest.events
+        with contextlib.ExitStack() as sessions:
+            session = sessions.enter_context(started(spark_for(settings, master, memory, events=events)))
+            from kactl.forensics.report.make import report as make
+            from kactl.forensics.report.model import Scope
+            from kactl.forensics.session import FEW_EVENTS
 
-        scope = Scope(begin=first, end=last, topic=topic)
-        with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
+            scope = Scope(begin=first, end=last, topic=topic)
+            if manifest is None:
+                manifest = _ingested(settings, session, logs, folder, tz)
+                if manifest.events > FEW_EVENTS:
+                    sessions.close()
+                    suited = spark_for(settings, master, memory, events=manifest.events)
+                    session = sessions.enter_context(started(suited))
+            spark, on_progress = session()
             results = job_results(spark, folder, on_progress)
             _check_scope(spark, results, scope, moments)
             result = make(spark, results, scope, moments, on_progress=on_progress)
@@ -88,10 +108,8 @@ def report(
 
     failures = [_write(html, page, result, moments), _write(markdown, as_markdown, result, moments)]
     # Printed even if a file could not be written, because the jobs take long.
-    if form == "json":
-        output.print_json(result)
-    elif form == "jsonl":
-        output.print_jsonl([result])
+    if form in output.DATA:
+        output.print_data(form, result)
     else:
         output.print_lines(_lines(result))
     for file, failure in zip((html, markdown), failures, strict=True):
@@ -106,8 +124,49 @@ def report(
         raise Failure(_too_little(result))
 
 
+def _check_folder(folder: str) -> None:
+    """Check that logs can be ingested into a folder, before Spark is started, which takes seconds.
+
+    Raises:
+        Failure: the folder contains something else, or cannot be written.
+    """
+    from kactl.forensics.ingest import NotOurs, NotWritable, check_target
+    from kactl.forensics.storage import Location
+
+    try:
+        check_target(Location(folder))
+    except (NotOurs, NotWritable) as error:
+        raise Failure(f"--dir: {error.reason}", Exit.USAGE) from None
+
+
+def _ingested(
+    settings: Settings,
+    session: "Callable[[], tuple[SparkSession, Any]]",
+    logs: tuple[str, ...],
+    folder: str,
+    tz: str | None,
+) -> "Manifest":
+    """Ingest logs. Returns the manifest.
+
+    Raises:
+        Failure: none of the files is a log.
+    """
+    from kactl.forensics.ingest import NothingToIngest, ingest
+
+    zone = "UTC" if tz is None else tz
+    try:
+        with shown_progress(settings) as on_progress:
+            ingested = ingest(lambda: session()[0], logs, folder, time_zone=zone, on_progress=on_progress)
+    except NothingToIngest as error:
+        raise Failure(error.reason) from None
+    for remark in remarks(file for file in ingested.files if file.is_log or failed(file, logs)):
+        settings.note(remark)
+    note_ingested(settings, ingested, folder, tz)
+    return ingested.manifest
+
+
 def _too_little(result: "Report") -> str:
-    from kactl.forensics.coverage import ENOUGH
+    from kactl.whatif.coverage import ENOUGH
 
     return (
         f"the logs cover {result.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time "
@@ -217,7 +276,10 @@ def _write(
 def _lines(result: "Report") -> list[str]:
     """Returns the summary as lines of text."""
     coverage = click.style(harmless(result.coverage.stated), fg="red" if result.coverage.is_partial else None)
-    lines = [coverage, "", click.style(harmless(result.headline), bold=True), "", *map(harmless, result.summary)]
+    # Of the five lines, those that the summary and the advice below do not have.
+    state = (harmless(f"{line.name.rstrip('?')}: {line.text}") for line in result.brief.lines[:2])
+    headline = click.style(harmless(result.headline), bold=True)
+    lines = [coverage, "", headline, "", *state, "", *map(harmless, result.summary)]
     if result.advice:
         advice = (harmless(f"* {item.do} {item.because}") for item in result.advice)
         lines += ["", click.style("What to do", bold=True), *advice]

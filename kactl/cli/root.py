@@ -9,7 +9,9 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
+from . import output
 from .common_options import OUTPUTS, Settings, with_options
 from .exits import Exit, Failure
 
@@ -32,19 +34,30 @@ ENTRIES: Final = {
     "status": Entry(".status", "Health checks; the exit code states the result."),
     "controller": Entry(".controller", "Run the controller of real Kafka brokers, or inspect one."),
     "topic": Entry(".topic", "Create, change, delete, list and describe topics."),
-    "get": Entry(".get", "Show partitions, brokers, topics and the controller."),
+    "get": Entry(".get", "Show partitions, brokers, topics, elections, events and the controller."),
+    "describe": Entry(".describe", "Show everything that is known about one thing, with causes."),
     "explain": Entry(".explain", "Explain the state of a partition or topic."),
     "elect": Entry(".elect", "Elect leaders: the preferred ones, or unclean ones."),
     "reassign": Entry(".reassign", "Move partitions to other replicas."),
+    "replica": Entry(".replica", "Reset the handlers of replicas on participants."),
     "broker": Entry(".broker", "Drain brokers; kill and restart those of `kactl up`."),
+    "whatif": Entry(".live_whatif", "Simulate failures in the running cluster."),
     "watch": Entry(".watch", "Show events as they occur."),
     "forensics": Entry(
         ".forensics",
         "Find out from the logs of a Kafka cluster what happened.",
         ("report", "timeline", "sql", "whatif"),
     ),
+    "dashboard": Entry(".dashboard", "Open the dashboard in a browser, logged in."),
+    "context": Entry(".context", "Name servers, and choose the one that commands use."),
+    "token": Entry(".token", "Create, list, revoke and rotate tokens of the admin API."),
+    "audit": Entry(".audit", "Check the files of the audit trail."),
+    "pki": Entry(".pki", "Make certificates for controllers and participants."),
+    "monitoring": Entry(".monitoring", "Write a dashboard for Grafana and alert rules for Prometheus."),
     "doctor": Entry(".doctor", "Check the requirements of kactl."),
-    "config": Entry(".config", "Check a configuration, or show its effective values."),
+    "zk-secure": Entry(".zk_secure", "Protect the nodes of a cluster in ZooKeeper from other clients."),
+    "completion": Entry(".completion", "Print a script that completes commands in a shell."),
+    "config": Entry(".config", "Check a configuration, or show its effective values or its schema."),
     # By its absolute name: nothing else of the product refers to kactl.testing. See the import contracts.
     "sim": Entry("kactl.testing.cli", "Simulate whole clusters: search for violations, replay and reduce them."),
     "compat": Entry(".compat.tools", "Replace Kafka's command-line tools: same options, same output."),
@@ -79,7 +92,7 @@ class Commands(MutableMapping[str, click.Command]):
 
 
 def _load(name: str, entry: Entry) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(entry.module, __package__), name)
+    command: click.Command = getattr(importlib.import_module(entry.module, __package__), name.replace("-", "_"))
     if isinstance(command, click.Group):
         for member in entry.members:
             command.add_command(getattr(importlib.import_module(f".{member}", __package__), member))
@@ -97,10 +110,17 @@ class Root(click.Group):
         try:
             return super().invoke(ctx)
         except Failure as failure:
-            if ctx.ensure_object(Settings).output in ("json", "jsonl"):
+            if ctx.ensure_object(Settings).output in output.DATA:
                 failure.show_json()
                 ctx.exit(failure.code)
             raise
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing them, and the common options."""
+        names = [
+            CompletionItem(name, help=entry.help) for name, entry in ENTRIES.items() if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

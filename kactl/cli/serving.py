@@ -9,10 +9,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
 
 from kactl.actors.system import Controller
 from kactl.admin.prometheus import telemetry_for_server
@@ -29,11 +30,20 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder
 from kactl.telemetry.gc import Collector
-from kactl.transports.base import Transport
-from kactl.transports.memory import MemoryHub
+from kactl.telemetry.loop_lag import LoopLag
+from kactl.telemetry.past_states import PastStates
+from kactl.transports.base import Network, Transport
 
+from .client_tls import client_tls
+from .listener_audit import ListenerAudit
 from .listening import listed_as, listener, listening
-from .stores import describe_store, store_factory
+from .network import BesideKafka, network_of, renewing
+from .secret_files import read_secret
+from .stores import describe_store, store_factory, zookeeper_store
+from .tracing import exporting
+
+if TYPE_CHECKING:
+    from kactl.state_change_log.snapshots import Snapshot
 
 _LOG = logger(__name__)
 
@@ -67,9 +77,9 @@ async def embedded(
         ActionTimedOut: this instance did not become the controller in time.
     """
     session_timeout_ms = config.store.session_timeout
-    hub = MemoryHub()
     open_store = store_factory(config, clock=clock, holder=holder)
     provider, render_metrics = telemetry_for_server()
+    network = network_of(config, provider)
     async with contextlib.AsyncExitStack() as stack:
         brokers_store = await stack.enter_async_context(open_store())
         taken = await _taken(brokers_store, config.participants.count)
@@ -82,22 +92,31 @@ async def embedded(
             Participants(
                 config.participants.count,
                 store=brokers_store,
-                hub=hub,
+                network=network,
                 clock=clock,
                 session_timeout_ms=session_timeout_ms,
             )
         )
+        tracer_provider = await stack.enter_async_context(exporting(config))
         controller = _controller(
             config,
             store=open_store(),
-            hub=hub,
+            network=network,
             clock=clock,
             meter_provider=provider,
+            tracer_provider=tracer_provider,
         )
         await stack.enter_async_context(_logging(controller, config))
         await stack.enter_async_context(controller)
+        await stack.enter_async_context(renewing(config, network))
         address = await stack.enter_async_context(
-            serve(controller, config, participants=participants, render_metrics=render_metrics)
+            serve(
+                controller,
+                config,
+                participants=participants,
+                render_metrics=render_metrics,
+                past=_past_states(controller, config),
+            )
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
         await stack.enter_async_context(collecting(controller))
@@ -120,47 +139,59 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     Raises:
         BadConfig, StoreError: nothing runs; the message names the cause.
     """
-    from kactl.stores.zookeeper import ZooKeeperStore
-    from kactl.transports.kafka import KafkaTransport
+    from kactl.transports.kafka import BrokerCredentials, KafkaTransport
 
     level = ProtocolLevel.parse(config.kafka.ibp)
     provider, render_metrics = telemetry_for_server()
+    client = config.kafka.client
     transport = KafkaTransport(
         controller_id=config.node_id,
         level=level,
         listener_name=config.kafka.listener_name,
         request_timeout_ms=config.controller.controller_socket_timeout,
+        credentials=BrokerCredentials(
+            tls=client_tls("kafka.client", ca=client.ca, cert=client.cert, key=client.key),
+            server_name=client.server_name or None,
+            mechanism=client.sasl_mechanism or None,
+            username=client.username or None,
+            password=read_secret(client.password_file, "kafka.client.password-file") if client.password_file else None,
+        ),
     )
-    store = ZooKeeperStore(
-        config.store.connect,
-        session_timeout_ms=config.store.session_timeout,
-        max_in_flight=config.store.max_in_flight,
-        batch_partitions=config.store.batch_partitions,
-        sticky=config.store.sticky,
-        client=config.store.client,
-    )
-    with listening(config) as sockets:
-        controller = _controller(
-            config,
-            store=store,
-            transport=transport,
-            level=level,
-            listed_as=listed_as(config),
-            meter_provider=provider,
-        )
-        async with (
-            _logging(controller, config),
-            controller,
-            listener(controller, config, sockets),
-            serve(controller, config, render_metrics=render_metrics) as address,
-            collecting(controller),
-        ):
-            yield Server(controller, None, address)
+    store = zookeeper_store(config.store)
+    network = network_of(config, provider) if config.network.listen else None
+    async with exporting(config) as tracer_provider:
+        with listening(config) as sockets:
+            controller = _controller(
+                config,
+                store=store,
+                transport=transport if network is None else None,
+                network=None if network is None else BesideKafka(network, transport),
+                level=level,
+                listed_as=listed_as(config),
+                meter_provider=provider,
+                tracer_provider=tracer_provider,
+            )
+            audit = ListenerAudit(controller)
+            async with (
+                _logging(controller, config),
+                controller,
+                contextlib.nullcontext() if network is None else renewing(config, network),
+                listener(controller, config, sockets, store.access, credentials=transport.credentials, audit=audit),
+                serve(
+                    controller,
+                    config,
+                    render_metrics=render_metrics,
+                    past=_past_states(controller, config),
+                    on_trail=audit.attach,
+                ) as address,
+                collecting(controller),
+            ):
+                yield Server(controller, None, address)
 
 
 @contextlib.asynccontextmanager
 async def collecting(controller: Controller) -> AsyncIterator[None]:
-    """Run Python's garbage collection between the controller's events, not during them."""
+    """Run Python's garbage collection between the controller's events, not during them, and measure the loop's lag."""
     loop = controller.loop
     collector = Collector(
         controller.clock,
@@ -169,6 +200,7 @@ async def collecting(controller: Controller) -> AsyncIterator[None]:
     )
     async with Background("the garbage collector") as tasks:
         tasks.start_soon(collector.run, name="garbage collector")
+        tasks.start_soon(LoopLag(controller.telemetry, controller.clock).run, name="lag of the event loop")
         yield
 
 
@@ -195,7 +227,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
         else:
             if past.skipped:
                 _LOG.warning("%d lines of the state-change log in %s cannot be read", past.skipped, folder)
-            controller.recall(past.events, past.terms, orderly=past.orderly)
+            controller.recall(past.events, past.terms, orderly=past.orderly, elections=past.elections)
     try:
         segments = Segments(folder, bytes_max=log_config.segment_bytes, count_max=log_config.segments)
     except OSError as error:
@@ -210,8 +242,27 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
         lines,
         clock=controller.clock,
         busy=lambda: loop.state is not ControllerState.IDLE,
-    ):
+        snapshot=partial(_snapshot, controller) if log_config.format == "json" else lambda: None,
+    ) as lag:
+        controller.telemetry.observe({"kactl.event_log.lag": lambda: [(lag(), {})]})
         yield
+
+
+def _snapshot(controller: Controller) -> "Snapshot | None":
+    from kactl.state_change_log.snapshots import Snapshot
+
+    if not (controller.loop.is_active and controller.loop.controllership.ready):
+        return None
+    return Snapshot.of(controller.cluster, seq=controller.history.seq, time_ms=controller.clock.now_ms())
+
+
+def _past_states(controller: Controller, config: Config) -> PastStates | None:
+    """Returns the states that the log holds; None without a log that can be read back."""
+    if not config.log.folder or config.log.format != "json":
+        return None
+    from kactl.state_change_log.as_of import LoggedStates
+
+    return LoggedStates(Path(config.log.folder), now_ms=controller.clock.now_ms)
 
 
 def _controller(
@@ -219,7 +270,8 @@ def _controller(
     *,
     store: Store,
     meter_provider: MeterProvider,
-    hub: MemoryHub | None = None,
+    tracer_provider: TracerProvider | None,
+    network: Network | None = None,
     clock: Clock | None = None,
     transport: Transport | None = None,
     level: ProtocolLevel = LATEST,
@@ -231,7 +283,7 @@ def _controller(
         config.node_id,
         store=store,
         transport=transport,
-        hub=hub,
+        network=network,
         clock=clock,
         level=level,
         unclean_leader_election=settings.unclean_leader_election,
@@ -246,4 +298,5 @@ def _controller(
         controller_ids=config.kafka.controller_ids,
         min_insync_replicas=config.kafka.min_insync_replicas,
         meter_provider=meter_provider,
+        tracer_provider=tracer_provider,
     )

@@ -5,6 +5,7 @@ import fcntl
 import importlib.util
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -16,9 +17,11 @@ from typing import Final
 import anyio
 
 from kactl.admin.audit import AUDIT_LOGGER
+from kactl.admin.exposure import insecure
 from kactl.config.file import load
 from kactl.config.settings import Config, Listen
 from kactl.errors import KactlError
+from kactl.runtime import reloading
 from kactl.runtime.background import Background
 from kactl.runtime.logs import LineFormatter, logger
 from kactl.stores.sqlite import Holder
@@ -57,6 +60,18 @@ def log_to_stderr(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
+def check_exposure(config: Config) -> None:
+    """Check that no interface is open to others without encryption, before anything is started.
+
+    Raises:
+        Failure: USAGE; one is.
+    """
+    try:
+        insecure(config)
+    except KactlError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
 def check_listen(listen: Listen) -> None:
     """Check that an address is free before anything else is started.
 
@@ -92,8 +107,8 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
         Failure: another process uses it, or it cannot be used.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a+", encoding="utf-8")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(folder / LOCK_FILE, "a+", encoding="utf-8", opener=_private)  # noqa: SIM115 - closed below
     except OSError as error:
         raise Failure(
             f"--data-dir: {folder} cannot be used ({error.strerror}): choose another folder with --data-dir"
@@ -141,9 +156,12 @@ class Stop:
 def run(serve: Callable[[Stop], Awaitable[None]], *, uvloop: bool) -> None:
     """Run a server until SIGINT or SIGTERM; a second signal cancels a shutdown that takes too long.
 
+    SIGHUP makes it read tokens and certificates again, unless it was started in a terminal, which is then closed.
+
     Raises:
         Failure: the server failed with an error that explains itself.
     """
+    _write_no_core_files()
     use_uvloop = uvloop and importlib.util.find_spec("uvloop") is not None
     try:
         anyio.run(_run_until_signal, serve, backend_options={"use_uvloop": use_uvloop})
@@ -154,13 +172,21 @@ def run(serve: Callable[[Stop], Awaitable[None]], *, uvloop: bool) -> None:
         raise Failure(str(reason)) if isinstance(reason, KactlError) else reason from error
 
 
+def _write_no_core_files() -> None:
+    """A core file would contain every secret of the process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 async def _run_until_signal(serve: Callable[[Stop], Awaitable[None]]) -> None:
     stop = Stop()
 
     async def listen() -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                if not stop.request():
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for received in signals:
+                if received == signal.SIGHUP and not sys.stdin.isatty():
+                    reloading.request()
+                elif not stop.request():
                     tasks.cancel_scope.cancel()
 
     async with Background("signal handling") as tasks:
@@ -173,3 +199,7 @@ def _explained(error: BaseException) -> KactlError | Failure | None:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, KactlError | Failure) else None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

@@ -100,10 +100,8 @@ def _show_tables(form: str) -> None:
         for name, (_, columns) in tables().items()
         for column in columns
     ]
-    if form == "json":
-        output.print_json(rows)
-    elif form == "jsonl":
-        output.print_jsonl(rows)
+    if form in output.DATA:
+        output.print_data(form, rows, rows)
     elif form == "csv":
         _print_csv(("table", "column", "type", "says"), (tuple(row.values()) for row in rows))
     else:
@@ -207,8 +205,8 @@ def _show(names: list[str], rows: Iterable[tuple[Any, ...]], form: str) -> None:
     keys = distinct(names)
     if form == "jsonl":
         output.print_jsonl(dict(zip(keys, row, strict=True)) for row in rows)
-    elif form == "json":
-        output.print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    elif form in output.DATA:
+        output.print_data(form, [dict(zip(keys, row, strict=True)) for row in rows])
     elif form == "csv":
         _print_csv(names, rows)
     else:

@@ -9,7 +9,7 @@ import msgspec
 
 from kactl.admin.schema import AnyEvent, ControllerInfo, EventPage, ResetEvent
 
-from .api_client import Api, connected, refusal
+from .api_client import Api, refusal
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class EventStream:
 
     def _connect(self) -> Iterator[AnyEvent]:
         """Yield the events of one connection after the last one read, until it breaks with a Failure."""
-        with connected(self._api.server, self._api.timeout_s) as connection:
+        with self._api.connected(self._api.server) as connection:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._after)}
-            connection.request("GET", self._path, None, headers)
+            connection.request("GET", self._path, None, headers | self._api.headers(self._api.server))
             response = connection.getresponse()
             if response.status != 200:
                 raise refusal(self._api.server, response.status, response.read())
@@ -109,7 +109,8 @@ class EventStream:
             elif not line.strip() and data:
                 event = self._decode("\n".join(data))
                 data.clear()
-                self._after, self._last = event.seq, None if isinstance(event, ResetEvent) else event
+                if event.seq:  # an election in progress is no event of the log yet
+                    self._after, self._last = event.seq, None if isinstance(event, ResetEvent) else event
                 yield event
 
     def _decode(self, document: str) -> AnyEvent:

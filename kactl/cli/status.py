@@ -12,6 +12,7 @@ from . import output
 from .common_options import Settings, options
 from .exits import Exit, Failure
 from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
+from .repeat import CLEAR, interval_option
 
 _HEADER: Final = ("CHECK", "RESULT", "VALUE", "LIMIT", "DETAIL")
 _SHOWN: Final[dict[str, Cell]] = {
@@ -22,25 +23,13 @@ _SHOWN: Final[dict[str, Cell]] = {
     "skip": ("skip", PLAIN),
 }
 _COLOURS: Final[dict[str, dict[str, Any]]] = {"healthy": GOOD, "degraded": WARN, "unhealthy": BAD}
-INTERVAL_S: Final = 2.0
-# Shorter intervals add load without new information.
-INTERVAL_S_MIN: Final = 0.1
-_CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 @click.command(short_help="Health checks; the exit code states the result.")
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option("--exit-when-healthy", is_flag=True, help="Repeat until no check fails, at most for --timeout.")
 @click.option("--warn-as-error", is_flag=True, help="Exit with code 5 if a check warns.")
-@click.option(
-    "--interval",
-    "interval_s",
-    type=click.FloatRange(min=INTERVAL_S_MIN, max=3600.0),
-    default=INTERVAL_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval between checks.",
-)
+@interval_option("Interval between checks.")
 @options
 def status(settings: Settings, *, watch: bool, exit_when_healthy: bool, warn_as_error: bool, interval_s: float) -> None:
     """Show the health checks of the cluster: offline partitions, missing redundancy, stuck operations.
@@ -76,7 +65,7 @@ def _poll(settings: Settings, form: str, *, deadline: float | None, watch: bool)
         return None
     if watch or deadline is None:
         if watch and form == "table" and sys.stdout.isatty():
-            click.echo(_CLEAR, nl=False)
+            click.echo(CLEAR, nl=False)
         _show(settings, form, info)
     return info
 
@@ -88,10 +77,8 @@ def _code(info: ClusterInfo, *, warn_as_error: bool) -> Exit:
 
 
 def _show(settings: Settings, form: str, info: ClusterInfo) -> None:
-    if form == "json":
-        output.print_json(info)
-    elif form == "jsonl":
-        output.print_jsonl([info])
+    if form in output.DATA:
+        output.print_data(form, info)
     else:
         lines = [_headline(info), *output.table(_HEADER, map(_row, info.checks))]
         output.print_lines(line.rstrip() for line in lines)

@@ -2,12 +2,20 @@
 
 import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kactl.clock import Clock
 from kactl.config.settings import Config, StoreConfig
-from kactl.errors import BadConfig
+from kactl.runtime.secret import Secret
 from kactl.stores.base import Store
 from kactl.stores.sqlite import Holder, SqliteStore
+
+from .client_tls import client_tls
+from .secret_files import read_secret
+
+if TYPE_CHECKING:
+    from kactl.stores.zookeeper import ZooKeeperStore
+    from kactl.stores.zookeeper.permissions import Permissions
 
 
 def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Callable[[], Store]:
@@ -37,6 +45,41 @@ def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Cal
     )
 
 
+def zookeeper_store(store: StoreConfig) -> "ZooKeeperStore":
+    """Returns a client of the store of a cluster of Kafka brokers.
+
+    Raises:
+        BadConfig: a file that the configuration names cannot be read.
+    """
+    from kactl.stores.zookeeper import ZooKeeperStore
+
+    return ZooKeeperStore(
+        store.connect,
+        session_timeout_ms=store.session_timeout,
+        max_in_flight=store.max_in_flight,
+        batch_partitions=store.batch_partitions,
+        sticky=store.sticky,
+        client=store.client,
+        tls=tls_context(store) if store.tls else None,
+        username=store.user or None,
+        password=_password(store),
+        set_acl=None if store.set_acl == "auto" else store.set_acl,
+    )
+
+
+def zookeeper_permissions(store: StoreConfig) -> "Permissions":
+    """Returns a client for the permissions of a cluster's nodes, with the identity of the configuration.
+
+    Raises:
+        BadConfig: a file that the configuration names cannot be read.
+    """
+    from kactl.stores.zookeeper.connection import Credentials
+    from kactl.stores.zookeeper.permissions import Permissions
+
+    credentials = Credentials(tls_context(store) if store.tls else None, store.user or None, _password(store))
+    return Permissions(store.connect, session_timeout_ms=store.session_timeout, credentials=credentials)
+
+
 def describe_store(config: Config) -> str:
     """Returns where the cluster is stored, for messages."""
     if config.store.kind == "etcd":
@@ -44,31 +87,14 @@ def describe_store(config: Config) -> str:
     return config.store.path
 
 
-def _password(store: StoreConfig) -> str | None:
-    if not store.password_file:
-        return None
-    try:
-        with open(store.password_file, encoding="utf-8") as file:
-            return file.readline().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig("store.password-file", f"{store.password_file} cannot be read: {error}") from None
+def _password(store: StoreConfig) -> Secret | None:
+    return read_secret(store.password_file, "store.password-file") if store.password_file else None
 
 
 def tls_context(store: StoreConfig) -> ssl.SSLContext | None:
-    """Returns the settings for connections to etcd; None for those of the system.
+    """Returns the settings for encrypted connections to the store; None for those of the system.
 
     Raises:
         BadConfig: a file cannot be read, or is something else.
     """
-    if not store.ca and not store.cert:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=store.ca or None)
-    except OSError as error:
-        raise BadConfig("store.ca", f"{store.ca} is no file of certificates: {error}") from None
-    if store.cert:
-        try:
-            context.load_cert_chain(store.cert, store.key)
-        except OSError as error:
-            raise BadConfig("store.cert", f"{store.cert} and {store.key} are no certificate and key: {error}") from None
-    return context
+    return client_tls("store", ca=store.ca, cert=store.cert, key=store.key)

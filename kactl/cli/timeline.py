@@ -95,10 +95,8 @@ def timeline(
 
 
 def _show(settings: Settings, history: "Timeline", moments: "Moments", form: str) -> None:
-    if form == "json":
-        output.print_json(history)
-    elif form == "jsonl":
-        output.print_jsonl(history.entries)
+    if form in output.DATA:
+        output.print_data(form, history, history.entries)
     else:
         output.print_lines(output.table(_HEADER, (_row(entry, moments) for entry in history.entries)))
         settings.note(f"Times are in {moments.name}.")
@@ -136,10 +134,8 @@ _COLOURS: Final[dict[str, dict[str, Any]]] = {
 
 
 def _show_partitions(rows: "Iterable[Incarnation]", form: str) -> None:
-    if form == "json":
-        output.print_json(rows)
-    elif form == "jsonl":
-        output.print_jsonl(rows)
+    if form in output.DATA:
+        output.print_data(form, rows, rows)
     else:
         output.print_lines(output.table(_PARTITIONS, map(_partition_row, rows)))
 

@@ -17,7 +17,7 @@ from kactl.admin.schema import (
 
 from . import output
 from .api_client import confirm, quoted
-from .common_options import FORMS, Settings, options, reason_option, with_options
+from .common_options import FORMS, Settings, options, own_reason_option, reason_option, with_options
 from .describe_lines import describe_lines
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
@@ -75,10 +75,8 @@ def create(
         reason=reason,
     )
     created = settings.api.post("/v1/topics", request, TopicCreated)
-    if form == "json":
-        output.print_json(created)
-    elif form == "jsonl":
-        output.print_jsonl([created])
+    if form in output.DATA:
+        output.print_data(form, created)
     elif dry_run:
         settings.note(f"Topic {created.name} could be created. Nothing was changed.")
     else:
@@ -89,7 +87,7 @@ def create(
 @click.argument("name")
 @click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@reason_option
+@own_reason_option
 @options
 def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
     """Delete a topic and all its records, and wait until every broker has deleted its replicas."""
@@ -102,10 +100,8 @@ def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: s
         "timeout_ms": _wait_ms(settings.timeout_s),
     }
     answer = settings.api.delete(f"/v1/topics/{quoted(name)}", TopicDeleted, query)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl([answer])
+    if form in output.DATA:
+        output.print_data(form, answer)
     elif dry_run:
         settings.note(f"Topic {name} could be deleted. Nothing was changed.")
     elif answer.gone:
@@ -167,10 +163,8 @@ def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: 
 def _change(settings: Settings, name: str, request: TopicChange, done: str) -> None:
     form = settings.form()
     answer = settings.api.patch(f"/v1/topics/{quoted(name)}", request, TopicChanged)
-    if form == "json":
-        output.print_json(answer)
-    elif form == "jsonl":
-        output.print_jsonl([answer])
+    if form in output.DATA:
+        output.print_data(form, answer)
     else:
         settings.note(f"Topic {name} could be changed. Nothing was changed." if request.dry_run else done)
 
@@ -190,12 +184,12 @@ def describe(settings: Settings, *, name: str) -> None:
     form = settings.form()
     api = settings.api
     detail = api.get(f"/v1/topics/{quoted(name)}", TopicDetail)
-    if form == "json":
-        output.print_json(detail)
+    if form in ("json", "yaml"):
+        output.print_data(form, detail)
         return
     members, _ = api.partitions({"topic": name})
-    if form == "jsonl":
-        output.print_jsonl(members)
+    if form in output.DATA:
+        output.print_data(form, detail, members)
         return
     if detail.config is None:
         raise Failure(f"topic {name}: its overrides cannot be read; retry", Exit.FAILED)

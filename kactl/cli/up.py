@@ -1,5 +1,6 @@
 """`kactl up`: a cluster in one process."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,8 @@ from .exits import Exit, Failure
 from .output import count
 
 if TYPE_CHECKING:
+    from kactl.actors.system import Controller
+    from kactl.admin.identity.places import Places
     from kactl.config.settings import Config
 
     from .serving import Server
@@ -23,6 +26,8 @@ SESSION_TIMEOUT: Final = "4s"
 # Beside the store: what `kactl up` shows of earlier runs is read from the state-change log. 64 MiB hold some 200,000
 # events, more than are read back; the log of a server is larger.
 LOG_FOLDER: Final = "log"
+# Tokens of the cluster.
+SECURITY_FOLDER: Final = "security"
 LOG_SEGMENT_BYTES: Final = 16 << 20
 LOG_SEGMENTS: Final = 4
 # The participants have the ids from 1 on.
@@ -92,6 +97,7 @@ def up(
                 await stop.wait()
             click.echo("Stopping: the controller resigns, then the brokers stop ...")
 
+    setup.check_exposure(config)
     store = Path(config.store.path)
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
         setup.check_listen(config.api.address)
@@ -115,7 +121,8 @@ def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
         "log.segments": LOG_SEGMENTS,
     }
     path = Path(setup.read_config(file, overrides, defaults).store.path)
-    return setup.read_config(file, overrides, {**defaults, "log.folder": str(path.parent / LOG_FOLDER)})
+    beside = {"log.folder": path.parent / LOG_FOLDER, "security.folder": path.parent / SECURITY_FOLDER}
+    return setup.read_config(file, overrides, {**defaults, **{key: str(folder) for key, folder in beside.items()}})
 
 
 def _default_path(file: str | None) -> Path:
@@ -127,8 +134,22 @@ def _default_path(file: str | None) -> Path:
     return earlier if file is not None and earlier.exists() and not path.exists() else path
 
 
+def _authorization(places: "Places") -> str:
+    """Returns the header that other programs of this user send, for a shell."""
+    token = f"$(cat {shlex.quote(str(places.local))})" if places.local is not None else "TOKEN"
+    return f'"Authorization: Bearer {token}"'
+
+
+def _network_lines(controller: "Controller") -> list[str]:
+    """Returns where participants of other programs connect; nothing if they cannot."""
+    address = getattr(controller.network, "address", None)
+    return [] if address is None else [f"  network  {address}  (participants of other programs connect here)"]
+
+
 def _introduce(config: "Config", server: "Server") -> None:
     """Print a summary of the cluster, and example commands."""
+    from kactl.admin.identity.places import places_of
+
     from .stores import describe_store
 
     controller, members, address = server
@@ -138,21 +159,20 @@ def _introduce(config: "Config", server: "Server") -> None:
     command = command_for(url)
     brokers = f"brokers {members.ids[0]} to {members.ids[-1]}" if members.ids else "no brokers"
     state = f"{count(now.topics, 'topic')}, {count(now.partitions, 'partition')}"
-    first = members.ids[0] if members.ids else 1
     lines = [
         f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
         f"  store    {describe_store(config)}  ({state})",
         f"  history  {config.log.folder or 'this run only, because log.folder is empty'}",
         f"  timeout  {config.store.session_timeout / 1000:g} s until a killed broker counts as dead",
-        f"  API at   {url}  (description: /openapi.json, metrics: /metrics)",
+        f"  API at   {url}  (dashboard: /, description: /openapi.json, metrics: /metrics)",
+        *_network_lines(controller),
         "",
         "From another terminal:",
         f"  {command} topic create clicks --partitions 6 --replication-factor {max(1, min(3, len(members)))}",
         f"  {command} get partitions",
         f"  {command} watch",
-        f"  {command} broker kill {first}",
-        f"  curl -s {url}/v1/controller",
-        f"  curl -N {url}/v1/events/stream",
+        *([f"  {command} broker kill {members.ids[0]}"] if members.ids else [f"  {command} get brokers"]),
+        f"  curl -s -H {_authorization(places_of(config))} {url}/v1/controller",
         "",
         "Ctrl-C stops it; the cluster is preserved.",
     ]

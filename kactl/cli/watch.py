@@ -10,7 +10,9 @@ from kactl.admin.schema import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,
+    ElectionEvent,
     EventKind,
+    HandlerEvent,
     PartitionEvent,
     ReplicaEvent,
     RequestEvent,
@@ -20,12 +22,13 @@ from kactl.admin.schema import (
 
 from . import output
 from .common_options import Settings, with_options
+from .moments import SINCE, Since
 from .output import BAD, GOOD, PLAIN, WARN
 from .sse import EventStream
 
 _KINDS: Final = get_args(EventKind)
-# Replicas move with their brokers and partitions: shown on request only.
-_DEFAULT_KINDS: Final = tuple(kind for kind in _KINDS if kind != "replica")
+# Replicas move with their brokers and partitions, and elections summarize these: shown on request only.
+_DEFAULT_KINDS: Final = tuple(kind for kind in _KINDS if kind not in ("replica", "election"))
 
 
 def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -38,17 +41,20 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     return kinds
 
 
-@click.command(short_help="Show events as they occur.")
-@click.option(
+kinds_option: Final = click.option(
     "--types",
     "kinds",
     metavar="KIND,..",
     callback=_kinds,
-    help=f"Only these kinds: {', '.join(_KINDS)}.  [all but replica]",
+    help=f"Only these kinds: {', '.join(_KINDS)}.  [all but replica and election]",
 )
+
+
+@click.command(short_help="Show events as they occur.")
+@kinds_option
 @click.option("--topic", metavar="T", help="Only events of this topic; * and ? are wildcards.")
 @click.option(
-    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Start after this event; 0: at the oldest one."
+    "--since", type=SINCE, metavar="SEQ|TIME|10m", help="Start after this event, or at this time; 0: at the oldest one."
 )
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Exit after N events.")
 @with_options(("table", "jsonl"))
@@ -57,7 +63,7 @@ def watch(
     *,
     kinds: tuple[str, ...],
     topic: str | None,
-    since: int | None,
+    since: Since | None,
     limit: int | None,
 ) -> None:
     """Show events as they occur, until Ctrl-C.
@@ -66,12 +72,12 @@ def watch(
     shown: read the present state with `kactl get`, then continue.
     """
     form = settings.form()
-    stream = EventStream(settings.api, after=since, kinds=kinds)
+    stream = EventStream(settings.api, after=None if since is None else since.after(settings.api), kinds=kinds)
     shown = 0
     settings.note("watching; stop with Ctrl-C")
     try:
         for event in stream.follow(on_break=settings.note):
-            if topic is not None and not _concerns(event, topic):
+            if topic is not None and not concerns(event, topic):
                 continue
             if form == "jsonl":
                 output.print_jsonl([event])
@@ -84,9 +90,9 @@ def watch(
         return
 
 
-def _concerns(event: AnyEvent, topic: str) -> bool:
+def concerns(event: AnyEvent, topic: str) -> bool:
     """Returns whether an event concerns the topic; a reset concerns all topics."""
-    if isinstance(event, TopicEvent | PartitionEvent | ReplicaEvent):
+    if isinstance(event, TopicEvent | PartitionEvent | ReplicaEvent | HandlerEvent):
         return fnmatch.fnmatchcase(event.topic, topic.replace("[", "[[]"))
     return isinstance(event, ResetEvent)
 
@@ -116,13 +122,34 @@ def _description(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
         case ReplicaEvent():
             text = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
             return "replica", text, PLAIN
+        case HandlerEvent():
+            detail = f": {event.detail}" if event.detail else ""
+            text = f"{event.topic}-{event.partition} on {event.broker} is {event.status.replace('_', ' ')}{detail}"
+            return "handler", text, PLAIN if event.status in ("ready", "busy") else WARN
         case RequestEvent():
             detail = f" ({event.detail})" if event.detail else ""
             reason = f"  reason: {event.reason}" if event.reason else ""
             text = f"{event.action} {event.target}: {event.outcome}{detail}{reason}"
             return "request", text, PLAIN if event.outcome == "done" else WARN
+        case ElectionEvent():
+            return "election", election_text(event), WARN if event.failed or event.rejected else PLAIN
         case ResetEvent():
             return "reset", f"events up to {event.seq} are lost: read the present state with `kactl get`", WARN
+
+
+def election_text(event: ElectionEvent) -> str:
+    """Returns the course of an election in a line."""
+    because = event.because
+    text = f"{because.trigger} #{because.event}  {because.strategy or 'leaders lost'}: {event.moved} moved"
+    if event.rejected:
+        text += f", {event.rejected} rejected"
+    if event.handled_us is not None:
+        text += f", handled in {output.duration(event.handled_us / 1000)}"
+    if not event.complete:
+        return f"{text}, in progress"
+    if event.last_ack_us is not None:
+        text += f", acknowledged in {output.duration(event.last_ack_us / 1000)}"
+    return text
 
 
 def _partition(event: PartitionEvent) -> tuple[str, Mapping[str, Any]]:

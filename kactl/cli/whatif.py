@@ -1,11 +1,14 @@
 """`kactl forensics whatif`: partitions that would be offline if brokers or racks failed."""
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from kactl.whatif import Kind
 
 from . import forensics, output
 from .common_options import Settings, local_options
@@ -13,14 +16,15 @@ from .exits import Exit, Failure
 from .forensic_inputs import errors_translated, folder_option, manifest_of, moments_of, parsed_time, spark_for
 from .forensics import spark_options
 from .option_types import NAME
+from .whatif_options import SWEEPS, kill_option, sweeps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kactl.forensics.jobs.catalog import Results
-    from kactl.forensics.whatif import Answer, Kind, Scenario
-    from kactl.forensics.whatif.partitions import Assumptions
-    from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+    from kactl.whatif import Answer, Scenario
+    from kactl.whatif.assumptions import Assumptions
+    from kactl.whatif.prepared_snapshot import PreparedSnapshot
 
 _STDIN: Final = "-"
 # The kinds of `kactl.forensics.whatif`, whose import takes too long for `--help`.
@@ -32,13 +36,11 @@ _ProgressCallback = Callable[[str, int, int], None]
 
 
 @click.command(short_help="Simulate failures of brokers and racks.")
-@click.option(
-    "--kill", "kills", multiple=True, metavar="IDS", help="Fail these together: 3,4 or rack=a,7; may be repeated."
-)
+@kill_option
 @click.option(
     "--sweep",
     metavar="KINDS",
-    help=f"Every case of: {', '.join(_SWEEPS)}.  [without --kill: brokers, pairs, known racks]",
+    help=f"Every case of: {', '.join(SWEEPS)}.  [without --kill: brokers, pairs, known racks]",
 )
 @click.option(
     "--snapshot", type=NAME, metavar="FILE", help="Snapshot of the cluster, instead of ingested logs; -: stdin."
@@ -106,7 +108,7 @@ def whatif(
             else _of_file(settings, snapshot, assumed, master, memory)
         )
         with opened as (prepared, on_progress):
-            from kactl.forensics.whatif.analysis import answer
+            from kactl.whatif.analysis import answer
 
             for option in ("away", "alive"):
                 for broker in sorted(_ids(assumptions[option], f"--{option}")):
@@ -121,26 +123,19 @@ def whatif(
 # -- arguments -----------------------------------------------------------------------------------------------------
 
 
-def _sweeps(text: str | None, kills: tuple[str, ...], *, racks: bool) -> "list[Kind]":
-    from kactl.forensics.whatif import Kind
-
+def _sweeps(text: str | None, kills: tuple[str, ...], *, racks: bool) -> list[Kind]:
     if text is None:
         defaults = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if racks else [])]
         return [] if kills else defaults
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in _SWEEPS:
-            raise Failure(f"--sweep: {word!r} is not one of {', '.join(_SWEEPS)}", Exit.USAGE)
-    if not words:
-        raise Failure(f"--sweep: {text!r} is empty: choose from {', '.join(_SWEEPS)}", Exit.USAGE)
-    rack_kinds = [word for word in words if word in (Kind.RACKS, Kind.RACK_AND_BROKER)]
+    kinds = sweeps_of(text)
+    rack_kinds = [kind for kind in kinds if kind in (Kind.RACKS, Kind.RACK_AND_BROKER)]
     if rack_kinds and not racks:
         raise Failure(
             f"--sweep {rack_kinds[0]}: the racks of the brokers are unknown: set them with --racks 1=a,2=a,3=b, or "
             "with a file of the output of `kactl get brokers -o json`",
             Exit.USAGE,
         )
-    return [Kind(word) for word in dict.fromkeys(words)]
+    return kinds
 
 
 def _assumed(
@@ -152,9 +147,9 @@ def _assumed(
     away: str | None,
     alive: str | None,
 ) -> "Assumptions":
-    from kactl.forensics.whatif.partitions import MIN_ISR, Assumptions
     from kactl.forensics.whatif.snapshots import racks as rack_files
     from kactl.forensics.whatif.snapshots.kafka_topics import read_settings
+    from kactl.whatif.assumptions import MIN_ISR, Assumptions
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
     set_away, set_alive = _ids(away, "--away"), _ids(alive, "--alive")
@@ -216,8 +211,8 @@ def _of_file(
     settings: Settings, name: str, assumed: "Assumptions", master: str, memory: str
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
     """Yield the cluster of a snapshot file. Spark is started only if the file is too large for this process."""
-    from kactl.forensics.whatif.prepared_snapshot import of_table
     from kactl.forensics.whatif.snapshots import file
+    from kactl.forensics.whatif.tables import of_table
 
     rows = None if name == _STDIN else file.rows_of_parquet(name)
     if rows is not None and rows > file.PARTITIONS_HERE:
@@ -233,7 +228,7 @@ def _of_file(
 
 
 def _too_little(result: "Answer") -> str:
-    from kactl.forensics.coverage import ENOUGH
+    from kactl.whatif.coverage import ENOUGH
 
     coverage = result.coverage
     return (
@@ -247,13 +242,10 @@ def _too_little(result: "Answer") -> str:
 
 
 def _show(settings: Settings, result: "Answer", kills: tuple[str, ...], scenarios: "list[Scenario]", form: str) -> None:
-    if form == "json":
-        output.print_json(result)
-    elif form == "jsonl":
-        output.print_jsonl([{"coverage": result.coverage}])
-        output.print_jsonl(result.killed)
-        output.print_jsonl(outcome for sweep in result.sweeps for outcome in sweep.worst)
-        output.print_jsonl(result.rolling)
+    if form in output.DATA:
+        worst = (outcome for sweep in result.sweeps for outcome in sweep.worst)
+        lines_ = itertools.chain([{"coverage": result.coverage}], result.killed, worst, result.rolling)
+        output.print_data(form, result, lines_)
     else:
         from .whatif_text import lines
 

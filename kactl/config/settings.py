@@ -17,6 +17,8 @@ HOST: Final = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")
 _INT16_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1
 ENDPOINT: Final = re.compile(r"(?P<listener>[A-Za-z0-9_-]+)://" + LISTEN.pattern)
+API_URL: Final = re.compile(r"https?://" + _HOST + r"(?::(?P<port>[0-9]{1,5}))?")
+OTLP_URL: Final = re.compile(r"https?://" + _HOST + r"(?::(?P<port>[0-9]{1,5}))?(?:/[^\s?#]*)?")
 ETCD_ENDPOINT: Final = re.compile(r"https?://" + LISTEN.pattern + "/?")
 
 
@@ -35,6 +37,12 @@ class Duration(int):
             raise ValueError(f'{text!r} is not a duration: write it in quotes, with a unit, as in "18s" or "500ms"')
         return cls(int(matched[1]) * _UNITS_MS[matched[2]])
 
+    @property
+    def text(self) -> str:
+        """The duration in the largest unit of which it is a whole number, as in `5m` or `500ms`."""
+        unit = next(unit for unit in reversed(_UNITS_MS) if self % _UNITS_MS[unit] == 0)
+        return f"{self // _UNITS_MS[unit]}{unit}"
+
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """A section of the file. Keys are written with dashes."""
@@ -44,14 +52,22 @@ class StoreConfig(Section, frozen=True):
     """`[store]`: the store of the cluster state.
 
     Attributes:
+        kind: where the state is kept: sqlite for one host; memory to lose it at the end; zookeeper with Kafka's own
+            layout; etcd.
         path: the file, for sqlite; relative to the working directory.
         connect: hosts and chroot, for zookeeper.
         endpoints: for etcd: its members, as http://host:port or https://host:port.
         prefix: for etcd: all keys are below it, in a folder named like the cluster.
-        user, password_file: for etcd: of its authentication. The password is the file's first line.
-        ca, cert, key: for etcd over https: the files that the servers' certificates are checked by, and the client's.
+        user, password_file: of etcd's authentication, or of ZooKeeper's DIGEST-MD5. The password is the file's first
+            line; only the file's owner may have the right to read it.
+        tls: for zookeeper: connect to the servers' secure ports.
+        ca, cert, key: for etcd over https, and zookeeper with `tls`: the files that the servers' certificates are
+            checked by, and the client's.
+        set_acl: for zookeeper: whether the nodes that kactl creates give everybody else only the right to read, as
+            those of brokers with `zookeeper.set.acl=true`; "auto" to do as the nodes that exist.
         session_timeout: a broker or controller that is silent for this long counts as dead.
         max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
+        batch_partitions: partitions of one write to ZooKeeper.
         client: for zookeeper: kactl's own client or kazoo.
         sticky: for zookeeper: the controllership stays with kactl's instances even while none of them runs, so that no
             broker takes it; all instances must have the same value.
@@ -72,10 +88,12 @@ class StoreConfig(Section, frozen=True):
     ca: str = ""
     cert: str = ""
     key: str = ""
+    tls: bool = False
+    set_acl: Literal["auto"] | bool = "auto"
 
 
 class ControllerConfig(Section, frozen=True):
-    """`[controller]`.
+    """`[controller]`: what the controller decides.
 
     Attributes:
         unclean_leader_election: whether topics without a setting of their own allow it; a default for all brokers in
@@ -83,6 +101,8 @@ class ControllerConfig(Section, frozen=True):
         auto_leader_rebalance: whether leadership returns to preferred replicas automatically: every
             `leader_imbalance_check_interval`, if other brokers lead more than `leader_imbalance_percent` of the
             partitions that prefer a broker.
+        leader_imbalance_percent: share of the partitions that prefer a broker which others may lead.
+        leader_imbalance_check_interval: how often the shares are compared.
         delete_topics: whether topics may be deleted.
         takeover: take the controllership from its present holder at start.
         warm_standby: whether a standby instance follows changes, so that a takeover has little to read.
@@ -100,6 +120,64 @@ class ControllerConfig(Section, frozen=True):
     warm_standby: bool = True
     parity: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
+
+
+class KafkaClientConfig(Section, frozen=True):
+    """`[kafka.client]`: what brokers' listeners with TLS or SASL demand of kactl.
+
+    Attributes:
+        ca: for protocols SSL and SASL_SSL: the file that the brokers' certificates are checked by.
+        cert, key: the client's certificate, if brokers demand one.
+        server_name: the name in the brokers' certificates, if it is not the host name of their listener.
+        sasl_mechanism: for protocols SASL_PLAINTEXT and SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN, which only
+            SASL_SSL permits.
+        username, password_file: of the principal, which needs the right ClusterAction. The password is the file's first
+            line; only the file's owner may have the right to read it.
+    """
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    server_name: str = ""
+    sasl_mechanism: Literal["", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = ""
+    username: str = ""
+    password_file: str = ""
+
+
+class KafkaTlsConfig(Section, frozen=True):
+    """`[kafka.tls]`: certificates on kactl's listeners of protocols SSL and SASL_SSL. PEM files.
+
+    Attributes:
+        cert, key: what the listeners present.
+        client_auth: whether clients of listeners of protocol SSL are asked for a certificate; "optional" accepts those
+            without one as User:ANONYMOUS. Kafka's ssl.client.auth, which does not concern SASL_SSL either.
+        client_ca: the authority of the clients' certificates.
+        crl: the certificates that the authority has revoked.
+        principal_rules: how the subject of a certificate becomes the name of a principal. Kafka's
+            ssl.principal.mapping.rules.
+    """
+
+    cert: str = ""
+    key: str = ""
+    client_auth: Literal["none", "optional", "required"] = "none"
+    client_ca: str = ""
+    crl: str = ""
+    principal_rules: str = "DEFAULT"
+
+
+class BrokerPrincipalsConfig(Section, frozen=True):
+    """`[kafka.broker-principals]`: the principal of each broker, so that no broker can speak for another one.
+
+    Attributes:
+        pattern: with `{id}` in the place of the broker's id.
+        names: principals by the id of the broker, for brokers that the pattern does not fit.
+    """
+
+    pattern: str = ""
+    names: dict[str, str] = {}
+
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 
 class KafkaConfig(Section, frozen=True):
@@ -123,7 +201,22 @@ class KafkaConfig(Section, frozen=True):
         socket_request_max_bytes: the largest request that is relayed to a broker. Kafka's name.
         request_max_bytes: the largest request that kactl answers itself.
         broker_request_max_bytes: the largest AlterPartition of an identified broker.
+        mutation_rate: partitions that a principal may create and delete in a second on listeners with logins; 0 for no
+            limit. Kafka's quota controller_mutation_rate.
+        mutation_burst: partitions that a principal may create and delete at once, after a pause.
         broker_networks: networks from which brokers connect besides the addresses that they are registered under.
+        client: credentials for connections to brokers.
+        protocols: the protocol of each listener, as in the brokers' listener.security.protocol.map; those that are
+            missing are PLAINTEXT.
+        sasl_mechanisms: that listeners with SASL offer. Users are the brokers' own.
+        reauth: how long a login is valid. Kafka's connections.max.reauth.ms.
+        super_users: principals that may do everything. Kafka's super.users.
+        broker_identity: on listeners without logins, what identifies the sender of a broker's requests: "address", one
+            of the hosts of its registration or of `broker_networks`; or "cluster", nothing.
+        allow_everyone_if_no_acl_found: for resources to which no ACL applies. Kafka's name.
+        relay: whether requests that only brokers can answer are relayed to one. "open": all, unread, without logins and
+            until the cluster has ACLs; "checked": those that name what they concern, once the client is authorized for
+            it; "off". The default is "checked" if any listener authenticates clients, otherwise "open".
     """
 
     ibp: str = "2.6"
@@ -140,7 +233,19 @@ class KafkaConfig(Section, frozen=True):
     socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=_INT32_MAX)] = 100 * 1024 * 1024
     request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 1024 * 1024
     broker_request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 16 * 1024 * 1024
+    mutation_rate: Annotated[int, Meta(ge=0, le=_INT32_MAX)] = 100
+    mutation_burst: Annotated[int, Meta(ge=1, le=_INT32_MAX)] = 10_000
     broker_networks: tuple[str, ...] = ()
+    client: KafkaClientConfig = KafkaClientConfig()
+    protocols: dict[str, SecurityProtocol] = {}
+    tls: KafkaTlsConfig = KafkaTlsConfig()
+    sasl_mechanisms: tuple[Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"], ...] = ("SCRAM-SHA-512",)
+    reauth: Duration = Duration(3_600_000)
+    super_users: tuple[str, ...] = ()
+    broker_identity: Literal["address", "cluster"] = "address"
+    allow_everyone_if_no_acl_found: bool = False
+    relay: Literal["auto", "off", "open", "checked"] = "auto"
+    broker_principals: BrokerPrincipalsConfig = BrokerPrincipalsConfig()
 
     @property
     def networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
@@ -150,22 +255,34 @@ class KafkaConfig(Section, frozen=True):
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The addresses that kactl listens on."""
-        return tuple(map(_endpoint, self.listeners))
+        return tuple(map(self._endpoint, self.listeners))
 
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
         """The addresses under which brokers list this controller; empty if they do not list it."""
-        advertised = {endpoint.listener: endpoint for endpoint in map(_endpoint, self.advertised_listeners)}
+        advertised = {endpoint.listener: endpoint for endpoint in map(self._endpoint, self.advertised_listeners)}
         visible = [endpoint.listener for endpoint in self.endpoints] if self.visible_on is None else self.visible_on
         return tuple(
             advertised.get(endpoint.listener, endpoint) for endpoint in self.endpoints if endpoint.listener in visible
         )
 
+    @property
+    def authenticates(self) -> bool:
+        """Whether any listener demands logins or certificates. All listeners authorize requests then."""
+        protocols = {endpoint.protocol for endpoint in self.endpoints}
+        return self.has_logins or ("SSL" in protocols and self.tls.client_auth != "none")
 
-def _endpoint(text: str) -> Endpoint:
-    matched = ENDPOINT.fullmatch(text)
-    assert matched is not None, "checked when it was read"
-    return Endpoint(matched["listener"], matched["ipv6"] or matched["name"], int(matched["port"]))
+    @property
+    def has_logins(self) -> bool:
+        """Whether any listener has SASL."""
+        return any(endpoint.protocol.startswith("SASL") for endpoint in self.endpoints)
+
+    def _endpoint(self, text: str) -> Endpoint:
+        matched = ENDPOINT.fullmatch(text)
+        assert matched is not None, "checked when it was read"
+        listener = matched["listener"]
+        protocol = self.protocols.get(listener, "PLAINTEXT")
+        return Endpoint(listener, matched["ipv6"] or matched["name"], int(matched["port"]), protocol)
 
 
 class Listen(NamedTuple):
@@ -175,19 +292,50 @@ class Listen(NamedTuple):
     port: int
 
 
+class ApiTlsConfig(Section, frozen=True):
+    """`[api.tls]`: PEM files. They are loaded again when they change.
+
+    Attributes:
+        cert, key: what the admin API presents.
+        client_auth: whether clients are asked for a certificate, and whether they need one.
+        client_ca: the authority of the clients' certificates.
+        crl: the certificates that the authority has revoked.
+        principal_rules: how the subject of a certificate becomes a name, as in `[kafka.tls]`.
+    """
+
+    cert: str = ""
+    key: str = ""
+    client_auth: Literal["none", "optional", "required"] = "none"
+    client_ca: str = ""
+    crl: str = ""
+    principal_rules: str = "DEFAULT"
+
+
 class ApiConfig(Section, frozen=True):
-    """`[api]`.
+    """`[api]`: the admin API and the dashboard.
 
     Attributes:
         listen: address of the admin API, as `host:port` or `[ipv6]:port`.
         hosts: names and addresses that clients may use besides the ones that it listens on, as `name` or `name:port`.
-        allow_changes: the clients that may make changes: those of this machine, by the address of their connection, or
-            all. A proxy on this machine counts as this machine.
+        tokens: the token file, which `kactl token` writes; empty for `tokens.toml` in `security.folder`. Without it, a
+            server that listens on loopback makes a token for the user that it runs as.
+        socket: path of the Unix socket for this user's programs; "auto" for one beside the run file, "off" for none.
+        reads_per_second, changes_per_second: of one client; five times as many at once.
+        dashboard: serve the dashboard at `/`.
+        certificates: the role of each client with a certificate, by its name; others have none.
+        instances: URLs of the admin APIs of all instances, by node-id, so that a standby can refer to the controller.
     """
 
     listen: str = "127.0.0.1:8080"
     hosts: tuple[str, ...] = ()
-    allow_changes: Literal["loopback", "any"] = "loopback"
+    tokens: str = ""
+    socket: Annotated[str, Meta(min_length=1)] = "auto"
+    tls: ApiTlsConfig = ApiTlsConfig()
+    certificates: dict[str, Literal["viewer", "operator", "admin"]] = {}
+    instances: dict[str, str] = {}
+    reads_per_second: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+    changes_per_second: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+    dashboard: bool = True
 
     @property
     def address(self) -> Listen:
@@ -196,10 +344,49 @@ class ApiConfig(Section, frozen=True):
         return Listen(matched["ipv6"] or matched["name"], int(matched["port"]))
 
 
+class SecurityConfig(Section, frozen=True):
+    """`[security]`: secrets, and interfaces without encryption.
+
+    Attributes:
+        folder: for tokens and keys, which only the user of kactl may use; empty for one in the user's state folder.
+        allow_insecure: interfaces that others can reach although they do not encrypt. Only the file can name them.
+    """
+
+    folder: str = ""
+    allow_insecure: tuple[str, ...] = ()
+
+
 class ParticipantsConfig(Section, frozen=True):
-    """`[participants]`: the number of brokers that `kactl up` runs in its own process."""
+    """`[participants]`: brokers of `kactl up`.
+
+    Attributes:
+        count: brokers that `kactl up` runs in its own process.
+    """
 
     count: Annotated[int, Meta(ge=0, le=1000)] = 3
+
+
+class NetworkConfig(Section, frozen=True):
+    """`[network]`: participants and spectators in other processes and on other hosts.
+
+    Attributes:
+        listen: address for them, as `host:port`; empty: none can connect.
+        advertise: address at which they reach this instance, if it differs.
+        controllers: addresses of all instances, this one included; `kactl doctor` checks them.
+        cert, key, ca: the instance's certificate and key, and the authority of the cluster; see `kactl pki`. Without
+            them it can only listen on loopback addresses.
+        secret_file: a secret that all programs share, in the file's first line, for clusters of one host.
+        verify_endpoint: whether a controller connects to the address that a participant advertises.
+    """
+
+    listen: str = ""
+    advertise: str = ""
+    controllers: tuple[str, ...] = ()
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    secret_file: str = ""
+    verify_endpoint: bool = True
 
 
 class LogConfig(Section, frozen=True):
@@ -218,14 +405,48 @@ class LogConfig(Section, frozen=True):
     segments: Annotated[int, Meta(ge=1, le=10_000)] = 16
 
 
+class AuditConfig(Section, frozen=True):
+    """`[audit]`: files of the audit trail, which `kactl audit verify` checks.
+
+    Attributes:
+        folder: their folder; empty for no files.
+        required: nothing is changed over the admin API while they cannot be written.
+        segment_bytes: the size at which the next file is started.
+        segments: the number of files that are kept.
+    """
+
+    folder: str = ""
+    required: bool = False
+    segment_bytes: Annotated[int, Meta(ge=4096, le=_INT32_MAX)] = 64 * 1024 * 1024
+    segments: Annotated[int, Meta(ge=1, le=10_000)] = 16
+
+
+class TelemetryConfig(Section, frozen=True):
+    """`[telemetry]`: export of traces.
+
+    Attributes:
+        otlp: URL of an OpenTelemetry collector, for OTLP over HTTP; empty to export nothing.
+        trace_ratio: share of the traces that are recorded; a request with a trace of its own decides for itself.
+    """
+
+    otlp: str = ""
+    trace_ratio: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+
+
 class HealthConfig(Section, frozen=True):
     """`[health]`: limits of the checks of `kactl status` and `GET /v1/cluster`. A value above its limit fails the
     check.
 
     Attributes:
+        offline_partitions: partitions that may be without a leader.
+        under_min_isr: partitions that may have fewer in-sync replicas than `min.insync.replicas`.
+        under_replicated: partitions that may have replicas out of sync; more of them are a warning.
+        unreachable_brokers: registered brokers that may be unreachable.
+        broker_request_backlog: requests that may wait for one broker; more of them are a warning.
         unreachable_after: time for which requests may fail to reach a registered broker before it counts as
             unreachable.
-        event_queue_oldest: time that an event may wait in the controller's queue; `event_queue_stuck` fails the check.
+        event_queue_oldest: time that an event may wait in the controller's queue; a longer one is a warning.
+        event_queue_stuck: the same; a longer one fails the check.
         reassignment_stuck, deletion_stuck: time for which one may run without progress.
         standby_lag: age that the copy of a standby instance may have.
         preferred_imbalance_percent: share of partitions that are not led by their preferred replica.
@@ -246,7 +467,12 @@ class HealthConfig(Section, frozen=True):
 
 
 class Config(Section, frozen=True):
-    """The whole configuration. Only `node-id` has no default."""
+    """The whole configuration. Only `node-id` has no default.
+
+    Attributes:
+        node_id: of this instance; no broker and no other instance has it.
+        cluster: the name of the cluster.
+    """
 
     node_id: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
     cluster: Annotated[str, Meta(min_length=1, max_length=249)] = "kactl"
@@ -254,6 +480,10 @@ class Config(Section, frozen=True):
     controller: ControllerConfig = ControllerConfig()
     kafka: KafkaConfig = KafkaConfig()
     api: ApiConfig = ApiConfig()
+    security: SecurityConfig = SecurityConfig()
     participants: ParticipantsConfig = ParticipantsConfig()
+    network: NetworkConfig = NetworkConfig()
     log: LogConfig = LogConfig()
+    audit: AuditConfig = AuditConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     health: HealthConfig = HealthConfig()

@@ -17,7 +17,7 @@ import pytest
 
 from kactl.admin.schema import ControllerInfo, PartitionInfo
 from kactl.cli.main import main
-from tests.support import tree
+from tests.support import api_access, tree
 from tests.support.fork_server import Program
 from tests.support.forked import fork
 from tests.support.processes import HarnessError, Process, free_port
@@ -39,9 +39,16 @@ START_S: Final = 30.0
 STOP_S: Final = 20.0
 POLL_S: Final = 0.05
 # A short session timeout detects killed brokers quickly; leaders move only when a test requests it.
-QUICK: Final = {"KACTL_STORE__SESSION_TIMEOUT": "2s", "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE": "false"}
+# Tests make more changes in a second than a user is expected to.
+QUICK: Final = {
+    "KACTL_STORE__SESSION_TIMEOUT": "2s",
+    "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE": "false",
+    "KACTL_API__CHANGES_PER_SECOND": "1000",
+}
 # The sessions of a killed process last longer than the start of the next one, even on a busy machine.
 PATIENT: Final = {**QUICK, "KACTL_STORE__SESSION_TIMEOUT": "10s"}
+# Where servers list themselves, and commands find them.
+STATE: Final = api_access.state_environment()
 _Kind = TypeVar("_Kind")
 
 
@@ -157,7 +164,7 @@ def program(*arguments: str | Path) -> Program:
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT), **(env or {})}
+    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT), **STATE, **(env or {})}
 
 
 class Up:

@@ -1,6 +1,8 @@
 """Arguments of all commands: output formats, and files that are pipes."""
 
 import json
+import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,11 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
+import yaml
 
+from kactl.admin.schema import ONE_LINE
+from kactl.cli import output
+from kactl.cli.common_options import own_reason
 from kactl.cli.root import kactl as root
 
 from .server import KACTL, Up, kactl, kactl_process, pipe_of
@@ -48,14 +54,14 @@ def test_csv_and_kafka_formats_are_limited_to_one_command_each() -> None:
     [
         (
             ["get", "partitions", "-o", "csv"],
-            "this command does not support the output format 'csv': choose one of table, json, jsonl",
+            "this command does not support the output format 'csv': choose one of table, json, jsonl, yaml",
         ),
         (
             ["-o", "csv", "get", "partitions"],
-            "this command does not support the output format 'csv': choose one of table, json, jsonl",
+            "this command does not support the output format 'csv': choose one of table, json, jsonl, yaml",
         ),
         (["watch", "-o", "json"], "this command does not support the output format 'json': choose one of table, jsonl"),
-        (["-o", "yaml", "get", "topics"], "the output format 'yaml'"),
+        (["-o", "xml", "get", "topics"], "the output format 'xml'"),
     ],
 )
 def test_unsupported_output_format_is_rejected(arguments: list[str], message: str) -> None:
@@ -86,7 +92,7 @@ def test_unsupported_output_format_is_rejected(arguments: list[str], message: st
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
 def test_supported_output_formats_are_valid_json(up: Up, arguments: list[str], form: str) -> None:
     up("topic", "create", "forms", "--assignment", "0:1")
 
@@ -94,8 +100,30 @@ def test_supported_output_formats_are_valid_json(up: Up, arguments: list[str], f
     done = run("--server", up.url, *arguments, "-o", form)
 
     assert done.code == 0, done.err
+    if form == "yaml":
+        assert done.out.startswith("---\n")
+        assert isinstance(yaml.safe_load(done.out), dict | list)
+        return
     for line in [done.out] if form == "json" else done.out.splitlines():
         msgspec.json.decode(line)
+
+
+def test_yaml_escapes_what_could_control_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"text": "a\x1b[2Jb\nno: yes", "moment": "2026-11-23", "number": "17", 3: [True, None, 1.5]}
+
+    output.print_yaml(value)
+
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert yaml.safe_load(shown) == {**{str(key): item for key, item in value.items()}}
+
+
+def test_root_prints_errors_as_json_for_every_format_of_data() -> None:
+    for form in ("json", "jsonl", "yaml"):
+        done = kactl("--server", "http://127.0.0.1:1", "get", "brokers", "-o", form)
+
+        assert done.code == 3
+        assert "cannot be reached" in msgspec.json.decode(done.err)["detail"]
 
 
 # -- files that are pipes ----------------------------------------------------------------------------------------------
@@ -165,3 +193,11 @@ def test_endless_file_is_rejected(up: Up, command: str) -> None:
 
     assert done.code in (1, 2)
     assert "/dev/zero: larger than 67108864 bytes; split it" in done.err + done.out
+
+
+def test_command_without_a_reason_says_who_runs_it_where() -> None:
+    reason = own_reason()
+
+    assert reason.startswith("no reason given: ")
+    assert reason.endswith(f" on {socket.gethostname()}")
+    assert re.match(ONE_LINE, reason)

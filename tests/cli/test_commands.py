@@ -10,6 +10,7 @@ from kactl.admin.schema import (
     BrokerInfo,
     ControllerInfo,
     ElectionAnswer,
+    ElectionEvent,
     PartitionInfo,
     Problem,
     TopicDetail,
@@ -30,6 +31,19 @@ def test_topic_is_created_listed_and_described(up: Up) -> None:
     assert described.code == 0
     assert re.search(r"^overrides +a\.b=c$", described.out, re.MULTILINE)
     assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5} +1$", described.out, re.MULTILINE)
+
+
+def test_elections_are_listed_with_their_stages(up: Up) -> None:
+    up("topic", "create", "ballots", "--partitions", "2", "--replication-factor", "1")
+
+    shown = up("get", "elections")
+    listed = up("get", "elections", "-o", "json", "--limit", "1")
+
+    assert shown.code == 0
+    assert re.search(r"^ +EVENT +TIME +TRIGGER +STRATEGY +MOVED +REJECTED +QUEUE +PLAN", shown.out, re.MULTILINE)
+    assert re.search(r"^\d{16} +[\d:.]+ +TopicsChanged +first +2 +0 ", shown.out, re.MULTILINE)
+    (record,) = listed.json(list[ElectionEvent])
+    assert record.because.strategy == "first"
 
 
 # Reading commands run as processes in test_arguments.py.

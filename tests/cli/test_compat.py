@@ -12,7 +12,7 @@ import pytest
 from kactl.admin.schema import TopicDetail
 from tests.support import tree
 
-from .server import Up, kactl
+from .server import STATE, Up, kactl
 
 TOPICS: Final = ("compat", "topics")
 ELECT: Final = ("compat", "leader-election")
@@ -376,7 +376,7 @@ def test_symbolic_link_replaces_the_tool_of_its_name(
         text=True,
         timeout=60,
         check=False,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT)},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree.ROOT), **STATE},
     )
 
     assert (done.returncode, done.stdout) == (code, output)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.admin.schema import ControllerInfo
+from tests.support.api_access import opened
 from tests.support.processes import Process, free_port
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -42,7 +43,7 @@ class Node:
 
     def probe(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            with opened(self.url + path) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             with error:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kactl.cli import doctor
+from kactl.cli.doctor import Check
+from kactl.cli.exits import Exit
 from tests.support.processes import free_port
 
 from .server import Up, kactl, kactl_process
@@ -78,6 +80,18 @@ def test_sqlite_configuration_skips_zookeeper(tmp_path: Path) -> None:
     assert f"not used: store.kind in {file} is sqlite" in done.out
 
 
+@pytest.mark.parametrize(("more", "result"), [("", "WARN"), ('visible-on = ["INTERNAL"]\n', "pass")])
+def test_clients_that_see_kactl_are_reported(tmp_path: Path, more: str, result: str) -> None:
+    file = tmp_path / "kactl.toml"
+    listeners = '["INTERNAL://127.0.0.1:9090", "CLIENT://127.0.0.1:9091"]'
+    file.write_text(f'node-id = 1\n[kafka]\nlistener-name = "INTERNAL"\nlisteners = {listeners}\n{more}')
+
+    checks = {check["check"]: check for check in json.loads(kactl("doctor", "--config", file, "-o", "json").out)}
+
+    assert checks["kafka listeners"]["result"] == result
+    assert ("clients on CLIENT see kactl" in checks["kafka listeners"]["detail"]) == (result == "WARN")
+
+
 def test_missing_package_is_reported_with_its_extra() -> None:
     check = doctor._package("nothing", "a-package-that-does-not-exist", "pipeline", "for something")
 
@@ -93,3 +107,22 @@ def test_low_open_file_limit_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> No
     assert (check.result, check.value) == ("WARN", "1024")
     assert "ulimit -n 4096" in check.detail
     assert "root must raise the limit of 2048" in check.detail
+
+
+def test_open_api_and_ending_tokens_are_reported(tmp_path: Path) -> None:
+    tokens, config = tmp_path / "security" / "tokens.toml", tmp_path / "kactl.toml"
+    config.write_text(f'node-id = 1\n[api]\nlisten = "0.0.0.0:8080"\ntokens = "{tokens}"\n')
+    kactl("token", "create", "brief", "--role", "viewer", "--expires", "1d", "--config", config,
+          "--output", tmp_path / "brief")  # fmt: skip
+
+    checked = kactl("doctor", "--config", config, "-o", "jsonl")
+
+    found = {check.check: check for check in checked.jsonl(Check)}
+    assert checked.code == Exit.FAILED
+    assert "has no TLS" in found["api 0.0.0.0:8080"].detail
+    assert found[f"tokens {tokens}"].result == "WARN"
+    assert "kactl token rotate" in found[f"tokens {tokens}"].detail
+
+    config.write_text('node-id = 1\n[api]\nlisten = "127.0.0.1:8080"\n')
+    found = {check.check: check for check in kactl("doctor", "--config", config, "-o", "jsonl").jsonl(Check)}
+    assert found["api 127.0.0.1:8080"].result == "pass"

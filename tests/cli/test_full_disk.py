@@ -1,6 +1,7 @@
 """A server with a full disk reports the error and no change that was not stored, and recovers when space is free."""
 
 import contextlib
+import os
 import resource
 import urllib.error
 import urllib.request
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kactl.admin.schema import ClusterInfo, EventPage, Probe, RequestEvent, TopicInfo
+from tests.support.api_access import opened
 
 from .server import Up
 
@@ -30,7 +32,7 @@ def no_file_may_grow(up: Up) -> Iterator[None]:
 
 def ready(up: Up) -> tuple[int, Probe]:
     try:
-        with urllib.request.urlopen(f"{up.url}/readyz", timeout=10) as response:
+        with opened(f"{up.url}/readyz") as response:
             return response.status, msgspec.json.decode(response.read(), type=Probe)
     except urllib.error.HTTPError as refused:
         return refused.code, msgspec.json.decode(refused.read(), type=Probe)
@@ -74,10 +76,10 @@ def test_reasons_are_logged_by_default_and_recorded_in_events(own_up: Up) -> Non
     own_up("broker", "kill", "1", "--reason", "a game day")
 
     assert audit_lines(own_up, "orders") == [
-        f"create topic orders: done; requested over the API, reason: {REASON}",
-        "change topic orders: done; requested over the API, reason: more keys",
+        f"create topic orders: done; requested over the API by unix:uid={os.geteuid()}, reason: {REASON}",
+        f"change topic orders: done; requested over the API by unix:uid={os.geteuid()}, reason: more keys",
     ]
-    with urllib.request.urlopen(f"{own_up.url}/v1/events?kinds=request", timeout=10) as response:
+    with opened(f"{own_up.url}/v1/events?kinds=request") as response:
         events = msgspec.json.decode(response.read(), type=EventPage).items
     assert [event.reason for event in events if isinstance(event, RequestEvent)] == [REASON, "more keys", "a game day"]
     shown = own_up("watch", "--since", "0", "--types", "request", "-n", "1").out

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import pytest
 from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
+from tests.support.api_access import opened
 from tests.support.processes import Process
 
-from .server import START_S, STOP_S, Up, kactl, kactl_process
+from .server import QUICK, START_S, STOP_S, Up, kactl, kactl_process
 
 DURABLE = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
 
@@ -69,13 +69,13 @@ def test_killed_cluster_restarts_without_waiting_for_sessions(patient_up: Up) ->
 
 def event_numbers(up: Up) -> list[int]:
     """Returns the numbers of all retained events."""
-    with urllib.request.urlopen(f"{up.url}/v1/events?limit=10000", timeout=10) as response:
+    with opened(f"{up.url}/v1/events?limit=10000") as response:
         return [event.seq for event in msgspec.json.decode(response.read(), type=EventPage).items]
 
 
 def log_text(up: Up) -> str:
     """Returns the state-change log of all runs."""
-    return "".join(file.read_text() for file in (up.data_dir / "log").iterdir() if file.is_file())
+    return "".join(file.read_text() for file in (up.data_dir / "log").iterdir() if file.suffix != ".npz")
 
 
 @pytest.mark.slow
@@ -185,6 +185,15 @@ def test_demo_prints_leader_changes_and_keeps_running(tmp_path: Path) -> None:
     assert re.search(r"every partition has a leader again: \d\.\d\d s after the kill", text)
     assert re.search(r"every replica is in sync again", text)
     assert "\x1b" not in text
+
+
+@pytest.mark.slow
+def test_demo_waits_for_participants_that_connect_over_the_network(tmp_path: Path) -> None:
+    demo = Up(tmp_path, "--demo", env={**QUICK, "KACTL_NETWORK__LISTEN": "127.0.0.1:0"})
+    try:
+        demo.process.wait_for_line("every partition has a leader; killing broker 1", START_S)
+    finally:
+        demo.close()
 
 
 @pytest.mark.parametrize(

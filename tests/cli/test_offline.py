@@ -77,6 +77,33 @@ def test_missing_package_is_named_in_one_line_with_its_extra(
     )
 
 
+def test_nested_sections_are_shown_as_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "kactl.toml"
+    file.write_text(
+        """
+        node-id = 7
+        [store]
+        kind = "zookeeper"
+        connect = "127.0.0.1:2181/kafka"
+        [kafka]
+        listeners = ["INTERNAL://127.0.0.1:9090"]
+        [kafka.protocols]
+        INTERNAL = "SASL_PLAINTEXT"
+        [kafka.broker-principals.names]
+        1 = "User:one"
+        [kafka.client]
+        ca = "ca.pem"
+        """
+    )
+
+    shown = kactl("config", "show", file).out
+
+    assert '[kafka.protocols]\nINTERNAL = "SASL_PLAINTEXT"\n' in shown
+    assert '[kafka.broker-principals.names]\n1 = "User:one"\n' in shown
+    (tmp_path / "shown.toml").write_text(shown)
+    assert kactl("config", "show", tmp_path / "shown.toml").out == shown
+
+
 def test_configuration_is_validated_and_shown(tmp_path: Path) -> None:
     file = tmp_path / "kactl.toml"
     file.write_text('node-id = 7\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:2181/kafka"\n')

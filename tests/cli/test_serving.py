@@ -13,7 +13,7 @@ import pytest
 from kactl.cli import setup
 from kactl.cli.serving import embedded
 from kactl.config.file import load
-from kactl.participant.participant import Life
+from kactl.participant import Life
 from tests.support.clocks import SteppedClock, settle
 
 from .server import START_S
@@ -61,6 +61,7 @@ with setup.held(Path(sys.argv[2].split("=")[1]).parent, url="") as holder:
 HOUR_MS: Final = 3_600_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
 async def test_restart_after_kill_and_clock_step_does_not_wait(tmp_path: Path, step_ms: int) -> None:
     keys = {

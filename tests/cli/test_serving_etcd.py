@@ -85,13 +85,15 @@ def test_members_are_checked(etcd: EtcdServer, tmp_path: Path) -> None:
 def test_password_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret\n")
+    file.chmod(0o600)
     keys = {"store.user": "kactl", "store.password-file": str(file)}
     config = config_of("http://127.0.0.1:2379", tmp_path, **keys)
 
     store = store_factory(config, clock=None, holder=NO_HOLDER)()
 
     assert isinstance(store, EtcdStore)
-    assert store._gateway._credentials == {"name": "kactl", "password": "secret"}
+    assert store._gateway._user == "kactl"
+    assert store._gateway._password.reveal() == b"secret"
 
 
 @pytest.mark.parametrize(

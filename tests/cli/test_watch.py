@@ -64,7 +64,7 @@ def test_unknown_kind_is_rejected(up: Up) -> None:
     refused = up("watch", "--types", "topic,weather")
 
     assert refused.code == 2
-    assert "'weather' is not one of controller, broker, topic, partition, replica, request" in refused.err
+    assert "'weather' is not one of controller, broker, topic, partition, replica, handler, request" in refused.err
 
 
 def follow_over_a_restart(up: Up, processes: list[Process], folder: Path) -> str:
@@ -93,6 +93,7 @@ def test_restarted_server_is_followed_without_a_gap(own_up: Up, processes: list[
         assert text.count(line) == 1, line
 
 
+@pytest.mark.slow
 def test_restarted_server_without_log_is_followed_from_its_start(processes: list[Process], tmp_path: Path) -> None:
     up = Up(tmp_path, env={**QUICK, "KACTL_LOG__FOLDER": ""})
     try:

@@ -1,5 +1,6 @@
 """Sources of configuration values, and rejections of invalid ones."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,10 @@ def test_unrelated_variables_are_ignored() -> None:
     assert load(None, {"KACTL_NODE_ID": "3", "KACTL_SERVER": "x", "PATH": "/bin"}) == Config(node_id=3)
 
 
+MTLS = (
+    "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n[kafka.protocols]\nINTERNAL = 'SSL'\n"
+    "[kafka.tls]\ncert = '/c'\nkey = '/k'\n"
+)
 REFUSED = {
     "no file": (None, {}, "kactl.toml: there is no such file"),
     "no TOML": ("node-id = ", {}, "kactl.toml: is not TOML"),
@@ -113,6 +118,148 @@ REFUSED = {
     "a wrong type": ("node-id = 1\n[store]\nmax-in-flight = '20'", {}, "kactl.toml: store.max-in-flight: '20' cannot"),
     "too small": ("node-id = 1\n[store]\nmax-in-flight = 0", {}, "kactl.toml: store.max-in-flight: 0 cannot be used"),
     "an unknown kind": ("node-id = 1\n[store]\nkind = 'redis'", {}, "kactl.toml: store.kind: 'redis' cannot be used"),
+    "ZooKeeper with TLS and no authority": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\ntls = true",
+        {},
+        "store.ca: is missing, and store.tls is set",
+    ),
+    "ZooKeeper with an authority and no TLS": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nca = 'ca.pem'",
+        {},
+        "store.ca: has no effect without tls",
+    ),
+    "ZooKeeper with a certificate and no TLS": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\ncert = 'c.pem'\nkey = 'c.key'",
+        {},
+        "store.cert: has no effect without tls",
+    ),
+    "ZooKeeper's user without a password": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nuser = 'kafka'",
+        {},
+        "store.user: needs the other one",
+    ),
+    "permissions without an identity": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nset-acl = true",
+        {},
+        "store.set-acl: needs an identity",
+    ),
+    "permissions by another word": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nset-acl = 'yes'",
+        {},
+        "store.set-acl: 'yes' cannot be used",
+    ),
+    "kazoo with a user": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nclient = 'kazoo'\n"
+        "user = 'kafka'\npassword-file = 'p'",
+        {},
+        'store.client: "kazoo" connects in clear text',
+    ),
+    "a password in the file": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\npassword = 'hunter2'",
+        {},
+        "store.password: secrets are not written here: write it into a file of mode 0600 and name that in "
+        "store.password-file",
+    ),
+    "a client certificate without its key": (
+        "node-id = 1\n[kafka.client]\nca = 'ca.pem'\ncert = 'c.pem'",
+        {},
+        "kafka.client.cert: needs its private key",
+    ),
+    "a client key without its certificate": (
+        "node-id = 1\n[kafka.client]\nca = 'ca.pem'\nkey = 'c.key'",
+        {},
+        "kafka.client.key: needs its certificate",
+    ),
+    "a client certificate without TLS": (
+        "node-id = 1\n[kafka.client]\ncert = 'c.pem'\nkey = 'c.key'",
+        {},
+        "kafka.client.cert: has no effect without ca",
+    ),
+    "a server name without TLS": (
+        "node-id = 1\n[kafka.client]\nserver-name = 'kafka'",
+        {},
+        "kafka.client.server-name: has no effect without ca",
+    ),
+    "half a login at brokers": (
+        "node-id = 1\n[kafka.client]\nsasl-mechanism = 'SCRAM-SHA-512'\nusername = 'kactl'",
+        {},
+        "kafka.client.sasl-mechanism: needs password-file",
+    ),
+    "PLAIN without TLS": (
+        "node-id = 1\n[kafka.client]\nsasl-mechanism = 'PLAIN'\nusername = 'kactl'\npassword-file = 'p'",
+        {},
+        'kafka.client.sasl-mechanism: "PLAIN" sends the password as it is',
+    ),
+    "a mechanism that is not supported": (
+        "node-id = 1\n[kafka.client]\nsasl-mechanism = 'GSSAPI'",
+        {},
+        "kafka.client.sasl-mechanism: 'GSSAPI' cannot be used",
+    ),
+    "a password for brokers in the file": (
+        "node-id = 1\n[kafka.client]\npassword = 'hunter2'",
+        {},
+        "kafka.client.password: secrets are not written here",
+    ),
+    "a protocol of no listener": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n[kafka.protocols]\nOTHER = 'SSL'",
+        {},
+        "kafka.protocols.OTHER: there is no such listener",
+    ),
+    "an unknown protocol": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n[kafka.protocols]\nINTERNAL = 'TLS'",
+        {},
+        "kafka.protocols: {'INTERNAL': 'TLS'} cannot be used",
+    ),
+    "TLS without a certificate": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n[kafka.protocols]\nINTERNAL = 'SASL_SSL'",
+        {},
+        "kafka.tls.cert: is missing, and listener INTERNAL has TLS",
+    ),
+    "client certificates on no listener": (
+        "node-id = 1\n[kafka.tls]\nclient-auth = 'required'\nclient-ca = '/ca'",
+        {},
+        "kafka.tls.client-auth: has no effect: it concerns listeners of protocol SSL",
+    ),
+    "client certificates without an authority": (
+        MTLS + "client-auth = 'required'",
+        {},
+        "kafka.tls.client-ca: is missing, and client-auth is set",
+    ),
+    "an authority for no certificates": (MTLS + "client-ca = '/ca'", {}, "kafka.tls.client-ca: has no effect without"),
+    "a rule that Java reads differently": (
+        MTLS + "client-auth = 'optional'\nclient-ca = '/ca'\nprincipal-rules = 'RULE:[a&&b]/x/'",
+        {},
+        "kafka.tls.principal-rules: the pattern '[a&&b]' has '&&b', which is not supported",
+    ),
+    "SASL without a mechanism": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n"
+        "sasl-mechanisms = []\n[kafka.protocols]\nINTERNAL = 'SASL_PLAINTEXT'",
+        {},
+        "kafka.sasl-mechanisms: is empty",
+    ),
+    "an open relay with logins": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\nrelay = 'open'\n"
+        "[kafka.protocols]\nINTERNAL = 'SASL_PLAINTEXT'",
+        {},
+        'kafka.relay: "open" would give every client the rights of kactl at the brokers',
+    ),
+    "a checked relay without logins": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\nrelay = 'checked'",
+        {},
+        'kafka.relay: "checked" needs a listener that authenticates clients',
+    ),
+    "a pattern without an id": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n"
+        "[kafka.broker-principals]\npattern = 'User:broker'",
+        {},
+        "kafka.broker-principals.pattern: 'User:broker' has not {id} once",
+    ),
+    "a principal of no broker": (
+        "node-id = 1\n[kafka]\nlisteners = ['INTERNAL://127.0.0.1:9090']\n"
+        "[kafka.broker-principals.names]\none = 'User:broker'",
+        {},
+        "kafka.broker-principals.names.one: is no broker id",
+    ),
     "etcd without endpoints": ("node-id = 1\n[store]\nkind = 'etcd'", {}, "store.endpoints: is missing"),
     "etcd at no endpoint": (
         "node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['localhost:2379']",
@@ -206,3 +353,23 @@ def test_duration_is_a_number_and_a_unit(number: int, unit: tuple[str, int]) -> 
 def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         Duration.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("instances", "message"),
+    [
+        ({"two": "http://a:1"}, "'two' is not a node-id"),
+        ({"2": "a:8080"}, "'a:8080' is not the URL of an admin API"),
+        ({"2": "http://a:80800"}, "is not the URL of an admin API"),
+        ({"2": "http://a:8080/path"}, "is not the URL of an admin API"),
+    ],
+)
+def test_invalid_addresses_of_instances_are_rejected(instances: dict[str, str], message: str) -> None:
+    with pytest.raises(BadConfig, match=re.escape(message)):
+        load(overrides={"node-id": 1, "api.instances": instances})
+
+
+def test_addresses_of_instances_are_read() -> None:
+    instances = {"2": "http://kactl2.example:8080", "3": "https://[::1]"}
+
+    assert load(overrides={"node-id": 1, "api.instances": instances}).api.instances == instances

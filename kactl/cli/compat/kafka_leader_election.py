@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName
+from kactl.cli.common_options import own_reason
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import NamesFile, content_of, decoded, names_of
 
@@ -63,7 +64,7 @@ def leader_election(
     elif topic is not None and partition is not None:
         names = [PartitionName(topic=topic, partition=partition)]
     server = api(bootstrap_server, zookeeper, command_config)
-    request = ElectionRequest(type=kind, partitions=names, all=everything)
+    request = ElectionRequest(type=kind, partitions=names, all=everything, reason=own_reason())
     try:
         answer = server.post("/v1/elections", request, ElectionAnswer)
     except Failure as failure:

@@ -16,7 +16,8 @@ from kactl.admin.schema import (
     TopicDetail,
     TopicInfo,
 )
-from kactl.cli.api_client import Api, quoted
+from kactl.cli.api_client import Api, Query, quoted
+from kactl.cli.common_options import own_reason
 from kactl.cli.describe_lines import describe_lines, partition_line
 from kactl.cli.exits import Failure
 
@@ -97,7 +98,7 @@ def _delete(server: Api, given: dict[str, Any]) -> None:
     allowed_s = server.timeout_s
     server.timeout_s += _MARGIN_S
     for name in _named(server, given, must_exist=not given["if_exists"]):
-        query = {"timeout_ms": min(round(allowed_s * 1000), TIMEOUT_MS_MAX)}
+        query: Query = {"timeout_ms": min(round(allowed_s * 1000), TIMEOUT_MS_MAX), "reason": own_reason()}
         if not server.delete(f"/v1/topics/{quoted(name)}", TopicDeleted, query).gone:
             raise Failure(f"deleting topic {name} has taken more than {allowed_s:g} s; it continues")
 

@@ -1,0 +1,140 @@
+"""The network of participants, as `[network]` configures it."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import anyio.to_thread
+from opentelemetry.metrics import MeterProvider
+
+from kactl.config.settings import Config
+from kactl.errors import BadConfig
+from kactl.model import Broker
+from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.runtime import reloading
+from kactl.runtime.background import Background
+from kactl.runtime.logs import logger
+from kactl.runtime.secret import Secret
+from kactl.spectator.network import SpectatorLink
+from kactl.transports.base import Connection, ControllerPort, Network, Transport
+from kactl.transports.memory import MemoryHub
+from kactl.transports.tcp.network import TcpNetwork
+from kactl.transports.tcp.tls import Tls
+
+from .secret_files import read_secret
+
+log = logger(__name__)
+
+POLL_S: Final = 10.0
+
+
+def network_of(config: Config, meter_provider: MeterProvider | None = None) -> Network:
+    """Returns the network of a server: that of its process, if participants elsewhere are not configured.
+
+    Raises:
+        BadConfig: a file cannot be read.
+    """
+    return tcp_network(config, meter_provider) if config.network.listen else MemoryHub()
+
+
+def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> TcpNetwork:
+    """Returns the network that `[network]` describes. Raises BadConfig if the secret cannot be read."""
+    section = config.network
+    return TcpNetwork(
+        listen=section.listen or None,
+        advertise=section.advertise or None,
+        controllers=section.controllers,
+        cluster=config.cluster,
+        tls=Tls(ca=section.ca, cert=section.cert, key=section.key) if section.cert else None,
+        secret=_secret(config),
+        verify_endpoint=section.verify_endpoint,
+        meter_provider=meter_provider,
+    )
+
+
+def _secret(config: Config) -> Secret | None:
+    path = config.network.secret_file
+    return read_secret(path, "network.secret-file") if path else None
+
+
+@contextlib.asynccontextmanager
+async def renewing(config: Config, network: Network) -> AsyncIterator[None]:
+    """In the block, use renewed certificates and a changed secret of `[network]` for new links."""
+    if not isinstance(network, TcpNetwork):
+        yield
+        return
+    async with Background("the files of the network") as tasks:
+        tasks.start_soon(_renew, config, network, name="files of the network")
+        yield
+
+
+async def _renew(config: Config, network: TcpNetwork) -> None:
+    """Load the files when they have changed, or cannot be used yet, until cancelled."""
+    used = await anyio.to_thread.run_sync(_versions, config)
+    failed: object = None
+    while True:
+        await reloading.pause(POLL_S)
+        found = await anyio.to_thread.run_sync(_versions, config)
+        if found == used:
+            continue
+        try:
+            network.reload(secret=_secret(config))
+        except BadConfig as error:
+            if found != failed:
+                log.error("the files of [network] have changed, and the earlier ones stay in use: %s", error)
+            failed = found
+        else:
+            used = found
+            log.info("new links use the changed files of [network]")
+
+
+def _versions(config: Config) -> list[tuple[int, int, int] | None]:
+    """Returns what distinguishes the present contents of the files; None for one that cannot be read."""
+    section = config.network
+    return [_version(path) for path in (section.ca, section.cert, section.key, section.secret_file) if path]
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+class BesideKafka:
+    """Network of a controller of Kafka brokers and participants: requests to brokers take another transport."""
+
+    def __init__(self, network: Network, brokers: Transport) -> None:
+        self._network = network
+        self._brokers = brokers
+
+    @contextlib.asynccontextmanager
+    async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
+        """See `Network`."""
+        async with self._network.controller_side(port) as participants:
+            yield _Routed(participants, self._brokers)
+
+    def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[ControlLink]:
+        """See `Network`."""
+        return self._network.participant_side(port, controllers=controllers)
+
+    def spectator_side(self, *, controllers: Sequence[str] = ()) -> AbstractAsyncContextManager[SpectatorLink]:
+        """See `Network`."""
+        return self._network.spectator_side(controllers=controllers)
+
+
+class _Routed:
+    """Transport that distinguishes participants by the id of their registration, which Kafka brokers do not have."""
+
+    def __init__(self, participants: Transport, brokers: Transport) -> None:
+        self._participants = participants
+        self._brokers = brokers
+
+    def connect(self, broker: Broker) -> Connection:
+        """See `Transport`."""
+        return (self._participants if broker.incarnation else self._brokers).connect(broker)

@@ -1,0 +1,41 @@
+"""`kactl replica`: reset the handlers of replicas on participants."""
+
+import click
+
+from kactl.admin.schema import ReplicaResetInfo, ReplicaResetting
+from kactl.model import TopicPartition
+
+from . import output
+from .api_client import quoted
+from .common_options import Settings, options, reason_option
+
+
+@click.group()
+def replica() -> None:
+    """Reset the handlers of replicas on participants."""
+
+
+@replica.command(short_help="Use a replica again whose handler has failed.")
+@click.argument("name", metavar="TOPIC-P")
+@click.option("--broker", "broker_id", type=int, required=True, metavar="ID", help="The participant of the replica.")
+@reason_option
+@options
+def reset(settings: Settings, *, name: str, broker_id: int, reason: str) -> None:
+    """Use a replica again whose handler has failed too often.
+
+    A handler that fails four times in a row is not called any more. Remove the cause first: `kactl explain TOPIC-P`
+    shows it. A handler with a call that does not end cannot be reset; restart its process.
+    """
+    try:
+        partition = TopicPartition.parse(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="TOPIC-P") from None
+    form = settings.form()
+    path = f"/v1/topics/{quoted(partition.topic)}/partitions/{partition.partition}/replicas/{quoted(broker_id)}/reset"
+    answer = settings.api.post(path, ReplicaResetting(reason=reason), ReplicaResetInfo)
+    if form in output.DATA:
+        output.print_data(form, answer)
+    else:
+        failure = answer.failure
+        detail = f" ({failure.detail})" if failure.detail else ""
+        settings.note(f"Reset {partition} on broker {broker_id}, which was {failure.status.replace('_', ' ')}{detail}.")

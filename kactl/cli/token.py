@@ -1,0 +1,298 @@
+"""`kactl token`: tokens of the admin API. The commands edit the token file; servers read it again within 2 s."""
+
+import contextlib
+import ipaddress
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from kactl.errors import KactlError
+
+from . import output
+from .common_options import Settings, options, with_options
+from .exits import Exit, Failure, of_system
+from .output import NONE, WARN, Cell
+
+if TYPE_CHECKING:
+    from kactl.access.tokens import Network, NewToken, TokenRecord
+
+ROLES: Final = click.Choice(["viewer", "operator", "admin"])
+_HEAD: Final = ("ID", "NAME", "ROLE", "CREATED", "EXPIRES", "NETWORKS")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A token without its secret, as `-o json` prints it."""
+
+    id: str
+    name: str
+    role: str
+    created: str
+    expires: str | None
+    expired: bool
+    networks: tuple[str, ...]
+
+
+class _Duration(click.types.StringParamType):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from kactl.config.settings import Duration
+
+        if isinstance(value, int):
+            return value
+        try:
+            return Duration.parse(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a duration: write it with a unit, as in 90d or 24h", param, ctx)
+
+
+class _Network(click.types.StringParamType):
+    name = "network"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return ipaddress.ip_network(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a network: write it as 10.0.0.0/8 or 10.0.0.7", param, ctx)
+
+
+def _places(command: _Command) -> _Command:
+    """Add the options that select the token file."""
+    command = click.option("--tokens", metavar="FILE", help="The token file.")(command)
+    return click.option("--config", metavar="FILE", help="Configuration of the server.  [your own running server]")(
+        command
+    )
+
+
+def _output(command: _Command) -> _Command:
+    return click.option(
+        "--output", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write the token there, mode 0600."
+    )(command)
+
+
+@click.group(short_help="Create, list, revoke and rotate tokens of the admin API.")
+def token() -> None:
+    """Create, list, revoke and rotate tokens of the admin API.
+
+    The token file is that of your own running server, of a configuration, or the one that `--tokens` names.
+    """
+
+
+@token.command()
+@click.argument("name")
+@click.option("--role", type=ROLES, required=True, help="What the token permits.")
+@click.option("--expires", type=_Duration(), default="90d", show_default=True, help="Time until it expires.")
+@click.option(
+    "--networks", type=_Network(), multiple=True, metavar="NETWORK", help="Accept it from these addresses only."
+)
+@_output
+@_places
+@with_options(())
+def create(
+    settings: Settings,
+    *,
+    name: str,
+    role: str,
+    expires: int,
+    networks: "tuple[Network, ...]",
+    file: Path | None,
+    config: str | None,
+    tokens: str | None,
+) -> None:
+    """Create a token, and print it once."""
+    from kactl.access.role import Role
+    from kactl.access.tokens import NAME
+
+    if NAME.fullmatch(name) is None:
+        raise Failure(f"NAME: {name!r} cannot be used: write letters, digits and . _ @ -, at most 64", Exit.USAGE)
+    _require_reader(file)
+
+    def change(records: "tuple[TokenRecord, ...]") -> "tuple[NewToken, tuple[TokenRecord, ...]]":
+        if any(record.name == name for record in records):
+            raise Failure(f"NAME: there is a token {name}: choose another name, or run `kactl token rotate {name}`")
+        made = _new(name, Role.of(role), expires, networks)
+        return made, (*records, made.record)
+
+    made = _changed(_token_file(settings, config, tokens), change)
+    _hand_over(settings, made, file)
+
+
+@token.command("list")
+@_places
+@options
+def list_(settings: Settings, *, config: str | None, tokens: str | None) -> None:
+    """List tokens, without their secrets."""
+    from kactl.admin.identity.token_file import read_tokens
+
+    form = settings.form()
+    with _explained():
+        items = [_info(record) for record in read_tokens(_token_file(settings, config, tokens))]
+    if form in output.DATA:
+        output.print_data(form, items, items)
+    else:
+        output.print_lines(output.table(_HEAD, map(_row, items)))
+
+
+@token.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@_places
+@with_options(())
+def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, tokens: str | None) -> None:
+    """Revoke tokens by id. Requests with them are rejected, and their event streams end, within 3 s."""
+
+    def change(records: "tuple[TokenRecord, ...]") -> "tuple[None, tuple[TokenRecord, ...]]":
+        unknown = sorted(set(ids) - {record.id for record in records})
+        if unknown:
+            raise Failure(f"{', '.join(unknown)}: there is no such token: see `kactl token list`")
+        return None, tuple(record for record in records if record.id not in ids)
+
+    _changed(_token_file(settings, config, tokens), change)
+    settings.note(f"Revoked {', '.join(ids)}.")
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--overlap", type=_Duration(), default="24h", show_default=True, help="Time for which the old one stays valid."
+)
+@_output
+@_places
+@with_options(())
+def rotate(
+    settings: Settings, *, name: str, overlap: int, file: Path | None, config: str | None, tokens: str | None
+) -> None:
+    """Create another token with the same name, role, networks and lifetime, and let the old one expire."""
+    _require_reader(file)
+
+    def change(records: "tuple[TokenRecord, ...]") -> "tuple[NewToken, tuple[TokenRecord, ...]]":
+        old = [record for record in records if record.name == name]
+        if not old:
+            raise Failure(f"{name}: there is no such token: see `kactl token list`")
+        newest = max(old, key=lambda record: record.created_ms)
+        lifetime_ms = (newest.expires_ms or newest.created_ms) - newest.created_ms
+        made = _new(name, newest.role, lifetime_ms, newest.networks)
+        end_ms = made.record.created_ms + overlap
+        kept = [
+            msgspec.structs.replace(record, expires_ms=min(record.expires_ms or end_ms, end_ms))
+            if record.name == name
+            else record
+            for record in records
+        ]
+        return made, (*kept, made.record)
+
+    made = _changed(_token_file(settings, config, tokens), change)
+    _hand_over(settings, made, file)
+
+
+# -- the token file ----------------------------------------------------------------------------------------------------
+
+
+def _token_file(settings: Settings, config: str | None, tokens: str | None) -> Path:
+    """Returns the path of the token file that the options name, or that of this user's running server."""
+    if tokens is not None:
+        return Path(tokens)
+    if config is not None:
+        from kactl.admin.identity.places import places_of
+
+        from . import setup
+
+        return places_of(setup.read_config(config)).tokens
+    from .credentials import running
+
+    found = running(settings.server)
+    if found is None:
+        raise Failure(
+            f"you do not run the server {settings.server}: name the token file with --tokens, or the configuration of "
+            "the server with --config",
+            Exit.USAGE,
+        )
+    return Path(found.tokens)
+
+
+_Made = TypeVar("_Made")
+
+
+def _changed(path: Path, change: "Callable[[tuple[TokenRecord, ...]], tuple[_Made, Iterable[TokenRecord]]]") -> _Made:
+    from kactl.admin.identity.token_file import locked, read_tokens, write_tokens
+    from kactl.runtime.private_files import make_folder
+
+    with _explained():
+        if not path.parent.exists():
+            make_folder(path.parent, "api.tokens")
+        with locked(path):
+            made, records = change(read_tokens(path))
+            write_tokens(path, records)
+    return made
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Convert errors of the token file to failures of the command."""
+    try:
+        yield
+    except KactlError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
+def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") -> "NewToken":
+    from kactl.access.tokens import ID_BYTES, SECRET_BYTES, new_token
+
+    now_ms = int(time.time()) * 1000  # the file has whole seconds
+    return new_token(
+        name,
+        role,
+        random=secrets.token_bytes(ID_BYTES + SECRET_BYTES),
+        now_ms=now_ms,
+        expires_ms=now_ms + lifetime_ms,
+        networks=networks,
+    )
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+def _require_reader(file: Path | None) -> None:
+    """Check that a token can be shown: in a log or a pipe, others would find it."""
+    if file is None and not sys.stdout.isatty():
+        raise Failure("stdout is not a terminal: write the token to a file with --output FILE", Exit.USAGE)
+
+
+def _hand_over(settings: Settings, made: "NewToken", file: Path | None) -> None:
+    from kactl.runtime.private_files import write_private
+
+    record = made.record
+    if file is None:
+        click.echo(made.text)
+        settings.note(f"Token {record.id} of {record.name}, role {record.role.label}. It is not shown again.")
+        return
+    try:
+        write_private(file, f"{made.text}\n".encode())
+    except OSError as error:
+        raise of_system(error, str(file)) from None
+    settings.note(f"Token {record.id} of {record.name}, role {record.role.label}, is in {file}.")
+
+
+def _info(record: "TokenRecord") -> TokenInfo:
+    from kactl.admin.identity.token_file import moment
+
+    return TokenInfo(
+        id=record.id,
+        name=record.name,
+        role=record.role.label,
+        created=moment(record.created_ms),
+        expires=None if record.expires_ms is None else moment(record.expires_ms),
+        expired=record.expires_ms is not None and record.expires_ms <= time.time() * 1000,
+        networks=tuple(map(str, record.networks)),
+    )
+
+
+def _row(info: TokenInfo) -> tuple[Cell, ...]:
+    expires: Cell = (f"{info.expires} (expired)", WARN) if info.expired else info.expires or NONE
+    return info.id, info.name, info.role, info.created, expires, " ".join(info.networks) or NONE

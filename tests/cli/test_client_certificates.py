@@ -1,0 +1,189 @@
+"""Clients with certificates on a listener of protocol SSL: whom the configuration lets in, and under which name."""
+
+import datetime
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.access import Acl, Acls, Operation, Principal, topic
+from kactl.cli.listener_security import listener_security
+from kactl.config.settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
+from kactl.errors import BadConfig
+from kactl.messages.admin import TopicCreationRequested
+from kactl.messages.broker import ProducerIdsRequested
+from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
+from kactl.transports.kafka.listener import ListenerSecurity
+from kactl.transports.kafka.listener.authentication import Authentication
+from tests.access.der import Attribute, certificate, encoded_name
+from tests.support.certificates import Authority, Signed
+from tests.transports.kafka.listener.client import Client, connected, request_class
+from tests.transports.kafka.listener.listener_stub import ControllerStub, listening, until
+
+pytestmark = pytest.mark.anyio
+
+RULES = "RULE:^CN=([a-z0-9-]+),OU=Brokers$/$1/,RULE:^CN=([a-z]+)$/$1/"
+ANSWERS: Any = {
+    TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
+    ProducerIdsRequested: lambda _: ProducerIdBlock(0, 0, 999),
+}
+
+
+class Files:
+    """Certificates of a listener, of clients, and of clients that are not to be let in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder)
+        self.server = self.authority.sign("kactl")
+        self.alice = self.authority.sign("alice")
+        self.broker = self.authority.sign("broker", subject="/OU=Brokers/CN=broker-1")
+        self.unmapped = self.authority.sign("unmapped", subject="/O=Example/CN=alice")
+        self.expired = self.authority.sign("expired", days="-1")
+        self.revoked = self.authority.sign("revoked")
+        self.crl = self.authority.revoke(self.revoked)
+        (folder / "foreign").mkdir()
+        self.foreign = Authority(folder / "foreign", "foreign").sign("alice")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both event loops: their TLS differs."""
+    return "asyncio", {"use_uvloop": request.param == "uvloop"}
+
+
+def _security(files: Files, **tls: str) -> ListenerSecurity:
+    chosen: dict[str, Any] = {
+        "client_auth": "required",
+        "client_ca": str(files.authority.cert),
+        "crl": str(files.crl),
+        "principal_rules": RULES,
+    }
+    kafka = KafkaConfig(
+        listeners=("INTERNAL://127.0.0.1:0",),
+        protocols={"INTERNAL": "SSL"},
+        tls=KafkaTlsConfig(cert=str(files.server.cert), key=str(files.server.key), **(chosen | tls)),
+        broker_principals=BrokerPrincipalsConfig(pattern="User:broker-{id}"),
+    )
+    security, authorizer = listener_security(kafka, None)
+    assert authorizer is not None
+    authorizer.acls = Acls(
+        {
+            topic("of-alice"): [Acl("User:alice", "*", Operation.ALL)],
+            topic("of-strangers"): [Acl("User:ANONYMOUS", "*", Operation.ALL)],
+        }
+    )
+    return security["INTERNAL"]
+
+
+def _client_tls(files: Files, signed: Signed | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files.authority.cert))
+    if signed is not None:
+        context.load_cert_chain(signed.cert, signed.key)
+    return context
+
+
+async def _created(client: Client, *names: str) -> dict[str, KioError]:
+    """Create topics. Returns the error of each."""
+    create = request_class(19, 4)
+    entry = create.__annotations__["topics"].__args__[0]
+    topics = [entry(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()) for name in names]
+    response = await client.ask(
+        create(topics=tuple(topics), timeout=datetime.timedelta(seconds=10), validate_only=False)
+    )
+    return {topic.name: topic.error_code for topic in response.topics}
+
+
+async def test_subject_is_the_principal(files: Files) -> None:
+    controller = ControllerStub(ANSWERS)
+    async with (
+        listening(controller, security=_security(files)) as (_, port),
+        connected(port, tls=_client_tls(files, files.alice)) as client,
+    ):
+        errors = await _created(client, "of-alice", "of-strangers")
+    assert errors == {"of-alice": KioError.none, "of-strangers": KioError.topic_authorization_failed}
+    assert [request.topic for request in controller.requests] == ["of-alice"]  # type: ignore[attr-defined]
+
+
+async def test_broker_is_known_by_its_certificate(files: Files) -> None:
+    controller = ControllerStub(ANSWERS)
+    controller.live = [Broker(1, 77, (Endpoint("INTERNAL", "10.0.0.1", 1),))]
+    allocate = request_class(67, 0)
+    async with (
+        listening(controller, security=_security(files)) as (listener, port),
+        connected(port, tls=_client_tls(files, files.broker)) as client,
+    ):
+        denied = await client.ask(allocate(broker_id=2, broker_epoch=77))
+        assert denied.error_code is KioError.cluster_authorization_failed
+        assert (await client.ask(allocate(broker_id=1, broker_epoch=77))).error_code is KioError.none
+        assert listener.counters.identified == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "reason"),
+    [
+        ("nobody", "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+        ("foreign", "its certificate is not accepted: unable to get local issuer certificate"),
+        ("expired", "its certificate is not accepted: certificate has expired"),
+        ("revoked", "its certificate is not accepted: certificate revoked"),
+        ("unmapped", "no rule of kafka.tls.principal-rules gives 'CN=alice,O=Example' a printable name"),
+    ],
+)
+async def test_nothing_is_done_for_other_certificates(
+    files: Files, caplog: pytest.LogCaptureFixture, who: str, reason: str
+) -> None:
+    controller = ControllerStub(ANSWERS)
+    signed = None if who == "nobody" else getattr(files, who)
+    async with listening(controller, security=_security(files)) as (listener, port):
+        with pytest.raises((ConnectionError, ssl.SSLError, EOFError)):
+            async with connected(port, tls=_client_tls(files, signed)) as client:
+                await _created(client, "of-alice", "of-strangers")
+        await until(lambda: sum(listener.counters.rejected.values()) == 1)
+    assert reason in caplog.text
+    assert controller.requests == []
+
+
+async def test_optional_certificate_leaves_others_anonymous(files: Files) -> None:
+    controller = ControllerStub(ANSWERS)
+    security = _security(files, client_auth="optional")
+    async with listening(controller, security=security) as (_, port):
+        async with connected(port, tls=_client_tls(files, None)) as client:
+            errors = await _created(client, "of-alice", "of-strangers")
+        assert errors == {"of-alice": KioError.topic_authorization_failed, "of-strangers": KioError.none}
+        async with connected(port, tls=_client_tls(files, files.alice)) as client:
+            assert (await _created(client, "of-alice"))["of-alice"] is KioError.none
+
+
+def test_login_is_the_identity_on_listeners_with_sasl(files: Files) -> None:
+    """As on brokers: `ssl.client.auth` does not concern SASL_SSL."""
+    kafka = KafkaConfig(
+        listeners=("INTERNAL://127.0.0.1:0", "MTLS://127.0.0.1:0"),
+        protocols={"INTERNAL": "SASL_SSL", "MTLS": "SSL"},
+        tls=KafkaTlsConfig(
+            cert=str(files.server.cert),
+            key=str(files.server.key),
+            client_auth="required",
+            client_ca=str(files.authority.cert),
+        ),
+    )
+    security, _ = listener_security(kafka, None)
+    modes = {name: one.tls.verify_mode for name, one in security.items() if one.tls is not None}
+    assert modes == {"INTERNAL": ssl.CERT_NONE, "MTLS": ssl.CERT_REQUIRED}
+
+
+@pytest.mark.parametrize("key", ["client_ca", "crl"])
+def test_file_that_cannot_be_used_is_named(files: Files, key: str) -> None:
+    with pytest.raises(BadConfig, match=f"kafka.tls.{key.replace('_', '-')}: /none cannot be used"):
+        _security(files, **{key: "/none"})
+
+
+def test_name_without_rules_is_that_of_java() -> None:
+    name = [[Attribute("2.5.4.10", 0x0C, b"Example, Inc.")], [Attribute("2.5.4.3", 0x0C, b"alice")]]
+    login = Authentication("SSL").login("10.0.0.1", certificate(encoded_name(name)))
+    assert login.principal == Principal("User:CN=alice,O=Example\\, Inc.", "10.0.0.1", is_authenticated=True)

@@ -1,0 +1,124 @@
+"""The authorizer's lists follow the store, and are empty while it cannot be read."""
+
+from typing import Any
+
+import pytest
+
+from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal
+from kactl.cli.listener_security import AclFollower, OpenRelayGuard, listener_security
+from kactl.config.settings import KafkaConfig, KafkaTlsConfig
+from kactl.errors import BadConfig, StoreUnavailable
+
+pytestmark = pytest.mark.anyio
+
+ALICE = Principal("User:alice", "10.0.0.1", is_authenticated=True)
+
+
+class Records:
+    """Lists with a version."""
+
+    def __init__(self) -> None:
+        self.version = (0,)
+        self.lists = Acls()
+        self.fails = False
+        self.reads = 0
+
+    async def acl_version(self) -> tuple[int, ...]:
+        if self.fails:
+            raise StoreUnavailable("gone")
+        return self.version
+
+    async def has_authorizer(self) -> bool:
+        if self.fails:
+            raise StoreUnavailable("gone")
+        return bool(self.lists)
+
+    async def acls(self) -> Acls:
+        self.reads += 1
+        return self.lists
+
+    def put(self, *acls: Acl) -> None:
+        self.version = (self.version[0] + 1,)
+        self.lists = Acls({CLUSTER: acls})
+
+
+def _follower(records: Records) -> tuple[AclAuthorizer, AclFollower]:
+    authorizer = AclAuthorizer()
+    return authorizer, AclFollower(authorizer, records)  # type: ignore[arg-type]
+
+
+async def test_change_counts_at_the_next_look() -> None:
+    records = Records()
+    authorizer, follower = _follower(records)
+    await follower.look()
+    assert not authorizer.allows(ALICE, Operation.CREATE, CLUSTER)
+
+    records.put(Acl("User:alice", "*", Operation.CREATE))
+    await follower.look()
+    assert authorizer.allows(ALICE, Operation.CREATE, CLUSTER)
+
+    await follower.look()
+    assert records.reads == 2
+
+
+async def test_nothing_is_allowed_while_the_lists_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    records = Records()
+    records.put(Acl("User:alice", "*", Operation.CREATE))
+    authorizer, follower = _follower(records)
+    await follower.look()
+    records.fails = True
+    await follower.look()
+    await follower.look()
+    assert not authorizer.allows(ALICE, Operation.CREATE, CLUSTER)
+    assert caplog.text.count("cannot be read") == 1
+
+    records.fails = False
+    await follower.look()
+    assert authorizer.allows(ALICE, Operation.CREATE, CLUSTER)
+
+
+async def test_open_relay_ends_with_the_first_list(caplog: pytest.LogCaptureFixture) -> None:
+    records = Records()
+    guard = OpenRelayGuard(records)  # type: ignore[arg-type]
+    await guard.look()
+    records.fails = True
+    await guard.look()
+    assert guard.is_open
+
+    records.fails = False
+    records.put(Acl("User:alice", "*", Operation.CREATE))
+    await guard.look()
+    records.lists = Acls()
+    await guard.look()
+    assert not guard.is_open
+    assert caplog.text.count("requests are no longer relayed to brokers") == 1
+
+
+async def test_cluster_without_lists_relays() -> None:
+    guard = OpenRelayGuard(None)
+    await guard.run()
+    assert guard.is_open
+
+
+def _kafka(**settings: Any) -> KafkaConfig:
+    return KafkaConfig(listeners=("INTERNAL://127.0.0.1:9090", "CLIENT://127.0.0.1:9091"), **settings)
+
+
+def test_listeners_without_logins_are_open() -> None:
+    security, authorizer = listener_security(_kafka(), None)
+    assert authorizer is None
+    assert [security[name].authorizer for name in ("INTERNAL", "CLIENT")] == [None, None]
+
+
+def test_one_listener_with_logins_makes_all_decide() -> None:
+    """A second listener in clear text would otherwise be a way around the first one."""
+    security, authorizer = listener_security(_kafka(protocols={"INTERNAL": "SASL_PLAINTEXT"}), None)
+    assert authorizer is not None
+    assert security["CLIENT"].authorizer is authorizer
+    assert security["INTERNAL"].authentication.demands_login
+    assert not security["CLIENT"].authentication.demands_login
+
+
+def test_certificate_that_is_none_is_named() -> None:
+    with pytest.raises(BadConfig, match=r"kafka\.tls\.cert: /none and /none are no certificate"):
+        listener_security(_kafka(tls=KafkaTlsConfig(cert="/none", key="/none")), None)
