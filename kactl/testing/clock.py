@@ -34,8 +34,10 @@ class LoopClock:
         return BootTime("simulated", int((self._loop or _running()).now_s * 1000))
 
     def lease_ns(self) -> int:
-        # Like the monotonic clock, and unlike the one that all processes of a host share, at the rate of the node.
-        return int((self._loop or _running()).time() * 1_000_000_000)
+        # At the rate of the node, like the monotonic clock and unlike the one that all processes of a host share.
+        loop, node = self._loop or _running(), NODE.get()
+        ahead_s = 0.0 if node is None else node.clock.ahead_s(loop.now_s)
+        return int((loop.time() + ahead_s) * 1_000_000_000)
 
     async def sleep_ms(self, delay_ms: float) -> None:
         await asyncio.sleep(delay_ms / 1000)

@@ -14,6 +14,7 @@ from kactl.model import TopicPartition
 from kactl.stores.base import Store
 
 from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
+from .brokers.leases import LeaseClocks
 from .brokers.process import Surroundings
 from .checkers.observe import Observer
 from .clock import LoopClock
@@ -22,9 +23,11 @@ from .links import Links
 from .loop import SimLoop
 from .member import Member
 from .network import Network
+from .node_network import NodeNetwork
 from .nodes import JOB_MS, Node, on
 from .points import Points
 from .script import LatencySpec, WorldSpec
+from .spectators import SpectatorMember
 from .stored import EntryStored, MemoryStored, Stored
 from .transport import SimulatedTransport
 from .worlds.memory import MemoryWorld
@@ -32,6 +35,10 @@ from .worlds.sqlite import SqliteWorld
 from .worlds.zookeeper import world as zookeeper_world
 
 FIRST_CONTROLLER: Final = 100
+# Participants dial the controllers this often in a session timeout.
+DIALS_PER_TIMEOUT: Final = 12
+# How many session timeouts a controller that has just been elected waits for the heartbeats of sessions with it.
+GRACE: Final = 1.5
 # Settings of a world that are not those of the controllers, with their defaults.
 WORLD_SETTINGS: Final = {
     "session_timeout_ms": 6_000,
@@ -143,11 +150,13 @@ class ControllerMember(Member):
         settings: dict[str, Any],
         observer: Observer,
         points: Points,
+        dial_ms: float | None = None,
     ) -> None:
         super().__init__(loop, history, f"controller {controller_id}", self._run)
         self.id = controller_id
         self.controller: Controller | None = None
         self._transport = transport
+        self._dial_ms = dial_ms
         self._store = store
         self._settings = settings
         self._observer = observer
@@ -168,24 +177,40 @@ class ControllerMember(Member):
         controller = Controller(
             self.id,
             store=store,
-            transport=self._transport,
             clock=LoopClock(self._loop),
             rng=self._loop.streams[f"ids:{self.name}"],
             # Without a provider OpenTelemetry keeps all instruments, and with them each controller, forever.
             meter_provider=NoOpMeterProvider(),
+            **self._reached_by(node),
             **self._settings,
         )
         self._observer.attach(controller, node=self.name, incarnation=self.incarnation)
         self.controller = controller
         try:
             async with controller:
-                self._transport.network.listen(node, controller.ask)
+                if self._dial_ms is None:
+                    self._transport.network.listen(node, controller.ask)
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
             pass
         finally:
             self._observer.detach(self.name)
             self._transport.network.close(node)
+
+    def _reached_by(self, node: Node) -> dict[str, Any]:
+        """Returns the transport, or the network if participants have links to this instance."""
+        transport = self._transport
+        if self._dial_ms is None:
+            return {"transport": transport}
+        network = NodeNetwork(
+            transport.network,
+            node,
+            transport.history,
+            numbers=transport.numbers,
+            timeout_ms=transport.timeout_ms,
+            dial_ms=self._dial_ms,
+        )
+        return {"network": network}
 
 
 class SimulatedCluster:
@@ -231,7 +256,12 @@ class SimulatedCluster:
         self.removed_by_hand: set[str] = set()
         self.reassigned: set[str] = set()
         kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
-        around = Surroundings(self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand)
+        around = Surroundings(
+            self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand, LeaseClocks()
+        )
+
+        ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
+        dial_ms = settings["session_timeout_ms"] / DIALS_PER_TIMEOUT if spec.brokers.links else None
 
         def broker(number: int, name: str) -> ModelBroker | ParticipantBroker:
             return kind(
@@ -240,7 +270,14 @@ class SimulatedCluster:
                 name=name,
                 rack=None if racks < 2 else f"rack {(number - 1) % racks}",
                 store=self.world.client,
-                settings=BrokerSettings(self.level, **settings),
+                settings=BrokerSettings(
+                    self.level,
+                    controllers=tuple(f"controller {controller_id}" for controller_id in ids),
+                    dial_ms=dial_ms,
+                    sessions=spec.brokers.sessions,
+                    handlers=spec.brokers.handlers,
+                    **settings,
+                ),
                 around=around,
             )
 
@@ -260,12 +297,33 @@ class SimulatedCluster:
                 settings=self.own_settings,
                 observer=observer,
                 points=points,
+                dial_ms=dial_ms,
             )
-            for controller_id in range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
+            for controller_id in ids
         }
+
+        self.spectators = [
+            SpectatorMember(
+                f"spectator {number}",
+                loop,
+                history,
+                self.network,
+                controllers=[f"controller {controller_id}" for controller_id in ids],
+            )
+            for number in range(1, spec.spectators + 1)
+        ]
 
     def now_ms(self) -> float:
         return self.loop.now_s * 1000
+
+    @property
+    def session_end_ms(self) -> float:
+        """The longest time from the last message of a client to the end of its session, whatever has just started."""
+        end_ms = self.world.session_end_ms
+        if self.spec.brokers.sessions != "store":
+            # The controller and a participant may be lost together.
+            end_ms += GRACE * float(self.settings["session_timeout_ms"])
+        return end_ms
 
     def members(self) -> list[Member]:
         """Returns all members, controllers first, by id."""
@@ -279,12 +337,12 @@ class SimulatedCluster:
         """Start all members; kill them at the end of the block."""
         with on(self.operators):
             await self.operator_store.__aenter__()
-        for member in self.members():
+        for member in (*self.members(), *self.spectators):
             member.start()
         try:
             yield
         finally:
-            for member in self.members():
+            for member in (*self.members(), *self.spectators):
                 member.kill()
             self.fleet.end_twins()
             self.loop.kill(self.operators)

@@ -30,7 +30,7 @@ class NetworkFaults(msgspec.Struct):
 
 
 class FaultyNetwork:
-    """A transport whose deliveries take time and fail.
+    """A transport with deliveries that take time and fail.
 
         network = FaultyNetwork(MemoryTransport(hub), rng=random.Random(7))
         network.faults.lost_responses = 0.1

@@ -15,7 +15,7 @@ _WAKEUP: Final = "task_wakeup"
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose hash is its sequence number, so that the order of sets of tasks does not depend on addresses."""
+    """A task with its sequence number as hash, so that the order of sets of tasks does not depend on addresses."""
 
     def __init__(self, coro: Any, *, loop: Any, **kwargs: Any) -> None:
         node = NODE.get()
@@ -99,3 +99,9 @@ class SimTimer(asyncio.TimerHandle):
         """Cancel the timer. It stays with the loop until its time."""
         self._cancelled = True
         self._callback = self._args = None
+
+
+class NodeTimer(SimTimer):
+    """A timer that code of a node has set, by the node's own clock."""
+
+    __slots__ = ()

@@ -37,7 +37,7 @@ class StoreFaults(msgspec.Struct):
 
 
 class LatentStore(_Delegating):  # type: ignore[misc]
-    """A store whose calls take time and fail.
+    """A store with calls that take time and fail.
 
         store = LatentStore(SqliteStore(path), rng=random.Random(7), faults=StoreFaults(latency_ms=(1, 20)))
         async with kactl.Controller(1, store=store): ...

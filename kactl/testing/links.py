@@ -58,18 +58,20 @@ class Channel:
         self._waiting: list[Message] = []  # sent during a cut
         self._held: list[Message] = []
         self._to_hold = 0
+        self._kind_to_hold = ""  # empty for all
         self._earliest_s = 0.0  # arrival of the last message, if the channel is ordered
 
-    def send(self, deliver: Deliver, *, to: Node | None, lost: Deliver | None = None) -> None:
+    def send(self, deliver: Deliver, *, to: Node | None, lost: Deliver | None = None, kind: str = "") -> None:
         """Send a message from the current node.
 
         Args:
             deliver, to, lost: see `Message`.
+            kind: of the message, for `hold`.
         """
         message = Message(deliver, to, lost, NODE.get())
         if self.loss and self._rng.random() < self.loss:
             self._lose(message)
-        elif self._to_hold or (self.ordered and self._held):
+        elif (self._to_hold and self._kind_to_hold in ("", kind)) or (self.ordered and self._held):
             self._to_hold = max(0, self._to_hold - 1)
             self._held.append(message)
         elif self.is_cut:
@@ -94,9 +96,14 @@ class Channel:
         for message in waiting:
             self._carry(message) if deliver else self._lose(message)
 
-    def hold(self, count: int = 1) -> None:
-        """Hold the next messages until `release`. On an ordered channel all later ones wait behind them."""
+    def hold(self, count: int = 1, *, kind: str = "") -> None:
+        """Hold the next messages until `release`. On an ordered channel all later ones wait behind them.
+
+        Args:
+            kind: of the messages; empty for all.
+        """
         self._to_hold += count
+        self._kind_to_hold = kind
 
     def release(self) -> None:
         """Deliver the held messages, in the order in which they were sent."""

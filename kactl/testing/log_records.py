@@ -67,8 +67,11 @@ class _Recorder(logging.Handler):
             loop.halt(_violation(line, error))
 
     def _is_explained(self, error: BaseException) -> bool:
-        """Returns whether a fault may cause an error: it, one of its group, or one that it followed, is of kactl."""
-        if isinstance(error, self._explained):
+        """Returns whether a fault may cause an error: it, one of its group, or one that it followed, is of kactl.
+
+        A TimeoutError without a traceback was never raised: the record reports that a handler has exceeded its limit.
+        """
+        if isinstance(error, self._explained) or (isinstance(error, TimeoutError) and error.__traceback__ is None):
             return True
         if isinstance(error, BaseExceptionGroup):
             return all(self._is_explained(one) for one in error.exceptions)

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
-from .handles import SimHandle, SimTask, SimTimer
+from .handles import NodeTimer, SimHandle, SimTask, SimTimer
 from .nodes import JOB_MS, NODE, Node, on
 from .schedule import Schedule
 from .streams import Streams
@@ -138,8 +138,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         self._check()
-        handle = SimTimer(when, callback, args, self, context)
         node = NODE.get()
+        handle = (SimTimer if node is None else NodeTimer)(when, callback, args, self, context)
         self._set(when if node is None else node.clock.to_loop(when), handle)
         return handle
 
@@ -329,13 +329,38 @@ class SimLoop(asyncio.BaseEventLoop):
         """Suspend a node: none of its callbacks runs until `resume`; time goes on."""
         if node.state == "running":
             node.state = "paused"
+            node.pauses += 1
 
     def resume(self, node: Node) -> None:
         """Continue a paused node. What became due meanwhile runs now, in the order in which it became due."""
         if node.state == "paused":
+            if node.clock.is_suspended:
+                self._wake(node)
             node.state = "running"
             withheld, node.withheld = node.withheld, []
             self._queue.extend(withheld)
+
+    def suspend(self, node: Node) -> None:
+        """Pause a node and its monotonic clock until `resume`; its timers are late by that time."""
+        if node.state == "running":
+            self.pause(node)
+            node.clock.suspend(self._now_s)
+
+    def _wake(self, node: Node) -> None:
+        """Set the timers of a node anew, by its monotonic clock."""
+        node.clock.wake(self._now_s)
+
+        def is_own(handle: AnyHandle) -> bool:
+            return isinstance(handle, NodeTimer) and not handle._cancelled and handle._context.get(NODE) is node
+
+        late = [entry[2] for entry in self._timers if is_own(entry[2])]
+        late += [handle for handle in node.withheld if is_own(handle)]
+        self._timers = [entry for entry in self._timers if not is_own(entry[2])]
+        heapq.heapify(self._timers)
+        node.withheld = [handle for handle in node.withheld if not is_own(handle)]
+        for handle in late:
+            assert isinstance(handle, NodeTimer)
+            self._set(node.clock.to_loop(handle._when), handle)
 
     def slow(self, node: Node, delay_ms_max: float) -> None:
         """Delay each callback of a node by up to that many ms; 0 restores its full speed."""

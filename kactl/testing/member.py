@@ -61,6 +61,11 @@ class Member:
         if self.node is not None:
             self._loop.pause(self.node)
 
+    def suspend(self) -> None:
+        """Suspend the machine of the process."""
+        if self.node is not None:
+            self._loop.suspend(self.node)
+
     def resume(self) -> None:
         if self.node is not None:
             self._loop.resume(self.node)

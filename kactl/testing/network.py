@@ -19,6 +19,8 @@ Handler = Callable[[Any], Awaitable[Any]]
 # Receives the result of a call, or its error.
 Answered = Callable[[Any, Exception | None], object]
 KIND: Final = "network"
+# Behind the kind of a request: that of its answer.
+ANSWER: Final = " answer"
 
 
 class OpenCall(NamedTuple):
@@ -117,7 +119,8 @@ class Network:
         """
         node = NODE.get()
         assert node is not None, "calls come from nodes"
-        self.channel(node.name, target).send(lambda: self._arrive(node, target, message, then), to=None)
+        to_target = self.channel(node.name, target)
+        to_target.send(lambda: self._arrive(node, target, message, then), to=None, kind=_kind(message))
         error = Unreachable(f"no answer of {target} within {timeout_ms:g} ms")
         return self._loop.call_later(timeout_ms / 1000, then, None, error)
 
@@ -159,7 +162,8 @@ class Network:
 
             def answer_now() -> None:
                 result = answer(message)
-                self.channel(target, source.name).send(lambda: then(result, None), to=source)
+                back = self.channel(target, source.name)
+                back.send(lambda: then(result, None), to=source, kind=_kind(message) + ANSWER)
 
             self._links.call_at(self._loop.now_s, answer_now, on=listener.node)
         else:
@@ -189,4 +193,10 @@ class Network:
         except Exception as failed:
             error = failed
         del self._open[number]
-        self.channel(listener.node.name, source.name).send(lambda: then(result, error), to=source)
+        back = self.channel(listener.node.name, source.name)
+        back.send(lambda: then(result, error), to=source, kind=_kind(message) + ANSWER)
+
+
+def _kind(message: Any) -> str:
+    """Returns the kind of a message, for faults that concern one kind: the type of the request in it."""
+    return type(getattr(message, "request", message)).__name__

@@ -4,18 +4,23 @@ Controllers are reached at `controller N`, brokers at a name with their id.
 """
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import BrokerUnreachable, ControllerUnreachable
+from kactl.errors import BrokerUnreachable, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.following import PeerMessage
+from kactl.messages.routes import RouteMessage, Watch
+from kactl.messages.sessions import Goodbye, Heartbeat, Register, SessionAnswer, SessionRequest
+from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
+from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
 from .history import History
 from .network import Network, Unreachable
+from .node_links import AcceptedLinks, Dial, DialedLink, HangUp
 from .nodes import Node
 from .transport import BROKER, ControlMessage, SimulatedTransport
 
@@ -35,7 +40,13 @@ class NodeNetwork:
     Args:
         broker_name: name of the node of a broker, without its id.
         numbers: of the control messages, unique in the run.
+        controllers: names of the nodes of controllers, for links and spectators.
         timeout_ms: the time limit for a response.
+        dial_ms: how often participants dial, so that controllers learn of their links. None: they have no links, and
+            controllers fence nothing.
+
+    Attributes:
+        reports_links: see `Network`.
     """
 
     def __init__(
@@ -45,12 +56,17 @@ class NodeNetwork:
         history: History,
         *,
         broker_name: str = BROKER,
+        controllers: Sequence[str] = (),
         numbers: "itertools.count[int] | None" = None,
         timeout_ms: float = TIMEOUT_MS,
+        dial_ms: float | None = None,
     ) -> None:
+        self.reports_links = dial_ms is not None
+        self.dial_ms = dial_ms
         self.network = network
         self.node = node
         self.broker_name = broker_name
+        self.controllers = tuple(controllers)
         self.timeout_ms = timeout_ms
         self._history = history
         self._message_numbers = itertools.count(1) if numbers is None else numbers
@@ -59,7 +75,23 @@ class NodeNetwork:
     @asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
         """See `Network`."""
-        self.network.listen(self.node, port.ask)
+
+        links = AcceptedLinks(port, self.node, self._history, interval_ms=self.dial_ms or 0.0)
+
+        async def handle(arrived: Any) -> Any:
+            match arrived:
+                case Register() | Heartbeat() | Goodbye():
+                    return await port.session(arrived, received_ns=port.clock.lease_ns())
+                case Watch():
+                    return await port.watch_routes(arrived)
+                case Dial():
+                    return links.dialed(arrived)
+                case HangUp():
+                    return links.hung_up(arrived)
+                case _:
+                    return await port.ask(arrived)
+
+        self.network.listen(self.node, handle)
         try:
             yield SimulatedTransport(
                 self.network,
@@ -69,10 +101,13 @@ class NodeNetwork:
                 broker_name=self.broker_name,
             )
         finally:
+            links.close()
             self.network.close(self.node)
 
     @asynccontextmanager
-    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+    async def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AsyncIterator[ControlLink]:
         """See `Network`."""
         self.network.listen(self.node, self._handle)
         if self.port is None:
@@ -82,6 +117,11 @@ class NodeNetwork:
             yield link
         finally:
             link.close()
+
+    @asynccontextmanager
+    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+        """See `Network`."""
+        yield NodeSpectatorLink(self)
 
     def send(self, message: PeerMessage) -> None:
         """Send a message to another participant."""
@@ -98,13 +138,54 @@ class NodeNetwork:
         return await self.port.handle(arrived.request)
 
 
+class NodeSpectatorLink:
+    """The `SpectatorLink` of a spectator on a node. It remembers the controller that has responded last."""
+
+    def __init__(self, network: NodeNetwork) -> None:
+        self._network = network
+        self._controllers = list(network.controllers)
+
+    async def watch(self, asked: Watch) -> RouteMessage:
+        """See `SpectatorLink`."""
+        network, reasons = self._network, list[str]()
+        for name in tuple(self._controllers):
+            try:
+                message: RouteMessage = await network.network.call(
+                    name, asked, timeout_ms=network.timeout_ms + asked.wait_ms
+                )
+            except (Unreachable, NotController) as failed:
+                reasons.append(f"{name}: {failed}")
+                continue
+            self._controllers.remove(name)
+            self._controllers.insert(0, name)
+            return message
+        raise ControllerUnreachable("; ".join(reasons))
+
+
 class NodeLink:
     """The `ControlLink` of a participant on a node."""
 
     def __init__(self, network: NodeNetwork, port: ParticipantPort) -> None:
         self._network = network
         self._port = port
-        self.state = LinkState.OPEN
+        self.peer: Endpoint | None = None
+        self._is_closed = False
+        self._dialed: DialedLink | None = None
+        if network.dial_ms is not None:
+            self._dialed = DialedLink(
+                network.network,
+                port,
+                controllers=network.controllers,
+                interval_ms=network.dial_ms,
+                timeout_ms=network.timeout_ms,
+            )
+
+    @property
+    def state(self) -> LinkState:
+        """See `ControlLink`."""
+        if self._is_closed:
+            return LinkState.CLOSED
+        return LinkState.OPEN if self._dialed is None else self._dialed.state
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """See `ControlLink`."""
@@ -114,18 +195,26 @@ class NodeLink:
         except Unreachable as failed:
             raise ControllerUnreachable(str(failed)) from None
 
+    async def session(self, request: SessionRequest) -> SessionAnswer:
+        """See `ControlLink`."""
+        if self._dialed is None:
+            raise ControllerUnreachable("participants without links have their sessions with the store")
+        return await self._dialed.session(request)
+
     def send(self, message: PeerMessage) -> None:
         """See `ControlLink`."""
-        if self.state is LinkState.OPEN:
+        if not self._is_closed:
             self._network.send(message)
 
     def registered(self, broker_epoch: int) -> None:
         """See `ControlLink`."""
-        if self.state is LinkState.OPEN:
+        if not self._is_closed:
             self._network.port = self._port
 
     def close(self) -> None:
         """See `ControlLink`."""
-        self.state = LinkState.CLOSED
+        self._is_closed = True
+        if self._dialed is not None:
+            self._dialed.close()
         if self._network.port is self._port:
             self._network.port = None

@@ -21,6 +21,8 @@ JOB_MS: Final = (0.0, 5.0)
 class NodeClock:
     """Clocks of one node. The loop's own time is exact; a node's monotonic clock runs at its own rate.
 
+    The monotonic clock stands still while the machine is suspended, and the clock for leases goes on.
+
     Attributes:
         wall_offset_ms: difference between the node's wall clock and the true one; may jump at any moment.
         rate: speed of the node's monotonic clock, from 0.9 to 1.1.
@@ -29,6 +31,8 @@ class NodeClock:
     def __init__(self) -> None:
         self.wall_offset_ms = 0.0
         self.rate = 1.0
+        self._ahead_s = 0.0
+        self._suspended_at_s: float | None = None
         self._since_s = 0.0  # loop time of the last change of rate
         self._then_s = 0.0  # node time at that moment
 
@@ -40,11 +44,35 @@ class NodeClock:
         """
         if not 0.9 <= rate <= 1.1:
             raise ValueError(f"rate {rate} is outside 0.9 to 1.1: no real clock differs by more")
+        if self._suspended_at_s is not None:
+            self.wake(now_s)
+            self.suspend(now_s)
         self._then_s, self._since_s, self.rate = self.of(now_s), now_s, rate
 
     def of(self, loop_s: float) -> float:
         """Returns the node's time at a time of the loop."""
+        if self._suspended_at_s is not None:
+            loop_s = min(loop_s, self._suspended_at_s)
         return self._then_s + (loop_s - self._since_s) * self.rate
+
+    def suspend(self, now_s: float) -> None:
+        """The machine is suspended from now on."""
+        self._suspended_at_s = now_s
+
+    def wake(self, now_s: float) -> None:
+        """The machine is suspended no more."""
+        self._ahead_s = self.ahead_s(now_s)
+        self._then_s, self._since_s, self._suspended_at_s = self.of(now_s), now_s, None
+
+    @property
+    def is_suspended(self) -> bool:
+        return self._suspended_at_s is not None
+
+    def ahead_s(self, loop_s: float) -> float:
+        """Returns how far the clock for leases is ahead of the monotonic one."""
+        if self._suspended_at_s is None:
+            return self._ahead_s
+        return self._ahead_s + (loop_s - self._suspended_at_s) * self.rate
 
     def to_loop(self, node_s: float) -> float:
         """Returns the first time of the loop at which the node's clock shows a time.
@@ -64,6 +92,7 @@ class Node:
         name: unique within the run; names of incarnations after a restart may be equal.
         tasks: tasks that were created on the node and have not ended, in the order of creation.
         withheld: handles that became ready while the node was paused, in order.
+        pauses: how often it was paused.
         slow_ms: each handle is delayed by up to this many ms; 0 for none.
         job_ms: range of the delay of each function that the node gives to an executor.
     """
@@ -73,6 +102,7 @@ class Node:
         self.rng = rng
         self.clock = NodeClock()
         self.state: State = "running"
+        self.pauses = 0
         self.tasks: dict[asyncio.Task[object], None] = {}
         self._prune_at = 64
         self.withheld: list[Any] = []

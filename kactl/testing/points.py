@@ -71,7 +71,7 @@ STORE_CALLS: Final = (
     "delete_notifications",
 )  # fmt: skip
 
-# Events that are handled for longer than one step, and whose handlers may be interrupted.
+# Events that are handled for longer than one step, by handlers that may be interrupted.
 EVENTS: Final = (
     "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
     "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",

@@ -14,6 +14,7 @@ import msgspec
 
 from . import selectors, sim
 from .actions import VERBS
+from .brokers.leases import HANDOVER_SHARE
 from .checkers import Observer, Probes, Rules
 from .checkers import checkers as all_checkers
 from .checkers.quiet import Quiet
@@ -130,7 +131,8 @@ class _Run:
         loop.set_exception_handler(self._task_failed)
         observer = Observer(self.history)
         script = self._script
-        self.points = Points(lambda: loop.now_s * 1000, self._do, hold_ms=script.latency.network_ms[1] + 1.0)
+        slowest_ms = max(script.latency.network_ms[1], script.latency.store_ms[1])
+        self.points = Points(lambda: loop.now_s * 1000, self._do, hold_ms=slowest_ms + 1.0)
         self.cluster = SimulatedCluster(
             loop, self.history, script.world, script.latency, observer=observer, points=self.points
         )
@@ -219,11 +221,15 @@ class _Run:
 
 def rules_of(cluster: SimulatedCluster) -> Rules:
     """Returns what the world of a cluster allows."""
+    timeout_ms = cluster.settings["session_timeout_ms"]
     return Rules(
         recovery=cluster.level.recovery,
         unclean=bool(cluster.spec.settings.get("unclean_leader_election", False)),
         stock_brokers=cluster.spec.brokers.kind == "model",
-        session_timeout_ms=cluster.settings["session_timeout_ms"],
+        session_timeout_ms=timeout_ms,
+        # Sessions with ZooKeeper only witness: the wait is the participants' own.
+        eviction_ms=HANDOVER_SHARE * timeout_ms if cluster.spec.store == "zookeeper" else timeout_ms,
+        links=cluster.spec.brokers.links,
     )
 
 

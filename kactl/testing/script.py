@@ -26,12 +26,20 @@ class BrokersSpec(msgspec.Struct, forbid_unknown_fields=True):
         kind: `model` for modelled Kafka brokers, `participant` for real kactl participants.
         level: protocol level, for modelled brokers.
         racks: number of racks, over which the brokers are spread in turn.
+        sessions: where participants register: in the store, with the controller, or `mixed`: those with odd ids with
+            the controller.
+        links: participants keep links to the active controller, which fences those without one. Sessions with the
+            controller need them.
+        handlers: participants host a handler for each partition, and not a listener for all.
     """
 
     kind: Literal["model", "participant"] = "model"
     count: int = 4
     level: str = "3.9"
     racks: int = 1
+    sessions: Literal["store", "controller", "mixed"] = "store"
+    links: bool = False
+    handlers: bool = False
 
 
 class WorldSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,12 +49,14 @@ class WorldSpec(msgspec.Struct, forbid_unknown_fields=True):
         store: kind of the store.
         controllers: number of controller instances. Their ids start at 100.
         settings: settings of the controllers that differ from the defaults, by name.
+        spectators: number of programs that follow the routes; only with links.
     """
 
     store: Literal["memory", "sqlite", "zookeeper"] = "memory"
     brokers: BrokersSpec = msgspec.field(default_factory=BrokersSpec)
     controllers: int = 2
     settings: dict[str, Any] = {}
+    spectators: int = 0
 
 
 class ScheduleSpec(msgspec.Struct, forbid_unknown_fields=True):

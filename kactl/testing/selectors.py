@@ -3,8 +3,13 @@
 broker 4, any broker #7, any live broker #7, leader of t1-0, follower of t1-0
 controller 100, any controller #3, active controller, deposed controller
 t1-0, any partition #7, any imbalanced partition #7, any topic #2
+any partition ~7, any topic ~2
+
+`#7` is the one at that position of all. `~7` is one chosen by its own name: as long as it exists it stays the same one,
+whatever else begins or ends to exist, so that several actions of a script have the same target.
 """
 
+import hashlib
 from typing import TypeVar
 
 from kactl.model import TopicPartition
@@ -117,4 +122,6 @@ def topic(cluster: SimulatedCluster, text: str) -> str:
 
 
 def _nth(items: list[T], number: str) -> T | None:
+    if number.startswith("~"):
+        return max(items, key=lambda item: hashlib.blake2b(f"{number}/{item}".encode()).digest(), default=None)
     return items[int(number.removeprefix("#")) % len(items)] if items else None

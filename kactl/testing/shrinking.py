@@ -1,8 +1,8 @@
 """Reduction of a failing script to a short one that fails in the same way.
 
-    script ──▶ drop actions ──▶ simpler world ──▶ schedule ──▶ latency ──▶ actions ──▶ short script
-                    ▲                                                         │
-                    └──────────── while a pass has changed something ◀────────┘
+    script ──▶ drop actions ──▶ simpler world ──▶ schedule ──▶ latency ──▶ simpler actions ──▶ short script
+                    ▲                                             │              │
+                    └──── while a pass has changed something ◀────┴──────────────┘
 
 A candidate is kept if its run ends with the signature of the original. Removing an action changes the interleaving of
 all later steps, so that short scripts are tried with several schedule seeds. The first pass minimizes the list of
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 # Parts of the first phase that are left out, from its begin on.
 _EARLY_SHARES: Final = (0.8, 0.5, 0.25)
+# Numbers of last actions that are tried without the earlier ones, of scripts with more than _MANY.
+_MANY: Final = 100
+_LATEST: Final = (2, 4, 8, 16, 32, 64, 128)
 # Schedule seeds that are tried for one candidate, its own included.
 SEEDS_TRIED: Final = 5
 
@@ -117,10 +120,13 @@ def shrink(
     shrinker.begin(signature)
     is_minimal = True
     try:
-        # Other seeds multiply the runs of each candidate that is dropped. They are tried once the script is short.
+        # Other seeds multiply the runs of each candidate that is dropped. They are tried once the script is short, and
+        # arguments are made simpler once no action can be dropped.
         for seeds in (1, SEEDS_TRIED):
-            while shrinker.all_passes(seeds):
+            while shrinker.drop(seeds):
                 pass
+        while shrinker.all_passes(SEEDS_TRIED):
+            pass
     except _LimitReached:
         is_minimal = False
     result = shrinker.result()
@@ -206,13 +212,19 @@ class _Shrinker:
         Args:
             seeds: number of schedule seeds that are tried for each candidate.
         """
+        before = self.script
+        self.drop(seeds)
+        self._make(simplifying.actions)
+        return self.script is not before
+
+    def drop(self, seeds: int) -> bool:
+        """Drop actions, and parts of the world and of the schedule. Returns as `all_passes`."""
         before, self._seeds = self.script, seeds
         self._drop_actions()
         self._make(simplifying.world)
         self._make(simplifying.schedule)
         self._drop_held_steps()
         self._make(simplifying.latency)
-        self._make(simplifying.actions)
         return self.script is not before
 
     def _make(self, edits: Callable[[Script], Iterator[Edit]]) -> None:
@@ -221,6 +233,9 @@ class _Shrinker:
 
     def _drop_actions(self) -> None:
         self._keep(partial(simplifying.without_actions_after, time_ms=self._ended.virtual_ms))
+        if len(self.script.actions) > _MANY:
+            # The last actions are often enough, and their runs are the shortest.
+            any(self._keep(partial(simplifying.with_latest_actions, count=count)) for count in _LATEST)
         # A shorter run is a cheaper one; a violation of the second phase needs the last actions at most.
         for share in _EARLY_SHARES:
             while self._keep(partial(simplifying.without_early_actions, share=share)):

@@ -21,6 +21,9 @@ _SIMPLEST_BROKERS: Final = BrokersSpec()
 _ROUND_MS: Final = (1_000.0, 100.0, 10.0, 1.0)
 # The first part of a script, in which topics are created.
 SETUP_MS: Final = 5_000.0
+# Verbs that create a topic, and the arguments of the second one that the first one does not have.
+_CREATIONS: Final = ("create", "recreate")
+_OF_RECREATION: Final = ("removal", "after_ms")
 # How often a pause is halved in one pass: to less than a hundredth.
 _HALVINGS: Final = 7
 # What is left of a first phase after its last action, if the violation is found later.
@@ -64,6 +67,23 @@ def without_early_actions(script: Script, share: float) -> Script | None:
     moved = [msgspec.structs.replace(action, at_ms=action.at_ms - gap_ms) for action in later]
     first = [action for action in script.actions if action.at_ms < SETUP_MS]
     return replace(script, actions=first + moved, duration_ms=script.duration_ms - gap_ms)
+
+
+def with_latest_actions(script: Script, count: int) -> Script | None:
+    """Returns the script with its last actions only, which begin soon after the creation of all earlier topics."""
+    if count >= len(script.actions):
+        return None
+    earlier, latest = script.actions[:-count], script.actions[-count:]
+    created = {action.args["topic"]: action for action in earlier if action.do in _CREATIONS and "topic" in action.args}
+    step_ms = SETUP_MS / (len(created) + 1)
+    first = [
+        Action("create", at_ms=step_ms * number, args={k: v for k, v in action.args.items() if k not in _OF_RECREATION})
+        for number, action in enumerate(created.values())
+    ]
+    gap_ms = max(0.0, latest[0].at_ms - SETUP_MS)
+    moved = [msgspec.structs.replace(action, at_ms=action.at_ms - gap_ms) for action in latest]
+    shorter = replace(script, actions=first + moved, duration_ms=max(script.duration_ms - gap_ms, SETUP_MS))
+    return shorter if len(shorter.actions) < len(script.actions) else None
 
 
 def with_verbs(script: Script, verbs: Collection[str]) -> Script:

@@ -31,8 +31,9 @@ FOLDER: Final = Path(__file__).parent
 MUTANTS: Final = FOLDER / "mutants.toml"
 FOUND: Final = FOLDER / "found.toml"
 SMOKE: Final = FOLDER / "smoke"
-PARTICIPANTS: Final = "memory/participant"
-STORES: Final = ("memory", "sqlite", "zookeeper", PARTICIPANTS)
+PARTICIPANTS: Final = "/participant"
+_STORES: Final = ("memory", "sqlite", "zookeeper")
+STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
 # Length of a script that explains what it finds.
 ACTIONS_MAX: Final = 25
 SHRINK_CPU_S: Final = 40.0
@@ -90,8 +91,8 @@ def _toml(value: Any) -> str:
 def stores(mutant: Mutant) -> list[str]:
     """Returns the kinds of stores over which a mutant is searched; the other worlds are kinds of brokers."""
     if "participant" in mutant.worlds and "model" not in mutant.worlds:
-        return [PARTICIPANTS]
-    return [store for store in STORES if store in mutant.worlds] or ["memory"]
+        return [f"{store}{PARTICIPANTS}" for store in _STORES if store in mutant.worlds]
+    return [store for store in _STORES if store in mutant.worlds] or ["memory"]
 
 
 def why_not(mutant: Mutant) -> str:
@@ -100,21 +101,43 @@ def why_not(mutant: Mutant) -> str:
 
 
 def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, shrink_cpu_s: float = SHRINK_CPU_S) -> Found:
-    """Search for one mutant, and keep the reduced script of what was found."""
+    """Search for one mutant, and keep the reduced script of what was found.
+
+    A violation that the unchanged code has at the same seed is no effect of the mutant. It is skipped.
+    """
+    seed, runs, cpu_s = first, 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
-        options = Options(first=first, store=store, folder=folder, shrink_cpu_s=0.0)
-        runs, cpu_s, found = 0, 0.0, None
-        # Closed before the reduction: otherwise the process goes on searching.
-        with contextlib.closing(_results(options, mutant)) as results:
-            for result in results:
-                runs, cpu_s = runs + 1, result.found_cpu_s
-                if result.signature.split(" ")[0] in mutant.must_break:
-                    found = result
-                if found is not None or cpu_s >= budget_cpu_s:
-                    break
-        if found is not None:
-            return _found(mutant, store, found, runs, Path(folder), shrink_cpu_s)
+        while cpu_s < budget_cpu_s:
+            options = Options(first=seed, store=store, folder=folder, shrink_cpu_s=0.0)
+            failed, more, used_s = _failed(options, mutant, budget_cpu_s - cpu_s)
+            runs, cpu_s = runs + more, cpu_s + used_s
+            if failed is None:
+                break
+            control = _control(failed.seed, store, folder)
+            if control.split(" ")[0] != failed.signature.split(" ")[0]:
+                return _found(mutant, store, failed, control, runs, cpu_s, Path(folder), shrink_cpu_s)
+            seed = failed.seed + 1
     return Found(mutant=mutant.number, store=store, seed=first, cpu_s=round(cpu_s, 1), runs=runs, commit=commit())
+
+
+def _failed(options: Options, mutant: Mutant, budget_cpu_s: float) -> tuple[SeedRun | None, int, float]:
+    """Returns the first run that breaks an invariant of the mutant, the number of runs and their processor time."""
+    runs, cpu_s = 0, 0.0
+    # Closed before anything else is run: otherwise the process goes on searching.
+    with contextlib.closing(_results(options, mutant)) as results:
+        for result in results:
+            runs, cpu_s = runs + 1, result.found_cpu_s
+            if result.signature.split(" ")[0] in mutant.must_break:
+                return result, runs, cpu_s
+            if cpu_s >= budget_cpu_s:
+                break
+    return None, runs, cpu_s
+
+
+def _control(seed: int, store: str, folder: str) -> str:
+    """Returns the signature of a seed with the unchanged code."""
+    once = Options(first=seed, last=seed, store=store, folder=f"{folder}/control", shrink_cpu_s=0.0)
+    return next(iter(_results(once, None))).signature
 
 
 def _results(options: Options, mutant: Mutant | None) -> Generator[SeedRun]:
@@ -125,24 +148,31 @@ def _results(options: Options, mutant: Mutant | None) -> Generator[SeedRun]:
             yield msgspec.convert(one, SeedRun)
 
 
-def _found(mutant: Mutant, store: str, result: SeedRun, runs: int, folder: Path, shrink_cpu_s: float) -> Found:
+def _found(
+    mutant: Mutant,
+    store: str,
+    result: SeedRun,
+    control: str,
+    runs: int,
+    cpu_s: float,
+    folder: Path,
+    shrink_cpu_s: float,
+) -> Found:
     original = script.load(Path(result.file))
     target = SMOKE / f"{mutant.number}.json"
     reduced = _reduced(mutant, Path(result.file), folder / target.name, shrink_cpu_s)
     if len(reduced.actions) <= ACTIONS_MAX:
         target.write_text(script.dumps(reduced), encoding="utf-8")
-    once = Options(first=result.seed, last=result.seed, store=store, folder=str(folder / "control"), shrink_cpu_s=0.0)
-    control = next(iter(_results(once, None)))
     return Found(
         mutant=mutant.number,
         store=store,
         signature=result.signature,
         seed=result.seed,
-        cpu_s=round(result.found_cpu_s, 1),
+        cpu_s=round(cpu_s, 1),
         runs=runs,
         steps=result.steps,
         actions=(len(original.actions), len(reduced.actions)),
-        control=control.signature,
+        control=control,
         commit=commit(),
     )
 

@@ -15,10 +15,26 @@ from tests.support import tree
 
 FOLDER: Final = Path(__file__).with_name("corpus")
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")
-ENTRIES: Final = [pytest.param(path, id=path.stem) for path in sorted(FOLDER.glob("*.json"))]
+PATHS: Final = sorted(FOLDER.glob("*.json"))
+ENTRIES: Final = [pytest.param(path, id=path.stem) for path in PATHS]
 
 
-@pytest.mark.parametrize("path", ENTRIES)
+# Scenarios over memory of which one is a fast test. All scripts of old bugs are fast tests.
+SCENARIOS_PER_FAST_ONE: Final = 3
+IN_MEMORY: Final = [path for path in PATHS if path.match("SCN-*-memory.json")]
+
+
+def is_slow(path: Path) -> bool:
+    """Returns whether a script is left to `make test`: most scenarios, and those over another store than memory."""
+    scenario, _, _ = path.stem.rpartition("-")
+    if path in IN_MEMORY:
+        return IN_MEMORY.index(path) % SCENARIOS_PER_FAST_ONE != 0
+    return path.with_stem(f"{scenario}-memory") in IN_MEMORY
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * is_slow(path)) for path in PATHS]
+)
 def test_script_passes(path: Path) -> None:
     script = corpus.load(path).script
 

@@ -73,6 +73,7 @@ def find(path: Path) -> None:
     assert signature.split(" ")[0] in mutants.load(MUTANTS)[path.stem].must_break
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script_passes_without_its_mutant(path: Path) -> None:
     judged = judge(script.load(path))

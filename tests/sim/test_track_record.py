@@ -10,7 +10,6 @@ from kactl.testing import corpus
 from kactl.testing.corpus import Entry, Found
 from tests.support import track_record, tree
 
-STORMS: Final = tree.ROOT / "tests" / "actors" / "test_storms_whole.py"
 _BUG: Final = '[[bug]]\ninvariant = "INV-01"\nbroke = "x"\nhow = "y"\n'
 
 
@@ -39,18 +38,6 @@ def test_commits_of_the_page_exist() -> None:
     for commit in sorted(named):
         done = subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=tree.ROOT, check=False)
         assert done.returncode == 0, commit
-
-
-def test_every_storm_seed_that_failed_once_is_in_the_record() -> None:
-    text = STORMS.read_text(encoding="utf-8")
-    begin = text.index("FAILED_ONCE: Final = (")
-    lines = text[begin : text.index(")  # fmt", begin)].splitlines()[1:]
-    faults_of_storms = {"102957", "103256", "803928"}
-    seeds = {seed.strip() for line in lines for seed in line.split("#")[0].split(",")} - {"", *faults_of_storms}
-    told = {seed for bug in track_record.bugs() for seed in bug.how.replace(",", " ").split()}
-
-    assert seeds
-    assert seeds <= told
 
 
 def test_bug_of_the_corpus_is_part_of_the_page(tmp_path: Path) -> None:

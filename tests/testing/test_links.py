@@ -115,6 +115,20 @@ def test_held_message_arrives_late(ordered: bool) -> None:
     assert sim.run(main) == (["held", "next", "last"] if ordered else ["next", "held", "last"])
 
 
+def test_hold_of_one_kind_lets_other_messages_pass() -> None:
+    async def main() -> list[object]:
+        pair = Pair(ordered=False)
+        pair.channel.hold(kind="Stop")
+        for message, kind in (("first", "Start"), ("held", "Stop"), ("next", "Stop")):
+            pair.channel.send(pair._note(pair.arrived, message), to=pair.b, kind=kind)
+        await asyncio.sleep(5)
+        pair.channel.release()
+        await asyncio.sleep(1)
+        return pair.messages
+
+    assert sim.run(main) == ["first", "next", "held"]
+
+
 def test_lost_and_doubled_messages() -> None:
     async def main() -> tuple[list[object], int, list[object]]:
         losing, doubling = Pair(), Pair(ordered=False)

@@ -91,3 +91,15 @@ def test_loggers_are_restored() -> None:
         log.error("outside a simulated run")
 
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
+
+
+def test_exceeded_limit_of_a_handler_is_no_violation() -> None:
+    async def main() -> str:
+        logging.getLogger("kactl.x").error("prepare has failed", exc_info=TimeoutError("has taken too long"))
+        await asyncio.sleep(1)
+        return "done"
+
+    with recorded() as records:
+        assert sim.run(main) == "done"
+
+    assert [record.text for record in records] == ["prepare has failed"]

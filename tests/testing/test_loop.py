@@ -154,6 +154,7 @@ CANCELLED = textwrap.dedent("""
 """)
 
 
+@pytest.mark.slow
 def test_cancellation_order_is_equal_in_processes_with_other_addresses_and_hashes() -> None:
     outputs = {
         subprocess.run(

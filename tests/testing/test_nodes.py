@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from kactl.testing import LoopClock, Node, NodeClock, Schedule, on, sim
+from kactl.testing.links import Links
 
 from .running import this_loop
 
@@ -268,3 +269,45 @@ def test_no_timer_fires_before_its_time_on_the_clock_of_its_node(rate: float) ->
     early = [due for due in range(10_000) if clock.of(clock.to_loop(9 + due / 7)) < 9 + due / 7]
 
     assert early == []
+
+
+def test_timers_of_a_suspended_machine_are_late_and_its_clock_for_leases_is_not() -> None:
+    async def main() -> tuple[list[tuple[float, str]], float, float]:
+        loop, node, events = this_loop(), this_loop().node("n1"), list[tuple[float, str]]()
+        clock = LoopClock()
+
+        async def program() -> None:
+            loop.call_later(2, lambda: events.append((loop.now_s, "due meanwhile")))
+            loop.call_later(20, lambda: events.append((loop.now_s, "due later")))
+            await asyncio.sleep(40)
+
+        task = loop.start(node, program())
+        links = Links(loop)
+        await asyncio.sleep(1)
+        loop.suspend(node)
+        links.call_at(5.0, lambda: events.append((loop.now_s, "message")), on=node)
+        await asyncio.sleep(10)
+        with on(node):
+            assert (clock.monotonic_ms(), clock.lease_ns()) == (1_000, 11_000_000_000)
+        loop.resume(node)
+        await task
+        with on(node):
+            return events, clock.monotonic_ms(), clock.lease_ns() / 1_000_000
+
+    events, monotonic_ms, lease_ms = sim.run(main)
+
+    assert events == [(11.0, "message"), (12.0, "due meanwhile"), (30.0, "due later")]
+    assert (round(monotonic_ms), round(lease_ms)) == (40_000, 50_000)
+
+
+def test_rate_that_changes_during_a_suspension_counts_from_then_on() -> None:
+    clock = NodeClock()
+    clock.suspend(10.0)
+    clock.set_rate(1.1, 20.0)
+
+    assert clock.of(30.0) == 10.0
+    assert clock.ahead_s(30.0) == pytest.approx(21.0)
+
+    clock.wake(30.0)
+    assert clock.of(40.0) == pytest.approx(21.0)
+    assert clock.ahead_s(40.0) == pytest.approx(21.0)

@@ -13,6 +13,7 @@ from kactl.messages.control import Request, Response
 from kactl.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.model import TopicPartition
 from kactl.participant import Listener
+from kactl.participant.network import LinkState
 from kactl.testing import sim
 from kactl.testing.history import History
 from kactl.testing.nodes import on
@@ -125,7 +126,11 @@ class Port:
 
     def __init__(self, broker: int) -> None:
         self.broker = broker
+        self.incarnation = b""
         self.received: list[PeerMessage] = []
+
+    def link_changed(self, state: LinkState, reason: str = "") -> None:
+        raise AssertionError(f"the link became {state}")
 
     async def handle(self, request: Request) -> Response:
         raise AssertionError

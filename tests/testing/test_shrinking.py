@@ -352,6 +352,30 @@ def test_early_actions_are_left_out_and_later_ones_moved() -> None:
     assert simplifying.without_early_actions(replace(original, duration_ms=12_000.0), 0.5) is None
 
 
+def test_last_actions_follow_the_creation_of_the_topics() -> None:
+    topic = {"topic": "t1", "replicas": [[1, 2]]}
+    again = Action("recreate", at_ms=30_500.0, args=topic | {"removal": "mark", "after_ms": 5.0})
+    actions = sorted([*a_script(57).actions, again], key=lambda action: action.at_ms)
+    original = a_script(actions=actions, duration_ms=65_000.0)
+
+    latest = simplifying.with_latest_actions(original, 4)
+
+    assert latest is not None
+    assert [(action.do, action.args) for action in latest.actions[:-4]] == [("create", topic)]
+    assert numbers(latest)[1:] == [53, 54, 55, 56]
+    assert latest.actions[1].at_ms == simplifying.SETUP_MS
+    assert original.duration_ms - latest.duration_ms == pytest.approx(original.actions[-4].at_ms - simplifying.SETUP_MS)
+    assert simplifying.with_latest_actions(original, 58) is None
+
+
+def test_failure_of_the_last_actions_takes_few_runs() -> None:
+    original = a_script(200, duration_ms=205_000.0)
+
+    shrunk = shrink(original, failing_if(lambda script: {198, 199} <= set(numbers(script))), limits=Limits(runs=3))
+
+    assert numbers(shrunk.script) == [198, 199]
+
+
 def test_verbs_that_the_failure_does_not_need_take_few_runs() -> None:
     original = a_script(57)
     needed = {action.args["number"] for action in original.actions if action.do == "cut"}

@@ -7,6 +7,7 @@ from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownReq
 from kactl.model import TopicPartition, TopicRef
 from kactl.testing import selectors
 from kactl.testing.brokers import ParticipantBroker, SimulatedBroker
+from kactl.testing.brokers.handlers import HandlerFailure
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.selectors import Skipped
 
@@ -58,12 +59,22 @@ def undeletable(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def fail_calls(cluster: SimulatedCluster, args: Args) -> None:
-    """`broker`, `count`: the next calls of its application fail, and later ones for the same partitions; participants
-    only."""
+    """`broker`, `count`: the next calls of its application fail; participants only.
+
+    `stays`: later calls for the same partitions fail as well.
+    """
     broker = _running(cluster, args)
     if not isinstance(broker, ParticipantBroker):
         raise Skipped(f"{broker.name} has no application")
-    broker.fail_calls(args["count"])
+    broker.fail_calls(args["count"], stays=args.get("stays", True))
+
+
+def fail_handler(cluster: SimulatedCluster, args: Args) -> None:
+    """`broker`, `phase`, `what`, `for_ms`: the next call of a phase of its handlers fails, is slow, or hangs."""
+    broker = _running(cluster, args)
+    failure = HandlerFailure(args["phase"], args["what"], args.get("for_ms", 0.0))
+    if not isinstance(broker, ParticipantBroker) or not broker.fail_handler(failure):
+        raise Skipped(f"{broker.name} has no handlers")
 
 
 def producer_ids(cluster: SimulatedCluster, args: Args) -> None:
@@ -100,5 +111,5 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
 
 VERBS: Final = {
     "leave": leave, "fail directory": fail_directory, "undeletable": undeletable, "producer ids": producer_ids,
-    "nonsense": nonsense, "fail calls": fail_calls,
+    "nonsense": nonsense, "fail calls": fail_calls, "fail handler": fail_handler,
 }  # fmt: skip

@@ -85,6 +85,15 @@ def pause(cluster: SimulatedCluster, args: Args) -> None:
     during(cluster, "pause", member.name, args["for_ms"], member.resume)
 
 
+def suspend(cluster: SimulatedCluster, args: Args) -> None:
+    """`node`, `for_ms`: suspend a machine: its monotonic clock stands still, and all its timers are late."""
+    member = _up(cluster, args)
+    if not member.is_running:
+        raise Skipped(f"{member.name} is paused")
+    member.suspend()
+    during(cluster, "suspend", member.name, args["for_ms"], member.resume)
+
+
 def slow(cluster: SimulatedCluster, args: Args) -> None:
     """`node`, `delay_ms`, `for_ms`: each step takes up to `delay_ms` more."""
     member = _up(cluster, args)
@@ -115,7 +124,7 @@ def _directions(cluster: SimulatedCluster, args: Args) -> list[tuple[str, str]]:
     if "to" in args:
         others = [selectors.member(cluster, args["to"]).name]
     else:
-        others = [member.name for member in cluster.members()]
+        others = [member.name for member in (*cluster.members(), *cluster.spectators)]
     links = []
     for other in others:
         if other != name:
@@ -143,10 +152,13 @@ def cut(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def hold(cluster: SimulatedCluster, args: Args) -> None:
-    """`node`, `to`, `direction`, `for_ms`: keep the next message of each link, and deliver it at the end."""
+    """`node`, `to`, `direction`, `for_ms`: keep the next message of each link, and deliver it at the end.
+
+    `kind`: of the messages, such as `StopReplica` or `StopReplica answer`; by default any.
+    """
     channels = [cluster.network.channel(*link) for link in _directions(cluster, args)]
     for channel in channels:
-        channel.hold()
+        channel.hold(kind=args.get("kind", ""))
 
     def release() -> None:
         for channel in channels:
@@ -202,7 +214,8 @@ def fail_store(cluster: SimulatedCluster, args: Args) -> None:
 
 
 VERBS: Final = {
-    "kill": kill, "kill all": kill_all, "start twice": start_twice, "stop": stop, "pause": pause, "slow": slow,
+    "kill": kill, "kill all": kill_all, "start twice": start_twice, "stop": stop, "pause": pause, "suspend": suspend,
+    "slow": slow,
     "clock": clock, "cut": cut, "hold": hold, "lose": lose, "expire": expire, "cut store": cut_store,
     "stop store": stop_store, "fail store": fail_store,
 }  # fmt: skip

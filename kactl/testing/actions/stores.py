@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster
-from kactl.testing.nodes import JOB_MS
 from kactl.testing.selectors import Skipped
 from kactl.testing.worlds.sqlite import SqliteWorld
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
@@ -68,7 +67,7 @@ def slow_jobs(cluster: SimulatedCluster, args: Args) -> None:
     """`node`, `job_ms`, `for_ms`: each job of a member takes up to `job_ms`."""
     world, member = _sqlite(cluster), selectors.member(cluster, args["node"])
     world.slow(member.name, (0.0, args["job_ms"]))
-    during(cluster, "slow jobs", member.name, args["for_ms"], lambda: world.slow(member.name, JOB_MS))
+    during(cluster, "slow jobs", member.name, args["for_ms"], lambda: world.slow(member.name))
 
 
 # -- ZooKeeper ---------------------------------------------------------------------------------------------------------

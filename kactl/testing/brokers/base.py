@@ -22,13 +22,18 @@ class ReplicaView(NamedTuple):
 
 
 class MetadataView(NamedTuple):
-    """Metadata of a partition as a broker knows it."""
+    """Metadata of a partition as a broker knows it.
+
+    Attributes:
+        offline: replicas that cannot be reached.
+    """
 
     leader: int
     leader_epoch: int
     isr: frozenset[int]
     partition_epoch: int
     replicas: tuple[int, ...]
+    offline: frozenset[int] = frozenset()
 
 
 class SimulatedBroker(Member):
@@ -61,6 +66,14 @@ class SimulatedBroker(Member):
     @abstractmethod
     def live(self) -> frozenset[int]:
         """Returns the live brokers that the broker knows."""
+
+    def has_overtaken_metadata(self, name: TopicPartition | None = None) -> bool:
+        """Whether what the broker knows is that of a late copy of a request which later ones had overtaken.
+
+        Args:
+            name: of a partition; by default the live brokers.
+        """
+        return False
 
     @abstractmethod
     def logs(self) -> Mapping[TopicPartition, bytes]:

@@ -84,11 +84,22 @@ class ModelBroker(SimulatedBroker):
         if entry is None:
             return None
         return MetadataView(
-            entry.leader, entry.leader_epoch, frozenset(entry.isr), entry.partition_epoch, entry.replicas
-        )  # fmt: skip
+            entry.leader,
+            entry.leader_epoch,
+            frozenset(entry.isr),
+            entry.partition_epoch,
+            entry.replicas,
+            frozenset(entry.offline_replicas),
+        )
 
     def live(self) -> frozenset[int]:
         return frozenset() if self.process is None else self.process.receiver.live
+
+    def has_overtaken_metadata(self, name: TopicPartition | None = None) -> bool:
+        if self.process is None:
+            return False
+        receiver = self.process.receiver
+        return receiver.live_is_overtaken if name is None else name in receiver.overtaken
 
     def logs(self) -> Mapping[TopicPartition, bytes]:
         return {name: log.topic_id for name, log in self.disk.logs.items()}
@@ -97,7 +108,8 @@ class ModelBroker(SimulatedBroker):
         if self.process is None:
             return set()
         receiver = self.process.receiver
-        return {name.topic for name in (*receiver.known, *receiver.replicas)}
+        known = [name for name in receiver.known if name not in receiver.overtaken]
+        return {name.topic for name in (*known, *receiver.replicas)}
 
     def failed_directories(self) -> set[TopicPartition]:
         return self.disk.failed

@@ -75,7 +75,7 @@ def stop_entries(request: StopReplica) -> list[StopEntry]:
 
 
 def led_rows(entries: Sequence[StateEntry]) -> list[list[Any]]:
-    """Returns the rows of a LeaderAndIsr as a history records them; see `checkers.events.Led`."""
+    """Returns the rows of a LeaderAndIsr as a history records them; see `checkers.events.brokers.Led`."""
     return [
         [
             entry.name.topic,
@@ -93,7 +93,7 @@ def led_rows(entries: Sequence[StateEntry]) -> list[list[Any]]:
 
 
 def stopped_rows(entries: Sequence[StopEntry]) -> list[list[Any]]:
-    """Returns the rows of a StopReplica as a history records them; see `checkers.events.Stopped`."""
+    """Returns the rows of a StopReplica as a history records them; see `checkers.events.brokers.Stopped`."""
     return [
         [entry.name.topic, entry.topic_id.hex(), entry.name.partition, entry.leader_epoch, entry.delete]
         for entry in entries

@@ -36,5 +36,5 @@ class Fleet:
         self.twins.clear()
 
     def running(self) -> list[SimulatedBroker]:
-        """Returns the brokers whose process runs and is not paused, by id."""
+        """Returns the brokers with a process that runs and is not paused, by id."""
         return [broker for broker in self.brokers.values() if broker.is_running]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,8 +19,10 @@ from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node, on
 from kactl.testing.transport import ControlMessage, host_of
 
+from .application import Application
 from .base import MetadataView, ReplicaView, SimulatedBroker
-from .participant_recorder import Application, ParticipantRecorder
+from .handlers import HandlerApplication, HandlerFailure
+from .participant_recorder import ParticipantRecorder
 from .process import RETRY_MS, BrokerSettings, Surroundings
 
 
@@ -30,10 +32,12 @@ class RecordedNetwork(NodeNetwork):
     recorder: ParticipantRecorder
 
     @asynccontextmanager
-    async def participant_side(self, port: ParticipantPort) -> AsyncIterator[ControlLink]:
+    async def participant_side(
+        self, port: ParticipantPort, *, controllers: Sequence[str] = ()
+    ) -> AsyncIterator[ControlLink]:
         assert isinstance(port, Incarnation)
         self.recorder.attach(port)
-        async with super().participant_side(port) as link:
+        async with super().participant_side(port, controllers=controllers) as link:
             yield link
 
     async def _handle(self, arrived: Any) -> Any:
@@ -70,24 +74,34 @@ class ParticipantBroker(SimulatedBroker):
         super().__init__(loop, around.history, name, self._run)
         self.id = broker
         self.participant: Participant | None = None
-        self.application = Application(broker)
-        self.recorder = ParticipantRecorder(around.history, self.application)
         self._rack = rack
         self._store = store
         self._settings = settings
         self._around = around
+        self.application = self._new_application()
+        self.recorder = ParticipantRecorder(around.history, self.application, around.leases)
+
+    def _new_application(self) -> Application | HandlerApplication:
+        if self._settings.handlers:
+            return HandlerApplication(self.id, self._around.history, self._loop.streams[f"handlers:{self.name}"])
+        return Application(self.id)
 
     async def _run(self, node: Node) -> None:
         around, settings = self._around, self._settings
         with contextlib.suppress(asyncio.CancelledError):
             while True:
-                self.application = Application(self.id)
-                self.recorder = ParticipantRecorder(around.history, self.application)
+                self.application = application = self._new_application()
+                self.recorder = ParticipantRecorder(around.history, self.application, around.leases)
                 network = RecordedNetwork(
-                    around.network, node, around.history, timeout_ms=settings.request_timeout_ms
-                )  # fmt: skip
+                    around.network,
+                    node,
+                    around.history,
+                    controllers=settings.controllers,
+                    timeout_ms=settings.request_timeout_ms,
+                    dial_ms=settings.dial_ms,
+                )
                 network.recorder = self.recorder
-                store = self._store(node)
+                store = None if settings.has_remote_session(self.id) else self._store(node)
                 self.participant = Participant(
                     self.id,
                     store=store,
@@ -95,13 +109,16 @@ class ParticipantBroker(SimulatedBroker):
                     clock=LoopClock(),
                     rack=self._rack,
                     endpoints=(Endpoint("INTERNAL", host_of(self.name), 9092),),
-                    listener=self.application,
+                    listener=application if isinstance(application, Application) else None,
+                    handler=application.make if isinstance(application, HandlerApplication) else None,
+                    transition_timeout_ms=settings.session_timeout_ms,
                     session_timeout_ms=settings.session_timeout_ms,
                     alter_partition=settings.level.alter_partition,
                     lag_ms=settings.lag_ms,
+                    rng=self._loop.streams[f"ids:{self.name}"],
                 )
                 try:
-                    async with store, self.participant:
+                    async with contextlib.nullcontext() if store is None else store, self.participant:
                         await asyncio.Event().wait()
                 except KactlError:
                     await asyncio.sleep(RETRY_MS / 1000)  # a supervisor starts the process again
@@ -125,8 +142,13 @@ class ParticipantBroker(SimulatedBroker):
         if known is None:
             return None
         return MetadataView(
-            known.leader, known.leader_epoch, frozenset(known.isr), known.partition_epoch, known.replicas
-        )  # fmt: skip
+            known.leader,
+            known.leader_epoch,
+            frozenset(known.isr),
+            known.partition_epoch,
+            known.replicas,
+            frozenset(known.offline_replicas),
+        )
 
     def live(self) -> frozenset[int]:
         return frozenset() if self.participant is None else frozenset(self.participant.live_brokers)
@@ -146,7 +168,7 @@ class ParticipantBroker(SimulatedBroker):
         return name in self.recorder.failed
 
     def can_delete(self, name: TopicPartition) -> bool:
-        return name not in self.recorder.failed and name not in self.application.undeletable
+        return name not in self.recorder.failed | self.recorder.kept | self.application.undeletable
 
     # -- faults and requests -------------------------------------------------------------------------------------------
 
@@ -171,9 +193,21 @@ class ParticipantBroker(SimulatedBroker):
     def make_undeletable(self, name: TopicPartition) -> None:
         self.application.undeletable.add(name)
 
-    def fail_calls(self, count: int) -> None:
-        """Make the next calls of the application fail, and all later ones for the same partitions."""
-        self.application.failures += count
+    def fail_calls(self, count: int, *, stays: bool) -> None:
+        """Make the next calls of the application fail, and perhaps all later ones for the same partitions."""
+        application = self.application
+        if isinstance(application, Application):
+            application.failures += count
+            application.stays = stays
+        else:
+            application.failures += [HandlerFailure("prepare", "raise", 0.0)] * count
+
+    def fail_handler(self, failure: HandlerFailure) -> bool:
+        """Make the next call of a phase fail. Returns whether the participant has handlers."""
+        if isinstance(self.application, HandlerApplication):
+            self.application.failures.append(failure)
+            return True
+        return False
 
     def lose_unforced(self, share: float) -> None:
         """Do nothing: participants have no log."""

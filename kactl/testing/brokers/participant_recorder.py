@@ -4,22 +4,24 @@ The roles of replicas are those that the application received through its listen
 believes to have given. WRAPPED names what is replaced, and a test resolves each name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kactl.errors import ErrorCode, KactlError
-from kactl.messages.broker import AlterPartitionRequested
+from kactl.errors import ErrorCode
+from kactl.messages.broker import AlterPartitionRequested, PartitionReport
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
-from kactl.participant import Listener
 from kactl.participant.incarnation import Incarnation
 from kactl.testing.history import History
 
+from .application import Application
 from .base import ReplicaView
 from .entries import StopEntry, led_rows, state_entries, stop_entries, stopped_rows
+from .handlers import HandlerApplication
+from .leases import LeaseClocks, LeaseRecorder
 
-# Attributes of an incarnation that are wrapped.
-WRAPPED: Final = ("_carry_out", "_ask")
+# Attributes of an incarnation that are wrapped, besides the function by which its client asks the controller.
+WRAPPED: Final = ("_carry_out",)
 _REASONS: Final = {
     ErrorCode.STALE_BROKER_EPOCH: "broker epoch",
     ErrorCode.STALE_CONTROLLER_EPOCH: "controller epoch",
@@ -31,81 +33,43 @@ _OUTCOMES: Final = {
 }
 
 
-class HandlerFault(KactlError):
-    """The application fails on purpose: a run does not end at the log record of it, as at those of bugs."""
-
-
-class Application(Listener):
-    """Application of one process: it remembers the role of each replica, and fails when it is told to.
-
-    A partition for which a call has failed stays failed, as on a directory that has failed.
-
-    Attributes:
-        roles: leader and leader epoch of each replica that is served.
-        calls: partitions for which a call of the present request has succeeded.
-        failures: number of calls that will fail.
-        broken: partitions for which every call fails.
-        undeletable: partitions whose deletion fails.
-    """
-
-    def __init__(self, broker: int) -> None:
-        self.broker = broker
-        self.roles: dict[TopicPartition, tuple[int, int]] = {}
-        self.calls: set[TopicPartition] = set()
-        self.failures = 0
-        self.broken: set[TopicPartition] = set()
-        self.undeletable: set[TopicPartition] = set()
-
-    def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        self._begin(name)
-        self.roles[name] = (self.broker, leader_epoch)
-
-    def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> None:
-        self._begin(name)
-        self.roles[name] = (leader, leader_epoch)
-
-    def stopped(self, name: TopicPartition, *, deleted: bool) -> None:
-        if deleted and name in self.undeletable:
-            raise HandlerFault(f"{name} cannot be deleted")
-        self._begin(name)
-        self.roles.pop(name, None)
-
-    def _begin(self, name: TopicPartition) -> None:
-        if self.failures:
-            self.failures -= 1
-            self.broken.add(name)
-        if name in self.broken:
-            raise HandlerFault(f"the calls for {name} fail")
-        self.calls.add(name)
-
-
 class ParticipantRecorder:
     """Records the requests of one process, over all of its registrations.
 
     Attributes:
         failed: replicas that the present registration cannot serve, and has reported as failed.
-        directories: those of them whose directory has failed.
+        directories: those of them in a failed directory.
+        kept: replicas of which the last deletion failed.
     """
 
-    def __init__(self, history: History, application: Application) -> None:
+    def __init__(
+        self, history: History, application: Application | HandlerApplication, leases: LeaseClocks
+    ) -> None:  # fmt: skip
         self._history = history
+        self._clocks = leases
         self._application = application
         self._incarnation: Incarnation | None = None
         self._numbers: dict[int, int] = {}
+        self._calls: set[TopicPartition] = set()  # partitions to which the present request was applied
         self._held: dict[TopicPartition, tuple[bytes, int]] = {}  # topic id and version of each request's row
         self.failed: set[TopicPartition] = set()
         self.directories: set[TopicPartition] = set()
+        self.kept: set[TopicPartition] = set()
 
     def attach(self, incarnation: Incarnation) -> None:
         """Record a new registration from now on."""
         self._incarnation = incarnation
-        self.failed, self.directories = set(), set()
-        carry, ask = incarnation._carry_out, incarnation._ask
+        self.failed, self.directories, self.kept = set(), set(), set()
+        leases = LeaseRecorder(self._history, self._clocks, incarnation, self._application)
+        self._watch_reports(incarnation)
+        carry, ask = incarnation._carry_out, incarnation.controller._ask
 
         async def carrying(request: Request) -> Any:
-            self._application.calls = set()
-            epoch = incarnation.epoch
+            epoch, before = incarnation.epoch, self._before(incarnation, request)
+            leases.carries(request)
             response = await carry(request)
+            leases.carries(None)
+            self._calls = self._applied(incarnation, before)
             if incarnation is self._incarnation:
                 self._carried(request, response, epoch)
             return response
@@ -116,8 +80,42 @@ class ParticipantRecorder:
             return await ask(request, controller=controller)
 
         incarnation._carry_out = carrying  # type: ignore[method-assign]
-        incarnation._ask = asking  # type: ignore[method-assign]
         incarnation.controller._ask = asking
+
+    def _watch_reports(self, incarnation: Incarnation) -> None:
+        """Record the states of replicas that the participant reports."""
+        add = incarnation.reporter.add
+
+        def adding(report: PartitionReport) -> None:
+            add(report)
+            name = report.partition
+            if report.status.is_failure:
+                self.failed.add(name)
+            else:
+                self.failed.discard(name)
+            self._history.record(
+                "handler.report", broker=incarnation.broker, topic=name.topic, partition=name.partition,
+                status=report.status.name,
+            )  # fmt: skip
+
+        incarnation.reporter.add = adding  # type: ignore[method-assign]
+
+    def _before(self, incarnation: Incarnation, request: Request) -> dict[TopicPartition, Any]:
+        """Returns the replicas of a request before it is carried out, if they have handlers."""
+        if isinstance(self._application, Application):
+            self._application.calls = set()
+            return {}
+        if isinstance(request, LeaderAndIsr):
+            names = [entry.name for entry in state_entries(request.states)]
+        else:
+            names = [stop.name for stop in stop_entries(request)] if isinstance(request, StopReplica) else []
+        return {name: _role(incarnation, name) for name in names}
+
+    def _applied(self, incarnation: Incarnation, before: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
+        """Returns the partitions to which a request was applied: a listener was called, or a handler has an order."""
+        if isinstance(self._application, Application):
+            return self._application.calls
+        return {name for name, role in before.items() if role != _role(incarnation, name)}
 
     def arrived(self, request: Request, number: int) -> None:
         """Remember the number of the message with which a request arrived."""
@@ -160,11 +158,14 @@ class ParticipantRecorder:
     def _served(self, request: LeaderAndIsr, errors: dict[TopicPartition, int], same: dict[str, Any]) -> None:
         for entry in state_entries(request.states):
             error, name = errors[entry.name], entry.name
-            applied = name in self._application.calls
+            applied = name in self._calls
             if applied:
                 self._held[name] = (entry.topic_id, entry.partition_epoch)
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(name)
+            elif error != ErrorCode.INCONSISTENT_TOPIC_ID:
+                # Also an answer that the request is an old one: the replica is said to serve.
+                self.failed.discard(name)
             self._history.record(
                 "role.apply", **same, topic=name.topic, topic_id=entry.topic_id.hex(), partition=name.partition,
                 role="leader" if entry.leader == self._application.broker else "follower", leader=entry.leader,
@@ -174,7 +175,10 @@ class ParticipantRecorder:
 
     def _stopped(self, stops: Iterable[StopEntry], errors: dict[TopicPartition, int], same: dict[str, Any]) -> None:
         for stop in stops:
-            applied = stop.name in self._application.calls
+            applied = stop.name in self._calls
+            self.kept.discard(stop.name)
+            if stop.delete and errors[stop.name]:
+                self.kept.add(stop.name)
             self._history.record(
                 "role.stop", **same, topic=stop.name.topic, topic_id=stop.topic_id.hex(),
                 partition=stop.name.partition, leader_epoch=stop.leader_epoch, delete=stop.delete,
@@ -189,6 +193,12 @@ class ParticipantRecorder:
                 partition_epoch=proposal.partition_epoch, isr=list(proposal.isr),
                 member_epochs=list(proposal.broker_epochs),
             )  # fmt: skip
+
+
+def _role(incarnation: Incarnation, name: TopicPartition) -> Any:
+    """Returns what an order changes of a replica."""
+    view = incarnation.hosted.view(name)
+    return None if view is None else (view.role, view.leader, view.leader_epoch, view.failed)
 
 
 def _errors_of(errors: PartitionErrors) -> dict[TopicPartition, int]:

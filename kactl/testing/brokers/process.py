@@ -15,6 +15,7 @@ from kactl.testing.network import Network, Unreachable
 from kactl.testing.transport import ControlMessage, host_of
 
 from .isr_changes import IsrChanges
+from .leases import LeaseClocks
 from .receiver import Receiver
 from .replica import Disk
 from .replication import FETCH_MS, Fetch, Replication
@@ -29,6 +30,9 @@ class BrokerSettings(NamedTuple):
 
     Attributes:
         append_rate: records per second that clients send to each partition.
+        controllers: names of the nodes of controllers.
+        dial_ms: how often participants dial them; None for no links.
+        sessions, handlers: see `BrokersSpec`.
     """
 
     level: ProtocolLevel
@@ -36,6 +40,14 @@ class BrokerSettings(NamedTuple):
     request_timeout_ms: float = 5_000.0
     lag_ms: float = 10_000.0
     append_rate: float = 2.0
+    controllers: tuple[str, ...] = ()
+    dial_ms: float | None = None
+    sessions: str = "store"
+    handlers: bool = False
+
+    def has_remote_session(self, broker: int) -> bool:
+        """Whether a participant has its session with the controller."""
+        return self.sessions == "controller" or (self.sessions == "mixed" and broker % 2 == 1)
 
 
 class Surroundings(NamedTuple):
@@ -45,6 +57,7 @@ class Surroundings(NamedTuple):
         older: returns the partitions with a replica on a broker and stored leadership that the controller knows,
             with the ids of their topics.
         removed_by_hand: topics that were removed from the store by hand.
+        leases: of all participants.
     """
 
     network: Network
@@ -52,6 +65,7 @@ class Surroundings(NamedTuple):
     now_ms: Callable[[], float]
     older: Callable[[int], Mapping[TopicPartition, bytes]]
     removed_by_hand: Collection[str]
+    leases: LeaseClocks
 
 
 class BrokerProcess:

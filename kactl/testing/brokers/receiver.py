@@ -17,9 +17,12 @@ from kactl.errors import ErrorCode
 from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
+    LeaseRelease,
     PartitionErrors,
+    ReplicaReset,
     Request,
     Response,
+    StateSent,
     StopReplica,
     StopReplicaResponse,
     UpdateMetadata,
@@ -56,6 +59,9 @@ class Receiver:
         greeted: whether the present controller has sent an UpdateMetadata.
         known: metadata of all partitions.
         live: brokers of the last UpdateMetadata.
+        overtaken: partitions whose metadata is that of a request which arrived after a later one: a copy of a request
+            that the controller has given up. Stock brokers apply it.
+        live_is_overtaken: whether the same is true of the live brokers.
         addresses: names of their nodes.
     """
 
@@ -85,6 +91,9 @@ class Receiver:
         self.replicas: dict[TopicPartition, Replica] = {}
         self.known: dict[TopicPartition, StateEntry] = {}
         self.live: frozenset[int] = frozenset()
+        self.overtaken: set[TopicPartition] = set()
+        self.live_is_overtaken = False
+        self._learned = 0  # number of the latest UpdateMetadata
         self.addresses: dict[int, str] = {}
 
     def registering(self, older: Mapping[TopicPartition, bytes]) -> None:
@@ -124,6 +133,8 @@ class Receiver:
                     return LeaderAndIsrResponse(error, _errors(entries, [error] * len(entries)))
                 self._check_complete(entries)
                 return LeaderAndIsrResponse(error, _errors(entries, [self._serve(entry) for entry in entries]))
+            case LeaseRelease() | StateSent() | ReplicaReset():
+                raise TypeError(f"{type(request).__name__} is only for participants")
             case StopReplica():
                 stops = stop_entries(request)
                 self._record(request, error, stops=stops)
@@ -182,7 +193,13 @@ class Receiver:
     def _learn(self, request: UpdateMetadata, entries: list[StateEntry]) -> None:
         self.addresses = {broker.id: address_of(broker) for broker in request.live_brokers}
         self.live = frozenset(self.addresses)
+        self.live_is_overtaken = self._message < self._learned
+        self._learned = max(self._learned, self._message)
         for entry in entries:
+            if self.live_is_overtaken:
+                self.overtaken.add(entry.name)
+            else:
+                self.overtaken.discard(entry.name)
             if entry.leader == LEADER_DURING_DELETE:
                 self.known.pop(entry.name, None)
             else:
@@ -292,7 +309,7 @@ class Receiver:
 
 
 def _errors(entries: list[StateEntry] | list[StopEntry], errors: list[int]) -> PartitionErrors:
-    """Returns the errors of rows whose topics are adjacent."""
+    """Returns the errors of rows with adjacent topics."""
     topics = list(dict.fromkeys(entry.name.topic for entry in entries))
     number = {topic: index for index, topic in enumerate(topics)}
     return PartitionErrors(

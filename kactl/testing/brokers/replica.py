@@ -81,7 +81,7 @@ class Disk:
 
     Attributes:
         failed: partitions on a directory that failed; it works again after a restart.
-        undeletable: partitions whose deletion fails, until a restart.
+        undeletable: partitions that cannot be deleted until a restart.
         reported: whether a response has reported a failure since the last restart.
     """
 

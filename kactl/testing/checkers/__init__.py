@@ -1,6 +1,7 @@
 """Checkers of the invariants, and counters of rare moments, over the history of a run.
 
-`events` lists what they read, and who records it. No checker calls the code that it judges. A run attaches them by
+`events` lists the events that they read, and the modules that record them. No checker calls the code that it judges. A
+run attaches them by
 
     observer = Observer(history)
     watch(history, checkers(rules, observer.memories), loop.halt)
@@ -16,11 +17,17 @@ from .channels import Channels
 from .eligible import Eligible
 from .entries import Entries
 from .fence import Fence
+from .fenced import Fenced
+from .handlers import Handlers
+from .leases import Leases
 from .memory import Memories, Memory
 from .observe import Observer
 from .probes import PROBES, Probes
 from .proposals import Proposals
 from .receivers import Receivers
+from .releases import Releases
+from .routes import Routes
+from .sessions import Sessions
 from .store import Store
 from .stored import Rules
 from .topics import Topics
@@ -32,13 +39,19 @@ __all__ = [
     "Eligible",
     "Entries",
     "Fence",
+    "Fenced",
+    "Handlers",
+    "Leases",
     "Memories",
     "Memory",
     "Observer",
     "Probes",
     "Proposals",
     "Receivers",
+    "Releases",
+    "Routes",
     "Rules",
+    "Sessions",
     "Store",
     "Topics",
     "checkers",
@@ -62,4 +75,10 @@ def checkers(rules: Rules, memories: Callable[[], Iterable[Memory]] = tuple) -> 
         Topics(),
         Calls(),
         Store(),
+        Leases(),
+        Sessions(),
+        Fenced(rules),
+        Handlers(),
+        Releases(rules),
+        Routes(),
     ]

@@ -6,27 +6,34 @@ import dataclasses
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
+from .stored import is_zero, topic_writes
+
 
 @dataclasses.dataclass
 class _Queue:
     waiting: collections.deque[int] = dataclasses.field(default_factory=collections.deque)
     in_flight: tuple[int, Event] | None = None
-    # The last LeaderAndIsr of each partition, by its leader epoch.
-    led: dict[str, tuple[int, Event]] = dataclasses.field(default_factory=dict)
+    # The last LeaderAndIsr of each partition, by its leader epoch; of each life of a topic that has ids.
+    led: dict[tuple[str, str], tuple[int, Event]] = dataclasses.field(default_factory=dict)
 
 
 class Channels(Checker):
     """Each request is attempted in its turn, and again until it is answered. Requests that wait may be merged if each
-    replica still receives the same sequence of starts and stops. Leader epochs never fall."""
+    replica still receives the same sequence of starts and stops. Leader epochs never fall in the life of a topic."""
 
-    kinds = ("req.enqueue", "req.replace", "req.attempt", "req.drop")
+    kinds = ("store.commit", "req.enqueue", "req.replace", "req.attempt", "req.drop")
     invariants = ("INV-47",)
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
         self._requests: dict[int, tuple[str, list[str]]] = {}  # type and partitions
+        self._stored: set[str] = set()  # topics
+        self._lives: dict[str, int] = {}  # how often each topic was created
 
     def check(self, event: Event) -> Violation | None:
+        if event.kind == "store.commit":
+            self._created(event)
+            return None
         fields = event.fields
         queue = self._queues.setdefault(fields["channel"], _Queue())
         if event.kind == "req.enqueue":
@@ -42,14 +49,33 @@ class Channels(Checker):
         contradicts = queue.in_flight[1] if queue.in_flight is not None else None
         return Violation("INV-47", text, event=event, contradicts=contradicts) if text else None
 
+    def _created(self, event: Event) -> None:
+        """Count the lives of topics: without topic ids they cannot be told apart."""
+        if event.fields["outcome"] != "ok":
+            return
+        for topic, value in topic_writes(event):
+            if value is None:
+                self._stored.discard(topic)
+            elif topic not in self._stored:
+                self._stored.add(topic)
+                self._lives[topic] = self._lives.get(topic, 0) + 1
+
     def _fallen(self, queue: _Queue, event: Event) -> Violation | None:
-        """Returns a violation if a partition has a lower leader epoch than before. A new topic of that name begins
-        again, and a stop for the deletion of a topic has no epoch."""
-        what = event.fields["what"]
-        for name, epoch in zip(event.fields["partitions"], event.fields.get("leader_epochs", ()), strict=False):
+        """Returns a violation if a partition has a lower leader epoch than before.
+
+        A topic that was created again has another id. If it has none, its epochs are not compared. A stop for the
+        deletion of a topic has no epoch.
+        """
+        fields = event.fields
+        what = fields["what"]
+        columns = zip(fields["partitions"], fields["topic_ids"], fields["leader_epochs"], strict=True)
+        for partition, topic_id, epoch in columns:
+            if is_zero(topic_id) and self._lives.get(partition.rpartition("-")[0], 0) > 1:
+                continue
+            name = (partition, topic_id)
             last, before = queue.led.get(name, (epoch, event))
-            if 0 <= epoch < last and (epoch or what == "StopReplica"):
-                text = f"{name}: {what} under leader epoch {epoch} follows LeaderAndIsr under {last}"
+            if 0 <= epoch < last:
+                text = f"{partition}: {what} under leader epoch {epoch} follows LeaderAndIsr under {last}"
                 return Violation("INV-47", text, event=event, contradicts=before)
             if what == "LeaderAndIsr":
                 queue.led[name] = (epoch, event)

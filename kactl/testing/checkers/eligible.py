@@ -9,7 +9,7 @@ from typing import Any
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
-from .stored import NO_LEADER, Entry, Stored, View, Views, leadership_writes
+from .stored import NO_LEADER, Entry, Stored, View, Views, is_failure, leadership_writes
 
 Proposal = tuple[str, str, int, frozenset[int]]
 
@@ -17,7 +17,7 @@ Proposal = tuple[str, str, int, frozenset[int]]
 class Eligible(Checker):
     """Compares new leaders and new ISR members with the brokers that the controller knew to be live."""
 
-    kinds = ("store.commit", "ctl.brokers", "isr.propose", "role.apply")
+    kinds = ("store.commit", "ctl.brokers", "isr.propose", "role.apply", "handler.report")
     invariants = ("INV-22", "INV-23")
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class Eligible(Checker):
             self._views.add(event)
         elif event.kind == "isr.propose":
             self._note(event)
-        elif event.kind == "role.apply":
-            if event.fields["outcome"] == "storage":
+        elif event.kind in ("role.apply", "handler.report"):
+            if is_failure(event):
                 self._failed.add((event.fields["broker"], event.fields["topic"], str(event.fields["partition"])))
         elif event.fields["outcome"] == "ok":
             return self._committed(event)

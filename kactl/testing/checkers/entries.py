@@ -5,7 +5,7 @@ from typing import Any, Final
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
-from .stored import NO_LEADER, NO_VERSION, Entry, Rules, Stored, View, Views, leadership_writes
+from .stored import NO_LEADER, NO_VERSION, Entry, Rules, Stored, View, Views, is_failure, is_zero, leadership_writes
 
 # A controller reads the configuration of a topic before it elects: one that was stored this long ago may still count.
 CONFIG_LAG_MS: Final = 120_000.0
@@ -17,7 +17,7 @@ Value = dict[str, Any]
 class Entries(Checker):
     """Compares each write of a leadership entry with the one before it, and with the assignment."""
 
-    kinds = ("store.commit", "ctl.brokers", "admin.call", "role.apply")
+    kinds = ("store.commit", "ctl.brokers", "admin.call", "role.apply", "handler.report")
     invariants = ("INV-07", "INV-15", "INV-16", "INV-17", "INV-18", "INV-20", "INV-21")
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -26,9 +26,12 @@ class Entries(Checker):
         self._views = Views()
         # When each replica set of a partition was stored, and of which topic id.
         self._replicas: dict[tuple[str, str], list[tuple[int, str, frozenset[int]]]] = {}
+        # Those that a tool has overwritten, until the controller writes the topic: it takes only added partitions from
+        # such a write, as in Kafka, and goes on with the assignment that it knows.
+        self._overwritten: dict[tuple[str, str], frozenset[int]] = {}
         self._allowed_ms: dict[str, float] = {}  # when unclean elections were last allowed, by key of the configuration
         self._asked_unclean: set[str] = set()  # partitions for which an operator asked for one; all: ""
-        self._failed: set[tuple[int, str, int]] = set()  # broker, topic and partition of replicas without a disk
+        self._failed: set[tuple[int, str, int]] = set()  # broker, topic and partition of replicas that have failed
 
     def check(self, event: Event) -> Violation | None:
         if event.kind == "store.commit":
@@ -42,7 +45,7 @@ class Entries(Checker):
         elif event.kind == "admin.call":
             if event.fields["operation"] == "elect unclean":
                 self._asked_unclean.update(event.fields["target"].split(", "))
-        elif event.fields["outcome"] == "storage":
+        elif is_failure(event):
             self._failed.add((event.fields["broker"], event.fields["topic"], event.fields["partition"]))
         return None
 
@@ -57,6 +60,10 @@ class Entries(Checker):
             topic = key.removeprefix("topics/")
             for partition, (replicas, _adding, _removing) in value["partitions"].items():
                 known = self._replicas.setdefault((topic, partition), [])
+                if event.fields["fence"] is not None or (known and known[-1][1] != value["id"]):
+                    self._overwritten.pop((topic, partition), None)
+                elif known:
+                    self._overwritten.setdefault((topic, partition), known[-1][2])
                 here = (event.seq, value["id"], frozenset(replicas))
                 if not known or known[-1][1:] != here[1:]:
                     known.append(here)
@@ -121,11 +128,13 @@ class Entries(Checker):
         if not known:
             return None
         begin = 0 if event.fields["fence"] is None else event.fields["sent"]
-        allowed: frozenset[int] = frozenset()
+        allowed = self._overwritten.get((topic, partition), frozenset())
         first = known[-1][0]
         for seq, topic_id, replicas in reversed(known):
-            if topic_id != known[-1][1] and first < begin:
-                break  # another topic of that name; a write that was sent before its end may still be for it
+            if not is_zero(topic_id) and not is_zero(known[-1][1]) and topic_id != known[-1][1]:
+                break  # an earlier topic of that name: stores write only to the topic that is meant
+            if is_zero(known[-1][1]) and topic_id != known[-1][1] and first < begin:
+                break  # without ids they cannot tell; a write that was sent before may still be for it
             allowed |= replicas
             first = seq
             if seq < begin:

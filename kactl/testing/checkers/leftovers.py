@@ -48,9 +48,12 @@ class Leftovers:
                 yield f"{node} runs {task!r} {count} times"
 
     def _is_due(self, event: Event, *, is_active: bool) -> bool:
-        """Returns whether a timer may be set at rest. That of a shutdown is not cancelled when its broker returns."""
+        """Returns whether a timer may be set at rest. That of a shutdown ends with the mark, or the registration."""
         if isinstance(event, ShutdownOverdue):
-            return is_active
+            memory = self._controller.cluster
+            registered = memory.brokers.get(event.broker)
+            is_meant = registered is not None and registered.epoch == event.broker_epoch
+            return is_active and is_meant and event.broker in memory.shutting_down
         return isinstance(event, BalanceDue if is_active else StandbyDue)
 
     def _tasks(self) -> Counter[tuple[str, str]]:

@@ -65,9 +65,9 @@ class Memory:
         node: name of its node.
         settled: whether no event is being handled; between two parts of an event, memory may be ahead of the event log.
         brokers: epoch by id.
-        deleting: topics whose deletion has started.
+        deleting: topics of which the deletion has started.
         queued: topics that wait for their deletion, the started ones included.
-        blocked: topics whose deletion is blocked.
+        blocked: topics of which the deletion is blocked.
         shutting_down: brokers that count as shutting down.
         offline, imbalanced, live: the published counts.
     """
@@ -117,6 +117,7 @@ class Memories(Checker):
         self._replays: dict[tuple[str, int], _Replay] = {}
         self._lives: dict[str, int] = {}  # how often each topic was created
         self._next_ms = FULL_MS
+        self._overwritten: set[tuple[str, int, int]] = set()  # topic, partition and broker
 
     def check(self, event: Event) -> Violation | None:
         return _CHECKS[event.kind](self, event)
@@ -134,11 +135,22 @@ class Memories(Checker):
             for topic, value in topic_writes(event):
                 if value is not None and self._stored.value(f"topics/{topic}") is None:
                     self._lives[topic] = self._lives.get(topic, 0) + 1
+                self._overwrite(event, topic, value)
             self._stored.apply(event)
         if event.time_ms >= self._next_ms:
             self._next_ms = event.time_ms + FULL_MS
             return self._compare(event)
         return None
+
+    def _overwrite(self, event: Event, topic: str, value: dict[str, Any] | None) -> None:
+        """Note the replicas that were being removed, according to an assignment that a tool has overwritten."""
+        if event.fields["fence"] is not None or value is None:
+            self._overwritten = {key for key in self._overwritten if key[0] != topic}
+            return
+        for partition in value["partitions"]:
+            was = self._stored.assignment(topic, partition)
+            if was is not None:
+                self._overwritten |= {(topic, int(partition), broker) for broker in was[2]}
 
     def _replay(self, event: Event) -> _Replay:
         return self._replays.setdefault((event.node, event.fields["controller_epoch"]), _Replay())
@@ -226,7 +238,11 @@ class Memories(Checker):
         if self._stored.value(f"deletions/{topic}") is not None:
             return True
         assignment = self._stored.assignment(topic, partition)
-        return assignment is None or broker in assignment[2] or broker not in assignment[0]
+        if assignment is None or broker in assignment[2] or broker not in assignment[0]:
+            return True
+        # A tool that had read the topic before may have written it over the reassignment. The controller takes only
+        # added partitions from such a write, as in Kafka, and goes on.
+        return (topic, partition, broker) in self._overwritten
 
     def _topic_changed(self, event: Event) -> None:
         if event.fields["what"] in ("vanished", "deleted"):

@@ -8,11 +8,9 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from kactl.actors.channel import Channel
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode, KactlError
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.messages.control import Request, StopReplica, UpdateMetadata
 from kactl.messages.log import (
     PARTITION_STATE_NAMES,
     REPLICA_STATE_NAMES,
@@ -26,10 +24,14 @@ from kactl.messages.log import (
 from kactl.model import NO_EPOCH, PartitionView
 from kactl.testing.history import History
 
+from . import observe_sessions
 from .memory import Memory, PartitionMemory
+from .observe_channels import ChannelRecorder, replace
+from .observe_sessions import SessionRecorder
 
 # Paths from a controller to what is wrapped or read.
 WRAPPED: Final = (
+    *observe_sessions.WRAPPED,
     "history._append",
     "loop.controllership.terms.elected",
     "loop.controllership.terms.resigned",
@@ -49,8 +51,6 @@ WRAPPED: Final = (
     "channels.remove",
     "channels._channels",
 )
-# The same, of a channel.
-WRAPPED_CHANNEL: Final = ("inbox.put", "_coalesced", "_connection.deliver", "_connection.close")
 
 
 class Observer:
@@ -97,14 +97,14 @@ class Observer:
             add(broker, **options)
             if is_new:
                 numbers[broker.id] = next(self._channels)
-                _ChannelRecorder(self._history, channels[broker.id], node, numbers[broker.id], self._requests)
+                ChannelRecorder(self._history, channels[broker.id], node, numbers[broker.id], self._requests)
 
         def removing(broker: int) -> None:
             if broker in numbers:
                 self._history.record("req.drop", node=node, channel=numbers.pop(broker))
             remove(broker)
 
-        _replace(channels, add=adding, remove=removing)
+        replace(channels, add=adding, remove=removing)
 
 
 class _Recorder:
@@ -120,6 +120,7 @@ class _Recorder:
         self._wrap_gate()
         self._wrap_brokers()
         self._wrap_proposals()
+        SessionRecorder(controller, self._record)
 
     def _record(self, kind: str, **fields: Any) -> None:
         self._history.record(kind, node=self._node, **fields)
@@ -133,7 +134,7 @@ class _Recorder:
             for event in entry.expand(0):
                 self._logged(event)
 
-        _replace(log, _append=appending)
+        replace(log, _append=appending)
 
     def _logged(self, event: AnyEvent) -> None:
         epoch = event.controller_epoch
@@ -181,7 +182,7 @@ class _Recorder:
             handler = stats._hand[0].event.label if stats._hand else ""
             self._record("ctl.resigned", controller_epoch=epoch, cause=cause, handler=handler, **self._same)
 
-        _replace(terms, elected=electing, resigned=resigning)
+        replace(terms, elected=electing, resigned=resigning)
 
     def _wrap_gate(self) -> None:
         gate = self._controller.channels.gate
@@ -198,7 +199,7 @@ class _Recorder:
 
             return changing
 
-        _replace(gate, shut=then_record(shut, False), open=then_record(opened, True))
+        replace(gate, shut=then_record(shut, False), open=then_record(opened, True))
 
     def _wrap_brokers(self) -> None:
         cluster = self._controller.cluster
@@ -213,11 +214,20 @@ class _Recorder:
                         brokers=[(broker.id, broker.epoch) for broker in cluster.brokers.values()],
                         shutting_down=sorted(cluster.shutting_down),
                     )
+                    participants = [
+                        (broker.id, broker.incarnation.hex())
+                        for broker in cluster.brokers.values()
+                        if broker.incarnation
+                    ]
+                    if participants:
+                        self._record(
+                            "ctl.participants", controller_epoch=cluster.fence.epoch, brokers=participants
+                        )  # fmt: skip
 
             return changing
 
         names = ("add_brokers", "remove_brokers", "mark_shutting_down")
-        _replace(cluster, **{name: then_record(getattr(cluster, name)) for name in names})
+        replace(cluster, **{name: then_record(getattr(cluster, name)) for name in names})
 
     def _wrap_proposals(self) -> None:
         handlers = self._controller.loop._handlers
@@ -270,114 +280,6 @@ class _Recorder:
             )
 
 
-class _ChannelRecorder:
-    """Records the requests of one channel. Requests are told apart by identity: each is kept until its answer."""
-
-    def __init__(
-        self, history: History, channel: Channel, node: str, number: int, requests: "itertools.count[int]"
-    ) -> None:
-        self._history = history
-        self._node = node
-        self._number = number
-        self._requests = requests
-        self._channel = channel
-        self._waiting: list[tuple[Request, int]] = []
-        put, coalesced = channel.inbox.put, channel._coalesced
-
-        def putting(request: Request, *args: Any) -> None:
-            put(request, *args)
-            self._enqueued(request)
-
-        def coalescing(waiting: Any) -> Any:
-            left = coalesced(waiting)
-            self._replaced([entry.message for entry in waiting], [entry.message for entry in left])
-            return left
-
-        _replace(channel.inbox, put=putting)
-        _replace(channel, _coalesced=coalescing, _connection=_Connection(channel._connection, self._attempted))
-
-    def _record(self, kind: str, **fields: Any) -> None:
-        self._history.record(kind, node=self._node, channel=self._number, **fields)
-
-    def _number_of(self, request: Request) -> int:
-        for known, number in self._waiting:
-            if known is request:
-                return number
-        return 0
-
-    def _enqueued(self, request: Request) -> None:
-        self._waiting.append((request, next(self._requests)))
-        self._record(
-            "req.enqueue",
-            broker=self._channel.broker.id,
-            broker_epoch=self._channel.broker.epoch,
-            request=self._waiting[-1][1],
-            what=type(request).__name__,
-            controller_epoch=request.controller_epoch,
-            partitions=_partitions(request),
-            leader_epochs=_leader_epochs(request),
-        )
-
-    def _replaced(self, before: list[Request], after: list[Request]) -> None:
-        if len(before) == len(after) and all(old is new for old, new in zip(before, after, strict=True)):
-            return
-        numbers = [self._number_of(request) for request in before]
-        kept = [entry for entry in self._waiting if not any(entry[0] is request for request in before)]
-        replaced = [(request, self._number_of(request) or next(self._requests)) for request in after]
-        self._waiting = kept + replaced
-        shown = [(number, type(request).__name__, _partitions(request)) for request, number in replaced]
-        self._record("req.replace", before=numbers, after=shown)
-
-    def _attempted(self, request: Request, outcome: str) -> None:
-        number = self._number_of(request)
-        if outcome == "answered":
-            position = next(index for index, (known, _) in enumerate(self._waiting) if known is request)
-            del self._waiting[position]
-        self._record("req.attempt", request=number, outcome=outcome)
-
-
-class _Connection:
-    """A connection that reports its attempts."""
-
-    def __init__(self, connection: Any, attempted: Callable[[Request, str], None]) -> None:
-        self._connection = connection
-        self._attempted = attempted
-
-    async def deliver(self, request: Request) -> Any:
-        self._attempted(request, "begin")
-        try:
-            response = await self._connection.deliver(request)
-        except KactlError:
-            self._attempted(request, "failed")
-            raise
-        self._attempted(request, "answered")
-        return response
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-
-def _partitions(request: Request) -> list[str]:
-    if isinstance(request, UpdateMetadata):
-        return []
-    columns = request if isinstance(request, StopReplica) else request.states
-    topics = [topic.name for topic in columns.topics]
-    pairs = zip(columns.topic.tolist(), columns.partition.tolist(), strict=True)
-    return [f"{topics[topic]}-{partition}" for topic, partition in pairs]
-
-
-def _leader_epochs(request: Request) -> list[int]:
-    """Returns the leader epoch of each partition of `_partitions`."""
-    if isinstance(request, UpdateMetadata):
-        return []
-    columns = request if isinstance(request, StopReplica) else request.states
-    epochs: list[int] = columns.leader_epoch.tolist()
-    return epochs
-
-
-# -- memory ------------------------------------------------------------------------------------------------------------
-
-
 def memory_of(controller: Controller, node: str) -> Memory:
     """Returns a copy of the memory of a controller."""
     cluster, table = controller.cluster, controller.cluster.table
@@ -415,9 +317,3 @@ def _partition_memory(view: PartitionView, topic_id: str) -> PartitionMemory:
         removing=tuple(view.removing),
         replica_states={broker: REPLICA_STATE_NAMES[state] for broker, state in view.replica_states.items()},
     )
-
-
-def _replace(owner: Any, **attributes: Any) -> None:
-    """Set attributes of one object; its class stays as it is."""
-    for name, value in attributes.items():
-        setattr(owner, name, value)

@@ -58,6 +58,14 @@ PROBES: Final[Mapping[str, Probe]] = {
     "PRB-26": Probe("three controller elections within one session timeout", 50),
     "PRB-28": Probe("two brokers lead one partition at once"),
     "PRB-30": Probe("two instances believe to be the controller", 1000),
+    "PRB-31": Probe("leases that lapsed and were resumed", 100),
+    "PRB-32": Probe("leader released that had waited for an earlier one", 100),
+    "PRB-33": Probe("participant evicted that had not answered a new controller"),
+    "PRB-34": Probe("heartbeat refused, since the controller could not confirm its epoch"),
+    "PRB-35": Probe("session of an earlier controller ended after the grace, without a heartbeat"),
+    "PRB-36": Probe("renewal answered after the end of the lease"),
+    "PRB-37": Probe("handler stuck"),
+    "PRB-41": Probe("participant evicted"),
     # Logs of brokers, and limits of inboxes.
     "PRB-10": Probe("truncation of a record", 0),
     "PRB-11": Probe("truncation over two leader epochs", 0),
@@ -93,6 +101,14 @@ class Probes(Checker):
         "admin.call",
         "admin.reply",
         "node.crash",
+        "session.heartbeat",
+        "session.end",
+        "lease.begin",
+        "lease.lapse",
+        "lease.late_answer",
+        "handler.report",
+        "req.accept",
+        "req.enqueue",
     )
 
     def __init__(self, *, session_timeout_ms: float = 10_000.0) -> None:
@@ -107,6 +123,10 @@ class Probes(Checker):
         self._in_flight: dict[int, int] = {}
         self._leading: dict[tuple[str, str, int], int] = {}
         self._sampled_ms = 0.0
+        self._registered_by: dict[int, int | None] = {}  # controller epoch by broker epoch
+        self._heard: set[tuple[int, int]] = set()  # controller epoch and broker epoch
+        self._answered: set[tuple[int, int]] = set()  # the same
+        self._lapsed: set[tuple[str, int]] = set()  # nodes and broker epochs
 
     def check(self, event: Event) -> None:
         if event.time_ms - self._sampled_ms >= SAMPLE_MS:
@@ -125,6 +145,12 @@ class Probes(Checker):
         self._hit("PRB-24", fields["operation"] == "register" and fields["outcome"] != "ok")
         if fields["outcome"] != "ok":
             return
+        for key, _, _, value in fields["ops"]:
+            if key.startswith("brokers/") and value is not None:
+                self._registered_by.setdefault(value["epoch"], fields["fence"])
+                if fields["operation"] == "evict":
+                    self._hit("PRB-41")
+                    self._hit("PRB-33", (fields["fence"], value["epoch"]) not in self._answered)
         for topic, partition, _, _, value in leadership_writes(event):
             before = self._stored.leadership(topic, partition)
             if value is not None and before is not None:
@@ -222,6 +248,43 @@ class Probes(Checker):
         self._hit("PRB-28", self._leading.get(key, broker) != broker)
         self._leading[key] = broker
 
+    # -- sessions with the controller ----------------------------------------------------------------------------------
+
+    def _heartbeat(self, fields: dict[str, Any], event: Event) -> None:
+        self._hit("PRB-34", fields["verdict"] == "unconfirmed")
+        if fields["verdict"] == "granted":
+            self._heard.add((fields["controller_epoch"], fields["life"]))
+
+    def _session_ends(self, fields: dict[str, Any], event: Event) -> None:
+        is_own = self._registered_by.get(fields["life"]) == fields["controller_epoch"]
+        was_heard = (fields["controller_epoch"], fields["life"]) in self._heard
+        self._hit("PRB-35", fields["cause"] == "expired" and not is_own and not was_heard)
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+
+    def _lease_begins(self, fields: dict[str, Any], event: Event) -> None:
+        life = event.node, fields["life"]
+        self._hit("PRB-31", life in self._lapsed)
+        self._lapsed.discard(life)
+
+    def _lapses(self, fields: dict[str, Any], event: Event) -> None:
+        self._lapsed.add((event.node, fields["life"]))
+
+    def _answered_late(self, fields: dict[str, Any], event: Event) -> None:
+        self._hit("PRB-36")
+
+    def _handler_reported(self, fields: dict[str, Any], event: Event) -> None:
+        self._hit("PRB-37", fields["status"] == "STUCK")
+        self._hit(f"handler {fields['status'].lower()}")
+
+    def _accepted(self, fields: dict[str, Any], event: Event) -> None:
+        if fields["what"] == "StateSent":
+            self._answered.add((fields["controller_epoch"], fields["broker_epoch"]))
+
+    def _enqueued(self, fields: dict[str, Any], event: Event) -> None:
+        if fields["what"] == "LeaseRelease":
+            self.hits["PRB-32"] += len(fields["partitions"])
+
     def _called(self, fields: dict[str, Any], event: Event) -> None:
         self._calls[fields["call"]] = fields["controller"]
 
@@ -247,6 +310,14 @@ _COUNTS: Final[dict[str, Callable[[Probes, dict[str, Any], Event], None]]] = {
     "admin.call": Probes._called,
     "admin.reply": Probes._replied,
     "node.crash": Probes._crashed,
+    "session.heartbeat": Probes._heartbeat,
+    "session.end": Probes._session_ends,
+    "lease.begin": Probes._lease_begins,
+    "lease.lapse": Probes._lapses,
+    "lease.late_answer": Probes._answered_late,
+    "handler.report": Probes._handler_reported,
+    "req.accept": Probes._accepted,
+    "req.enqueue": Probes._enqueued,
 }
 
 

@@ -17,6 +17,7 @@ class _Hosted:
     topic_id: str
     leader_epoch: int
     event: Event
+    controller_epoch: int  # of the last controller that has named it
 
 
 @dataclasses.dataclass
@@ -45,6 +46,7 @@ class Receivers(Checker):
         self._rules = Rules() if rules is None else rules
         self._stored = Stored()
         self._lives: dict[str, int] = {}  # how often each topic was created
+        self._registered: dict[int, int] = {}  # the last epoch of each broker
         # Leaders that the store named, by topic, topic id, partition and leader epoch.
         self._named: dict[tuple[str, str, int, int], int] = {}
         self._leads: dict[tuple[str, str, int, int], tuple[int, Event]] = {}
@@ -63,6 +65,8 @@ class Receivers(Checker):
             if key.startswith("topics/") and value is not None and self._stored.value(key) is None:
                 topic = key.removeprefix("topics/")
                 self._lives[topic] = self._lives.get(topic, 0) + 1
+            if key.startswith("brokers/") and value is not None:
+                self._registered[int(key.removeprefix("brokers/"))] = value["epoch"]
         self._stored.apply(event)
         for topic, partition, _, _, value in leadership_writes(event):
             if value is not None and value["leader"] != NO_LEADER:
@@ -83,6 +87,9 @@ class Receivers(Checker):
         if -1 < fields["asked_epoch"] < fields["broker_epoch"]:
             text = f"{name}: {fields['what']} accepted, which was made for epoch {fields['asked_epoch']}"
             return Violation("INV-49", text, event=event)
+        if fields["asked_epoch"] > self._registered.get(fields["broker"], fields["asked_epoch"]):
+            text = f"{name}: {fields['what']} was made for epoch {fields['asked_epoch']}, which was never registered"
+            return Violation("INV-49", text, event=event)
         if fields["what"] == "UpdateMetadata":
             incarnation.greeted.add(epoch)
             # A broker that registers again has a later epoch at the store than it knows.
@@ -97,6 +104,9 @@ class Receivers(Checker):
     def _applied(self, event: Event) -> Violation | None:
         fields = event.fields
         if fields["outcome"] != "applied":
+            held = self._of(event).hosted.get((fields["topic"], fields["partition"]))
+            if held is not None and held.topic_id == fields["topic_id"]:
+                held.controller_epoch = max(held.controller_epoch, self._of(event).controller_epoch)
             return None
         return self._is_known_leader(event) or self._is_new_to(self._of(event), event)
 
@@ -123,21 +133,26 @@ class Receivers(Checker):
         name = (fields["topic"], fields["partition"])
         topic_id, epoch = fields["topic_id"], fields["leader_epoch"]
         held = incarnation.hosted.get(name)
-        incarnation.hosted[name] = _Hosted(topic_id, epoch, event)
+        incarnation.hosted[name] = _Hosted(topic_id, epoch, event, incarnation.controller_epoch)
         text = f"broker {fields['broker']}: {name[0]}-{name[1]}"
         if is_zero(topic_id):
             return None
         if held is not None and not is_zero(held.topic_id):
-            if held.topic_id != topic_id:
+            # A controller that ended may have left a replica of an earlier topic. Participants delete it then.
+            is_left = not self._rules.stock_brokers and incarnation.controller_epoch > held.controller_epoch
+            if held.topic_id != topic_id and not is_left:
                 text += f" of topic id {topic_id} is applied over id {held.topic_id}"
                 return Violation("INV-41", text, event=event, contradicts=held.event)
-            if epoch <= held.leader_epoch:
+            if held.topic_id == topic_id and epoch <= held.leader_epoch:
                 text += f" is applied under leader epoch {epoch} after {held.leader_epoch}"
                 return Violation("INV-48", text, event=event, contradicts=held.event)
         stopped = incarnation.stopped.get((*name, topic_id))
-        # A later controller does not know of the stop, and its request is no older one.
-        is_older = stopped is not None and incarnation.controller_epoch <= stopped[1]
-        if stopped is not None and is_older and not self._rules.stock_brokers and epoch <= stopped[0]:
+        if stopped is None or self._rules.stock_brokers:
+            return None
+        # A later controller does not know of the stop. It has read the stored epoch, which is not below that of the
+        # stop: its request is no older one if the epochs are equal, and a lower one is not stored any more.
+        is_later = incarnation.controller_epoch > stopped[1]
+        if epoch < stopped[0] or (epoch == stopped[0] and not is_later):
             text += f" is started under leader epoch {epoch}, and was stopped under {stopped[0]}"
             return Violation("INV-44", text, event=event, contradicts=stopped[2])
         return None
@@ -149,9 +164,14 @@ class Receivers(Checker):
         incarnation, name = self._of(event), (fields["topic"], fields["partition"])
         held = incarnation.hosted.pop(name, None)
         topic_id = fields["topic_id"]
-        if held is not None and not is_zero(topic_id) and not is_zero(held.topic_id) and held.topic_id != topic_id:
+        has_ids = held is not None and not is_zero(topic_id) and not is_zero(held.topic_id)
+        if held is not None and has_ids and held.topic_id != topic_id:
             text = f"broker {fields['broker']}: {name[0]}-{name[1]} of id {held.topic_id} is stopped for id {topic_id}"
             return Violation("INV-41", text, event=event, contradicts=held.event)
+        if held is not None and has_ids and 0 <= fields["leader_epoch"] < held.leader_epoch:
+            text = f"broker {fields['broker']}: {name[0]}-{name[1]} is stopped under leader epoch"
+            text += f" {fields['leader_epoch']} after {held.leader_epoch}"
+            return Violation("INV-48", text, event=event, contradicts=held.event)
         if held is not None:
             # A request for the deletion of a topic carries no leader epoch.
             epoch = fields["leader_epoch"] if fields["leader_epoch"] >= 0 else held.leader_epoch

@@ -1,7 +1,7 @@
 """Targets that administrators have requested for partitions: a reassignment has one of them, and ends with it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kactl.testing.history import Event
@@ -34,12 +34,14 @@ class _Partition:
         origin: replicas of its creation, unless a later target has replaced them.
         ends: those that may be its replicas at the end.
         ever: all that were ever requested, for any topic of that name.
+        is_born: the topic was created with it.
         is_free: a tool has written the assignment, or the topic was created again: any request may have been lost.
     """
 
     origin: tuple[int, ...] | None = None
     ends: list[_Target] = dataclasses.field(default_factory=list)
     ever: list[_Target] = dataclasses.field(default_factory=list)
+    is_born: bool = False
     is_free: bool = False
 
 
@@ -81,13 +83,23 @@ class Requested:
         """A topic is created. Requests for an earlier one of that name may still be carried out."""
         for partition, now in partitions.items():
             held = self._of((topic, partition))
-            held.origin, held.is_free = tuple(now[0]), held.is_free or topic in self._names
+            held.origin, held.is_born = tuple(now[0]), True
+            held.is_free = held.is_free or topic in self._names
         self._names.add(topic)
 
     def written_by_hand(self, topic: str, partitions: Mapping[str, Any]) -> None:
         """A tool has written the assignment of a topic, and may have overwritten the controller's."""
         for partition in partitions:
             self._of((topic, partition)).is_free = True
+
+    def lost(self, topic: str, stored: Iterable[str]) -> list[str]:
+        """Returns the partitions with which a topic was created, and that are not stored.
+
+        Those of a topic that was created again, or that a tool has written, may be.
+        """
+        created = {partition for (name, partition), held in self._partitions.items() if name == topic and held.is_born}
+        free = any(held.is_free for (name, _), held in self._partitions.items() if name == topic)
+        return [] if free else sorted(created.difference(stored))
 
     def is_step(self, topic: str, partition: str, was: Assignment | None, now: Assignment) -> str:
         """Returns the fault of a write of the controller; empty if there is none."""

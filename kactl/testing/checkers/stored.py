@@ -20,12 +20,16 @@ class Rules:
         unclean: whether topics allow unclean elections by default.
         stock_brokers: brokers behave as Kafka's, which forget the replicas that they stopped.
         session_timeout_ms: of controller instances and brokers.
+        eviction_ms: how long an evicted participant may still lead; None for the session timeout.
+        links: participants keep links to the controller, which fences those without one.
     """
 
     recovery: bool = True
     unclean: bool = False
     stock_brokers: bool = True
     session_timeout_ms: float = 10_000.0
+    eviction_ms: float | None = None
+    links: bool = False
 
 
 class Entry(NamedTuple):
@@ -85,6 +89,11 @@ def topic_writes(event: Event) -> Iterator[tuple[str, dict[str, Any] | None]]:
     for key, _, _, value in event.fields["ops"]:
         if key.startswith("topics/"):
             yield key.removeprefix("topics/"), value
+
+
+def is_failure(event: Event) -> bool:
+    """Returns whether a replica has failed, by a `role.apply` or a `handler.report`."""
+    return event.fields.get("outcome") == "storage" or event.fields.get("status", "READY") not in ("READY", "BUSY")
 
 
 def is_zero(topic_id: str) -> bool:

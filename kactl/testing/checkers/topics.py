@@ -26,24 +26,43 @@ class Topics(Checker):
         self._id_of: dict[str, tuple[str, Event]] = {}  # name of the topic that was given each id
         self._born: dict[str, Event] = {}  # when each stored topic was created
         self._removed: dict[str, int] = {}  # when each topic was removed, by the number of the commit
+        self._removed_by_hand: set[str] = set()  # at any time
         self._marked: dict[str, Event] = {}
-        # Reassignments whose whole target was in sync since they were stored: only their last write may be missing.
+        # Reassignments with the whole target in sync since they were stored: only their last write may be missing.
         self._complete: set[tuple[str, str]] = set()
         # Replicas that a controllership began to delete in such a reassignment, by partition and controller epoch.
         # Their end may be stored before that of the reassignment, if others could not be stopped.
         self._stopped: dict[tuple[str, str, int], set[int]] = {}
+        # Assignments that a tool has overwritten, until the controller writes the topic: it takes only added partitions
+        # from such a write, as in Kafka, and goes on with the reassignment that it knows.
+        self._overwritten: dict[tuple[str, str], Assignment] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
         self._requested = Requested()
 
     def at_end(self) -> Violation | None:
         for key in sorted(self._stored.entries):
+            if key.startswith("leadership/") and (text := self._is_orphan(*key.split("/")[1:])):
+                return Violation("INV-42", text, event=self._stored.entries[key].event)
             if key.startswith("topics/"):
                 topic = key.removeprefix("topics/")
-                for partition, now in self._stored.entries[key].value["partitions"].items():
+                stored = self._stored.entries[key].value["partitions"]
+                if lost := self._requested.lost(topic, stored):
+                    return Violation("INV-45", f"partitions {lost} of topic {topic} are lost")
+                for partition, now in stored.items():
                     if text := self._requested.is_end(topic, partition, now):
                         return Violation("INV-45", text)
         return None
+
+    def _is_orphan(self, topic: str, partition: str) -> str:
+        """Returns the fault of a leadership whose partition is not stored; empty if it is, or may be left.
+
+        A controller may write it if the topic was removed by hand, before it knows. Nothing reads it until a topic of
+        that name has so many partitions.
+        """
+        if topic in self._removed_by_hand or self._stored.assignment(topic, partition) is not None:
+            return ""
+        return f"the leadership of {topic}-{partition} is stored, and the partition is not"
 
     def check(self, event: Event) -> Violation | None:
         return _CHECKS[event.kind](self, event)
@@ -85,7 +104,10 @@ class Topics(Checker):
         before = self._stored.entries.get(f"topics/{topic}")
         if value is None:
             self._born.pop(topic, None)
+            self._overwritten = {key: was for key, was in self._overwritten.items() if key[0] != topic}
             self._removed[topic] = event.seq
+            if event.fields["fence"] is None:
+                self._removed_by_hand.add(topic)
             self._stored.entries.pop(f"topics/{topic}", None)  # the same commit may create it again
             return None
         if before is None:
@@ -101,11 +123,18 @@ class Topics(Checker):
                 return violation
         if event.fields["fence"] is None:
             self._requested.written_by_hand(topic, value["partitions"])
+            for partition in value["partitions"]:
+                was = self._stored.assignment(topic, partition)
+                if was is not None:
+                    self._overwritten.setdefault((topic, partition), was)
             return None  # administrators may write anything
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
             stopped = self._stopped.get((topic, partition, event.fields["fence"]), set())
+            known = self._overwritten.pop((topic, partition), None)
             text = "" if was is None else self._is_step(topic, partition, was, now, stopped)
+            if text and known is not None:
+                text = self._is_step(topic, partition, known, now, stopped)
             text = text or self._requested.is_step(topic, partition, was, now)
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)

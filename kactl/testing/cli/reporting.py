@@ -16,7 +16,7 @@ from kactl.testing import totals as sums
 
 from .sources import FOLDER, errors_translated
 
-# Seeds whose runs measure the checkers.
+# Seeds of the runs that measure the checkers.
 COST_SEEDS: Final = 6
 
 
@@ -40,7 +40,7 @@ def report(settings: Settings, *, folder: str, tests: str, cost: bool) -> None:
         raise Failure(str(error), Exit.USAGE) from None
     if form != "table":
         document = {"totals": totals, "corpus": entries, "mutants": list(known)}
-        (output.print_json if form == "json" else output.print_jsonl)([document] if form == "jsonl" else document)
+        output.print_data(form, document)
         return
     if totals is None:
         settings.note(f"There was no search into {folder}: start one with `kactl sim run`.")
@@ -61,7 +61,7 @@ def _show_costs(form: str) -> None:
     if form != "table":
         shares = {name: {"events": cost.events, "cpu_s": cost.cpu_s} for name, cost in by_cost}
         document = {"cpu_s": cpu_s, "checkers": shares}
-        (output.print_json if form == "json" else output.print_jsonl)([document] if form == "jsonl" else document)
+        output.print_data(form, document)
         return
     every = Cost(sum(cost.events for cost in costs.values()), sum(cost.cpu_s for cost in costs.values()))
     rows = [

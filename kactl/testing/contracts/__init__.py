@@ -11,6 +11,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "links",
             "network",
             "store_brokers",
             "store_changes",

@@ -17,6 +17,7 @@ from .store_controllership import ControllershipContract, FencingContract
 from .store_deletion import DeletionContract
 from .store_features import FeatureContract, ProducerIdContract, WatchedLeadershipContract
 from .store_leadership import LeadershipContract, LeaderWriteContract
+from .store_remote_sessions import EvictionContract, RemoteSessionContract
 from .store_requests import RequestContract
 from .store_support import SESSION_MS, Stores
 from .store_topics import TopicContract
@@ -31,6 +32,8 @@ class StoreContract(
     LeaderWriteContract,
     TopicContract,
     BrokerContract,
+    RemoteSessionContract,
+    EvictionContract,
     NotificationContract,
     DeletionContract,
     RequestContract,

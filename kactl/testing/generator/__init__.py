@@ -9,13 +9,17 @@ from kactl.testing.script import LivenessSpec, Script
 from kactl.testing.streams import Streams
 
 from .faults import failing_calls, faults, loss
-from .workload import workload
-from .worlds import LARGE, Store, drawn_kind, drawn_latency, drawn_schedule, drawn_store, drawn_world
+from .participants import participant_faults
+from .workload import last_requests, workload
+from .worlds import LARGE, Store, draw_participants, drawn_kind, drawn_latency, drawn_schedule, drawn_store, drawn_world
 
 __all__ = ["script_of_seed"]
 
-# Lengths of the first phase, with their weights.
-_MINUTES = ((2, 50), (4, 30), (8, 15), (20, 5))
+# Lengths of the first phase in minutes, with their weights. What later events would repair is only found at the end of
+# a run, so that most runs are short; some take as long as what needs a long history.
+_MINUTES = ((0.4, 100), (0.8, 60), (2, 28), (4, 8), (8, 3), (20, 1))
+# Length for large clusters.
+_LARGE_MINUTES = 0.8
 
 
 def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") -> Script:
@@ -33,13 +37,17 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") 
     if store is None:
         store = "memory" if kind == "participant" else drawn_store(streams["store"])
     world = drawn_world(streams["world"], store, large=is_large)
-    world.brokers.kind = kind  # type: ignore[assignment]
+    if kind == "participant":
+        draw_participants(streams["participants"], world)
     minutes = rng.choices([length for length, _ in _MINUTES], [weight for _, weight in _MINUTES])[0]
-    duration_ms = (_MINUTES[0][0] if is_large else minutes) * 60_000.0
+    duration_ms = (_LARGE_MINUTES if is_large else minutes) * 60_000.0
     swarm, fault_actions = faults(streams["faults"], world, duration_ms)
     actions = [*fault_actions, *workload(streams["workload"], world, duration_ms)]
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms)
+        actions += participant_faults(streams["leases"], world, duration_ms)
+    if streams["end"].random() < 0.4:
+        actions += last_requests(streams["end"], world, duration_ms)
     core_down = []
     if rng.random() < 0.3:
         core_down = [f"broker {rng.randint(1, world.brokers.count)}"]

@@ -35,6 +35,16 @@ _WAITING: Final = (
 # Topics of large clusters, each with as many partitions: 400 together.
 _LARGE_TOPICS: Final = 4
 _LARGE_PARTITIONS: Final = 100
+# Kinds of the last requests: those that take several steps, or wait in the store.
+_LAST: Final = (
+    "mark", "mark", "delete", "reassign", "reassign stored", "evacuate", "cancel", "grow", "grow stored",
+    "elect stored", "recreate", "drain", "leave",
+)  # fmt: skip
+# Kinds of requests about one topic, by whether they need its name. Tools do not wait for each other.
+_ABOUT_NAME: Final = ("create", "recreate", "mark")
+_ABOUT_TOPIC: Final = ("delete", "grow", "grow stored", "grow stored", "vanish", "config")
+# Share of the requests about a topic that another one about it follows at once.
+_TOGETHER: Final = 0.15
 # Requests per second.
 _RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -56,12 +66,35 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[A
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
         point = draw.point()
         actions.append(Action(kind, at_ms=at_ms, at_point=point, args=draw.args(kind)))
+        actions += draw.together(actions[-1])
         # Often several requests wait for one handler.
         for _ in range(rng.choice((0, 0, 1, 2)) if point else 0):
             kind = rng.choices(list(kinds), list(kinds.values()))[0]
             actions.append(Action(kind, at_ms=at_ms, at_point=point, args=draw.args(kind)))
         at_ms += rng.expovariate(rate) * 1000
     return actions
+
+
+def last_requests(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
+    """Returns requests of the last seconds, around the end of the last controller.
+
+    The next controller finds them in the store, or half done, and no later event completes them in its place.
+    """
+    draw = _Draw(rng, world)
+    at_ms = duration_ms - rng.uniform(200, 4_000)
+    active = {"node": "active controller"}
+    kill = Action("kill", at_ms=at_ms, args=active | {"restart_after_ms": duration_ms})
+    ends = (
+        kill,
+        kill,
+        kill,
+        Action("pause", at_ms=at_ms, args=active | {"for_ms": duration_ms}),
+        Action("expire", at_ms=at_ms, args=active),
+        Action("resign", at_ms=at_ms, args={"to": "active controller"}),
+    )
+    kinds = [rng.choice(_LAST) for _ in range(rng.randint(1, 4))]
+    requests = [Action(kind, at_ms=at_ms + rng.uniform(-300, 1_500), args=draw.args(kind)) for kind in kinds]
+    return [action for action in (rng.choice(ends), *requests) if action.at_ms < duration_ms]
 
 
 class _Draw:
@@ -107,6 +140,15 @@ class _Draw:
     def args(self, kind: str) -> dict[str, Any]:
         return self._args[kind]()
 
+    def together(self, first: Action) -> list[Action]:
+        """Returns another request about the same topic at almost the same time, for some of the requests."""
+        rng, topic = self._rng, first.args.get("topic")
+        if topic is None or first.at_point or rng.random() >= _TOGETHER:
+            return []
+        kinds = _ABOUT_TOPIC if topic.startswith("any ") else (*_ABOUT_TOPIC, *_ABOUT_NAME)
+        kind, delay_ms = rng.choice(kinds), rng.choice((1.0, 5.0, 20.0, 100.0)) * rng.random()
+        return [Action(kind, at_ms=first.at_ms + delay_ms, args=self.args(kind) | {"topic": topic})]
+
     def new_topic(self, topic: str, *, to: str | None) -> dict[str, Any]:
         rng = self._rng
         args: dict[str, Any] = {
@@ -142,10 +184,10 @@ class _Draw:
         return self._rng.choice(TOPICS)
 
     def _topic(self) -> str:
-        return f"any topic #{self._rng.randrange(len(TOPICS) * 4)}"
+        return f"any topic ~{self._rng.randrange(len(TOPICS) * 4)}"
 
     def _partitions(self, kind: str = "partition") -> list[str]:
-        return [f"any {kind} #{self._rng.randrange(100)}" for _ in range(self._rng.choice((1, 1, 2)))]
+        return [f"any {kind} ~{self._rng.randrange(100)}" for _ in range(self._rng.choice((1, 1, 2)))]
 
     def _broker(self) -> str:
         return f"any broker #{self._rng.randrange(100)}"

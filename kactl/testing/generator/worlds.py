@@ -12,13 +12,13 @@ LEVELS: Final = ("2.6", "2.7", "2.8", "3.9", "3.9")
 # Weights of the kinds of stores, in percent. In-memory runs are the cheapest.
 Store = Literal["memory", "sqlite", "zookeeper"]
 STORES: Final[dict[Store, int]] = {"memory": 55, "zookeeper": 30, "sqlite": 15}
-# Share of the runs with LARGE_BROKERS brokers.
-LARGE: Final = 0.05
+# Share of the runs with LARGE_BROKERS brokers: one takes as long as thirty others.
+LARGE: Final = 0.01
 LARGE_BROKERS: Final = 12
 # Latencies in ms of the store and of the network, as ranges.
 _STORE: Final = ((0.5, 4.0), (0.5, 40.0), (0.0, 0.0), (5.0, 5.0))
 _NETWORK: Final = ((0.5, 2.0), (0.5, 30.0), (0.0, 0.0), (1.0, 1.0))
-# Share of the runs whose brokers are kactl participants.
+# Share of the runs with kactl participants as brokers.
 PARTICIPANTS: Final = 0.15
 
 
@@ -60,6 +60,20 @@ def drawn_world(rng: random.Random, store: Store, *, large: bool) -> WorldSpec:
         controllers=rng.choice((1, 2, 2, 2, 2, 2, 3, 3)),
         settings=settings,
     )
+
+
+def draw_participants(rng: random.Random, world: WorldSpec) -> None:
+    """Draw where the participants of a world register, and whether they keep links to the controller."""
+    brokers = world.brokers
+    brokers.kind = "participant"
+    # Leaders that write their ISRs need the store.
+    needs_store = brokers.level == "2.6"
+    brokers.sessions = "store" if needs_store else rng.choice(("store", "controller", "controller", "mixed"))
+    brokers.handlers = rng.random() < 0.6
+    world.spectators = rng.choice((0, 0, 1))
+    brokers.links = brokers.sessions != "store" or rng.random() < 0.7
+    if not brokers.links:
+        world.spectators = 0
 
 
 def drawn_latency(rng: random.Random) -> LatencySpec:

@@ -104,7 +104,15 @@ class SimCluster:
 
     def view(self, node: Node) -> NodeNetwork:
         """Returns the network as a node uses it."""
-        return NodeNetwork(self.network, node, self.history, broker_name="node", numbers=self._messages)
+        controllers = [name for name in self._numbers if name.startswith("controller")]
+        return NodeNetwork(
+            self.network,
+            node,
+            self.history,
+            broker_name="node",
+            controllers=controllers,
+            numbers=self._messages,
+        )
 
     # -- use -----------------------------------------------------------------------------------------------------------
 
@@ -264,6 +272,7 @@ class SimCluster:
                 clock=LoopClock(),
                 listener=listener,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
+                rng=self.loop.streams[f"ids:{node.name}"],
             )
             try:
                 async with store, participant:

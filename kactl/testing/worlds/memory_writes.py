@@ -16,7 +16,7 @@ from kactl.stores.base import Assignments, Changed, Committed, Notification, Wri
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
 
-from ..checkers.events import Op
+from ..checkers.events.stores import Op
 
 # Entries without versions of their own.
 PRESENT: Final = 0
@@ -78,6 +78,24 @@ def resign(state: MemoryState, fence: Fence) -> After:
 def register(state: MemoryState, session: int, broker: Broker) -> After:
     existed = broker.id in state.brokers
     return lambda epoch: Written([_put(f"brokers/{broker.id}", existed, {"epoch": epoch})], [])
+
+
+def register_remote(state: MemoryState, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> After:
+    existed = broker.id in state.brokers  # the same registration then: nothing is written
+    return lambda epoch: Written([] if existed else [_put(f"brokers/{broker.id}", False, {"epoch": epoch})], [])
+
+
+def end_remote(state: MemoryState, broker: int, epoch: int, fence: Fence) -> After:
+    known, session = state.brokers.get(broker, (None, None))
+    is_removed = known is not None and known.epoch == epoch and session is None
+    return _always(*([_removed(f"brokers/{broker}")] if is_removed else []))
+
+
+def evict(state: MemoryState, broker: int, epoch: int, fence: Fence) -> After:
+    known, _ = state.brokers.get(broker, (None, None))
+    is_marked = known is not None and known.epoch == epoch and not known.evicted
+    mark = _put(f"brokers/{broker}", True, {"epoch": epoch, "evicted": True})
+    return _always(*([mark] if is_marked else []))
 
 
 def end_of_session(state: MemoryState, session: int) -> After:
@@ -258,6 +276,9 @@ WRITES: Final[dict[str, Callable[..., After]]] = {
     "contest": contest,
     "resign": resign,
     "register": register,
+    "register_remote": register_remote,
+    "end_remote": end_remote,
+    "evict": evict,
     "close_session": end_of_session,
     "expire_session": end_of_session,
     "create_topic": create_topic,

@@ -230,7 +230,7 @@ class Controllers(Steps):
         known = controller.known
         ineligible = any(
             not known[member]
-            or controller.shutting >> member & 1
+            or (controller.shutting & ~controller.isr) >> member & 1
             or (known[member] != proposal.incarnations[member] and not self._mutant.ignores_member_epochs)
             for member in members(proposal.isr)
         )

@@ -149,7 +149,8 @@ def _expected(controller: Controller, broker: int, proposal: Proposal, assignmen
     if proposal.isr & ~(assignments.masks[controller.assignment].replicas | controller.isr):
         return "INELIGIBLE_REPLICA"
     for member in members(proposal.isr):
-        if controller.known[member] != proposal.incarnations[member] or controller.shutting >> member & 1:
+        leaves = (controller.shutting & ~controller.isr) >> member & 1  # a member of the ISR may stay in it
+        if controller.known[member] != proposal.incarnations[member] or leaves:
             return "INELIGIBLE_REPLICA"
     return "taken"
 

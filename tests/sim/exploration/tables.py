@@ -235,7 +235,8 @@ class Tables:
             np.zeros(len(keys), np.bool_),
             np.broadcast_to(np.where(stale, 0, 1).astype(np.int64), (3, len(keys))),
         )
-        judged = judge(rows, proposed, broker=0, live=LIVE, version=3, epochs=dict.fromkeys(BROKERS, 1))
+        epochs = dict.fromkeys(BROKERS, 1)
+        judged = judge(rows, proposed, broker=0, live=LIVE, registered=LIVE, version=3, epochs=epochs)
         outcomes = (
             ErrorCode(error).name if error else "same" if same else "taken"
             for error, same in zip(judged.error.tolist(), judged.same.tolist(), strict=True)

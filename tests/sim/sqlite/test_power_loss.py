@@ -31,6 +31,7 @@ def test_commits_survive_losses_of_power_at_drawn_points(recording: Recording) -
     assert check_drawn(recording, POINTS, "tests") == POINTS
 
 
+@pytest.mark.slow
 def test_commits_survive_losses_of_power_at_the_syncs_of_every_operation(recording: Recording) -> None:
     seen = check_syncs(recording, "tests", each=SYNCS_OF_EACH_KIND)
 

@@ -22,6 +22,7 @@ def outcome() -> Outcome:
     return run_script(script_of(SEED, "sqlite"))
 
 
+@pytest.mark.slow
 def test_cluster_over_one_file_keeps_its_promises(outcome: Outcome) -> None:
     assert outcome.passed, outcome.error
     assert {"store.commit", "store.answered", "store.session"} <= {event.kind for event in outcome.history.events}
@@ -29,6 +30,7 @@ def test_cluster_over_one_file_keeps_its_promises(outcome: Outcome) -> None:
         validate(event)
 
 
+@pytest.mark.slow
 def test_equal_scripts_make_equal_runs(outcome: Outcome) -> None:
     assert run_script(script_of(SEED, "sqlite")).digest == outcome.digest
 

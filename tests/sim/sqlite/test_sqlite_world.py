@@ -78,6 +78,7 @@ def test_processes_survive_each_others_faults(seed: int) -> None:
     assert any(event.kind == "store.reopened" for event in history.events)
 
 
+@pytest.mark.slow
 def test_equal_seeds_make_equal_histories() -> None:
     assert run_storm(1)[1].digest() == run_storm(1)[1].digest()
 
@@ -89,6 +90,7 @@ def test_every_method_of_a_store_reads_or_is_recorded() -> None:
     assert methods - {"__abstractmethods__", "__annotations__"} == READING | {"new_session", *WRITING} - own
 
 
+@pytest.mark.slow
 def test_stale_fence_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Database, "check_fence", lambda self, fence: None)
 

@@ -13,10 +13,11 @@ from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
 from kactl.testing.history import History
 from kactl.testing.worlds.sqlite import SqliteWorld
 from kactl.testing.worlds.sqlite.client import RecordedSession
+from tests.support.marks import fast_and_slow
 
 LATENCIES_MS = {"no latency": (0.0, 0.0), "latency": (0.0, 5.0), "slow disk": (20.0, 400.0)}
-# The fast tests have both extremes.
-DISKS = ["no latency", pytest.param("latency", marks=pytest.mark.slow), "slow disk"]
+# The fast tests have the disk on which operations overlap most.
+DISKS = fast_and_slow(["slow disk", "no latency", "latency"], fast=1)
 
 
 @pytest.fixture(scope="module")

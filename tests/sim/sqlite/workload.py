@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import IllegalState, KactlError
-from kactl.model import Assignment, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model import Assignment, Broker, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Names, Write
 from kactl.testing import Node, SimLoop
 from kactl.testing.history import History
@@ -94,7 +94,8 @@ async def _mark_deletion(process: Process) -> None:
 
 
 async def _unmark_deletions(process: Process) -> None:
-    await process.store.unmark_deletions([process.topic(), process.topic()], process.fence)
+    marked = await process.store.deletions()
+    await process.store.unmark_deletions([*marked[:1], process.topic()], process.fence)
 
 
 async def _delete_topics(process: Process) -> None:
@@ -159,6 +160,28 @@ async def _register(process: Process) -> None:
     await session.register(broker_info(process.rng.randint(1, 4)))
 
 
+async def _register_remote(process: Process) -> None:
+    broker, incarnation = process.rng.randint(5, 8), process.rng.randbytes(16)
+    await process.store.register_remote(broker_info(broker), incarnation, 6_000, process.fence)
+
+
+async def _end_remote(process: Process) -> None:
+    await _of_registered(process, process.store.end_remote, lambda broker: broker.session == "controller")
+
+
+async def _evict(process: Process) -> None:
+    await _of_registered(process, process.store.evict, lambda broker: not broker.evicted)
+
+
+async def _of_registered(
+    process: Process, call: Callable[[int, int, Fence], Awaitable[None]], chosen: Callable[[Broker], bool]
+) -> None:
+    brokers = [broker for broker in (await process.store.brokers()).values() if chosen(broker)]
+    if brokers:
+        broker = process.rng.choice(brokers)
+        await call(broker.id, broker.epoch, process.fence)
+
+
 async def _close_session(process: Process) -> None:
     if process.sessions:
         await process.sessions.pop().close()
@@ -180,11 +203,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _delete_notifications,
     _delete_preferred_election_request,
     _delete_topics,
+    _end_remote,
+    _evict,
     _keep_alive,
     _mark_deletion,
     _notify_isr,
     _notify_log_dir,
     _register,
+    _register_remote,
+    _register_remote,
     _request_preferred_election,
     _request_reassignment,
     _resign,

@@ -4,10 +4,14 @@ import pytest
 
 from kactl.testing.checkers import Channels
 
-from .stories import A, Story
+from .stories import T1, T2, A, Story
+
+ZERO = "0" * 32
 
 
-def enqueue(one: Story, request: int, what: str = "LeaderAndIsr", *names: str, epoch: int = 0) -> None:
+def enqueue(
+    one: Story, request: int, what: str = "LeaderAndIsr", *names: str, epoch: int = 0, topic_id: str = T1
+) -> None:
     one.record(
         "req.enqueue",
         A,
@@ -19,6 +23,7 @@ def enqueue(one: Story, request: int, what: str = "LeaderAndIsr", *names: str, e
         controller_epoch=1,
         partitions=list(names),
         leader_epochs=[epoch] * len(names),
+        topic_ids=[topic_id] * len(names),
     )
 
 
@@ -119,12 +124,32 @@ def test_a_leader_epoch_that_falls_breaks_inv_47(what: str) -> None:
     assert one.found == ["INV-47"]
 
 
-def test_a_new_topic_begins_with_any_leader_epoch() -> None:
+@pytest.mark.parametrize("what", ["LeaderAndIsr", "StopReplica"])
+def test_a_new_topic_begins_with_any_leader_epoch(what: str) -> None:
     one = story(0)
     enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3)
     enqueue(one, 2, "StopReplica", "t1-0", epoch=-2)
     enqueue(one, 3, "LeaderAndIsr", "t1-0", epoch=1)
-    enqueue(one, 4, "LeaderAndIsr", "t1-0", epoch=0)
-    enqueue(one, 5, "StopReplica", "t1-0", epoch=0)
+    enqueue(one, 4, what, "t1-0", epoch=0, topic_id=T2)
 
     assert one.found == []
+
+
+def test_the_first_leader_epoch_after_a_later_one_breaks_inv_47() -> None:
+    one = story(0)
+    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3)
+    enqueue(one, 2, "LeaderAndIsr", "t1-0", epoch=0)
+
+    assert one.found == ["INV-47"]
+
+
+@pytest.mark.parametrize(("lives", "found"), [(1, ["INV-47"]), (2, [])])
+def test_topics_without_ids_are_compared_within_their_first_life(lives: int, found: list[str]) -> None:
+    one = story(0)
+    for _ in range(lives):
+        one.commit({"topics/t1": None})
+        one.topic({0: [1]}, topic_id=ZERO)
+    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3, topic_id=ZERO)
+    enqueue(one, 2, "LeaderAndIsr", "t1-0", epoch=1, topic_id=ZERO)
+
+    assert one.found == found

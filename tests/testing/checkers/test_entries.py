@@ -4,7 +4,7 @@ import pytest
 
 from kactl.testing.checkers import Entries, Rules
 
-from .stories import A, Story
+from .stories import T1, T2, A, Story
 
 
 def story(**rules: bool) -> Story:
@@ -58,7 +58,7 @@ def test_a_replica_that_left_the_assignment_joins_only_for_a_late_writer() -> No
     one = story()
     one.lead(1, 0, [1, 2])
     sent = len(one.history.events)
-    one.topic({0: [1, 2]})
+    one.topic({0: [1, 2]}, fence=1)
     one.lead(1, 0, [1, 2, 3], sent=sent)
     one.lead(1, 0, [1, 2])
     one.lead(1, 0, [1, 2, 3], fence=None, operation="write_isr", client="broker 1")
@@ -71,10 +71,35 @@ def test_a_replica_that_left_the_assignment_joins_only_for_a_late_writer() -> No
 
 def test_electing_a_replica_of_an_earlier_assignment_breaks_inv_16() -> None:
     one = story()
-    one.topic({0: [1, 2]})
+    one.topic({0: [1, 2]}, fence=1)
     one.lead(3, 1, [1, 2, 3])
 
     assert one.found == ["INV-16"]
+
+
+@pytest.mark.parametrize(("fence", "found"), [(None, []), (1, ["INV-16"])])
+def test_replicas_count_until_the_controller_writes_an_assignment_that_a_tool_has_overwritten(
+    fence: int | None, found: list[str]
+) -> None:
+    one = story()
+    one.topic({0: ([4, 1, 2, 3], [4], [])}, fence=1)
+    one.topic({0: [1, 2, 3], 1: [1]}, fence=fence)
+    one.lead(1, 0, [1, 2, 3, 4])
+
+    assert one.found == found
+
+
+@pytest.mark.parametrize(("topic_ids", "found"), [((T1, T2), ["INV-16"]), (("0" * 32,) * 2, [])])
+def test_a_write_for_an_earlier_topic_of_the_name_breaks_inv_16(topic_ids: tuple[str, str], found: list[str]) -> None:
+    """Stores compare the ids of topics; without ids they cannot, and the write had been sent before."""
+    one = Story(Entries())
+    one.topic({0: [1, 2, 3]}, topic_id=topic_ids[0])
+    sent = len(one.history.events)
+    one.commit({"topics/t1": None})
+    one.topic({0: [1, 2]}, topic_id=topic_ids[1])
+    one.lead(3, 0, [3], sent=sent)
+
+    assert one.found == found
 
 
 def test_an_empty_isr_breaks_inv_17() -> None:
@@ -177,6 +202,16 @@ def test_a_member_with_a_failed_disk_is_not_live() -> None:
     one.lead(2, 1, [2], recovering=True)
 
     assert one.found == []
+
+
+@pytest.mark.parametrize(("status", "found"), [("FAILED", []), ("BUSY", ["INV-20"]), ("READY", ["INV-20"])])
+def test_a_member_with_a_failed_handler_is_not_live(status: str, found: list[str]) -> None:
+    one = story(unclean=True)
+    one.lead(1, 0, [1])
+    one.record("handler.report", "broker 1", broker=1, topic="t1", partition=0, status=status)
+    one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == found
 
 
 def unclean() -> Story:

@@ -182,6 +182,20 @@ def test_deleting_a_replica_that_is_wanted_breaks_inv_12() -> None:
     assert one.found == ["INV-12"]
 
 
+@pytest.mark.parametrize(("fence", "found"), [(None, []), (1, ["INV-12"])])
+def test_deleting_a_replica_is_legal_after_a_tool_has_overwritten_its_removal(
+    fence: int | None, found: list[str]
+) -> None:
+    """The controller takes only added partitions from such a write; its own cancellation counts."""
+    one = story()
+    one.topic({0: ([1, 2], [], [2])}, fence=1)
+    one.topic({0: [1, 2], 1: [1]}, fence=fence)
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == found
+
+
 @pytest.mark.parametrize("assignment", [([1, 2], [], [2]), [1]], ids=["being removed", "removed"])
 def test_deleting_a_replica_that_is_removed_is_legal(assignment: Any) -> None:
     one = story()

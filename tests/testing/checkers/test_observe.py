@@ -19,7 +19,8 @@ from kactl.stores.memory import MemoryStore
 from kactl.telemetry.metrics import Telemetry
 from kactl.testing.checkers import Channels, Memories, Observer
 from kactl.testing.checkers.events import validate
-from kactl.testing.checkers.observe import WRAPPED, WRAPPED_CHANNEL
+from kactl.testing.checkers.observe import WRAPPED
+from kactl.testing.checkers.observe_channels import WRAPPED_CHANNEL
 from kactl.testing.history import History
 from kactl.testing.violations import Violation, watch
 from tests.support.clocks import ManualClock, settle

@@ -179,6 +179,80 @@ def test_two_leaders_at_once_are_counted() -> None:
     assert hits(one) == {"PRB-28": 1}
 
 
+def beat(one: Story, verdict: str, *, epoch: int = 2) -> None:
+    one.record(
+        "session.heartbeat", A, controller_epoch=epoch, broker=1, life=7, verdict=verdict, received_ns=0, at_ns=0,
+        timeout_ms=0,
+    )  # fmt: skip
+
+
+def test_heartbeats_that_are_not_confirmed_are_counted() -> None:
+    one = story()
+    for verdict in ("granted", "unconfirmed", "refused"):
+        beat(one, verdict)
+
+    assert hits(one) == {"PRB-34": 1}
+
+
+@pytest.mark.parametrize("case", ["silent", "own", "heard", "goodbye"])
+def test_end_of_a_grace_without_a_heartbeat_is_counted(case: str) -> None:
+    one = story()
+    one.commit({"brokers/1": {"epoch": 7}}, operation="register_remote", fence=2 if case == "own" else 1)
+    beat(one, "granted", epoch=1)
+    if case == "heard":
+        beat(one, "granted")
+    cause = "goodbye" if case == "goodbye" else "expired"
+    one.record("session.end", A, controller_epoch=2, broker=1, life=7, cause=cause, at_ns=0, timeout_ms=1)
+
+    assert hits(one) == ({"PRB-35": 1} if case == "silent" else {})
+
+
+LIFE = {"broker": 1, "life": 7}
+
+
+def test_leases_that_are_resumed_are_counted_once() -> None:
+    one = story()
+    began = LIFE | {"topic": "t1", "topic_id": "0a", "partition": 0, "controller_epoch": 1, "leader_epoch": 1}
+    one.record("lease.begin", "broker 1", **began, valid=[])
+    one.record("lease.lapse", "broker 1", **LIFE)
+    one.record("lease.begin", "broker 1", **began | {"life": 8}, valid=[])
+    assert hits(one) == {}
+    one.record("lease.begin", "broker 1", **began, valid=[])
+    one.record("lease.begin", "broker 1", **began, valid=[])
+
+    assert hits(one) == {"PRB-31": 1}
+
+
+def test_released_partitions_are_counted() -> None:
+    one = story()
+    same = {"channel": 1, "broker": 1, "broker_epoch": 7, "request": 1, "controller_epoch": 1}
+    for what in ("LeaderAndIsr", "LeaseRelease"):
+        lists = {"partitions": ["t1-0", "t1-1"], "leader_epochs": [1, 1], "topic_ids": ["0a", "0a"]}
+        one.record("req.enqueue", A, **same, what=what, **lists)
+
+    assert hits(one) == {"PRB-32": 2}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_evictions_are_counted(answered: bool) -> None:
+    one = story()
+    if answered:
+        accepted = message(what="StateSent", broker_epoch=7, controller_epoch=2) | {"led": [], "stopped": []}
+        one.record("req.accept", "broker 1", **accepted)
+    one.commit({"brokers/1": {"epoch": 7, "evicted": True}}, operation="evict", fence=2)
+
+    assert hits(one) == {"PRB-41": 1} | ({} if answered else {"PRB-33": 1})
+
+
+def test_late_answers_and_stuck_handlers_are_counted() -> None:
+    one = story()
+    one.record("lease.late_answer", "broker 1", **LIFE)
+    for status in ("STUCK", "READY"):
+        one.record("handler.report", "broker 1", broker=1, topic="t1", partition=0, status=status)
+
+    assert hits(one) == {"PRB-36": 1, "PRB-37": 1}
+
+
 def test_two_controllers_at_once_are_sampled_each_second() -> None:
     one = story()
     one.elected(1, A)

@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 
+from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
 from kactl.actors.handlers.shutdown import Shutdowns
+from kactl.actors.handlers.timers import Timers
 from kactl.machines import replica
 from kactl.messages.events import DeletionsChanged
 from kactl.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
+from kactl.testing.brokers import ModelBroker, entries, receiver
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replication import Replication
+from kactl.testing.checkers.quiet import Limits, Unmet
 from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, LivenessSpec, Script, WorldSpec
 
@@ -24,10 +28,12 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def signature(*actions: Action, down: Collection[str] = (), level: str = "3.9") -> str:
+def signature(
+    *actions: Action, down: Collection[str] = (), level: str = "3.9", settings: dict[str, Any] = SETTINGS
+) -> str:
     """Run a script with one topic. Returns its signature and the reason."""
     script = Script(
-        world=WorldSpec(brokers=BrokersSpec(count=3, level=level), settings=SETTINGS),
+        world=WorldSpec(brokers=BrokersSpec(count=3, level=level), settings=settings),
         duration_ms=20_000,
         actions=[TOPIC, *actions],
         liveness=LivenessSpec(list(down)),
@@ -125,3 +131,132 @@ def test_reassignment_that_only_memory_knows_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Cluster, "complete_moves", complete)
 
     assert "INV-09: reassigned are [TopicPartition(topic='t1', partition=0)] in memory" in signature(MOVE)
+
+
+def test_drained_broker_that_still_leads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def advanced(self: Shutdowns, event: Any) -> None: ...
+
+    alone = Action("kill", at_ms=5_000, args={"node": "broker 2", "restart_after_ms": 12_000})
+    follower = Action("kill", at_ms=5_000, args={"node": "broker 3", "restart_after_ms": 12_000})
+    drain = Action("drain", at_ms=12_000, args={"broker": "broker 1", "to": "active controller"})
+    assert signature(alone, follower, drain).startswith("pass")
+
+    monkeypatch.setattr(Shutdowns, "on_drain_advanced", advanced)
+
+    assert "is led by 1, which is drained, and [2, 3] are in sync" in signature(alone, follower, drain)
+
+
+def test_live_replica_that_is_known_as_offline_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(states: Any) -> Any:
+        return [entry._replace(offline_replicas=(3,)) for entry in entries.state_entries(states)]
+
+    monkeypatch.setattr(receiver, "state_entries", offline)
+
+    assert "LIV-03: broker 1 knows the live replicas [3] of t1-0 as offline" in signature()
+
+
+def test_late_copy_of_metadata_is_no_violation_with_kafkas_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[1, 2]]})
+    hold = Action("hold", at_ms=8_000, args={"node": "active controller", "to": "broker 3", "for_ms": 9_000})
+    move = Action("reassign", at_ms=8_001, args={"targets": {"t2-0": [1]}, "to": "active controller"})
+    assert signature(away, hold, move).startswith("pass")
+
+    monkeypatch.setattr(ModelBroker, "has_overtaken_metadata", lambda self, name=None: False)
+
+    assert "LIV-03: broker 3 knows" in signature(away, hold, move)
+
+
+LATE = Unmet("LIV-03", "a broker is late", 10_000.0)
+UNBALANCED = Unmet("LIV-07", "a broker does not lead", 300_000.0)
+
+
+def first_violation(*unmet: tuple[float, list[Unmet]]) -> str:
+    """Returns the first violation of conditions that are unmet at some times after the last fault; `pass` if none."""
+    limits = Limits()
+    for since_ms, conditions in unmet:
+        violation = limits.violation(conditions, since_ms=since_ms)
+        if violation is not None:
+            return f"{violation.invariant} at {since_ms:g}"
+    return "pass"
+
+
+def test_condition_that_is_unmet_after_its_limit_is_a_violation() -> None:
+    assert first_violation((10_000.0, [LATE]), (10_001.0, [LATE])) == "LIV-03 at 10001"
+    assert first_violation((9_000.0, []), (10_001.0, [LATE])) == "LIV-03 at 10001"
+    assert first_violation((9_000.0, [LATE, UNBALANCED]), (10_001.0, [LATE, UNBALANCED])) == "LIV-03 at 10001"
+    assert first_violation((300_001.0, [UNBALANCED])) == "LIV-07 at 300001"
+
+
+def test_election_of_preferred_leaders_begins_the_limits_anew() -> None:
+    waiting = (280_000.0, [UNBALANCED])
+
+    assert first_violation(waiting, (281_000.0, [LATE]), (282_000.0, [])) == "pass"
+    assert first_violation(waiting, (281_000.0, [LATE]), (290_001.0, [LATE])) == "LIV-03 at 290001"
+    assert first_violation(waiting, (281_000.0, [LATE, UNBALANCED]), (300_001.0, [UNBALANCED])) == "LIV-07 at 300001"
+
+
+def test_timer_of_an_ended_registration_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is longer than a run waits for; without the end of its registration the timer would be right."""
+    settings = SETTINGS | {"shutdown_limit_ms": 1_000_000}
+    bounce = Action("kill", at_ms=7_000, args={"node": "broker 3", "restart_after_ms": 5_000})
+    assert signature(LEAVE, bounce, settings=settings).startswith("pass")
+
+    monkeypatch.setattr(Timers, "cancel", lambda self, event: None)
+
+    assert "has a timer for ShutdownOverdue" in signature(LEAVE, bounce, settings=settings)
+
+
+def test_deletion_that_waits_for_a_drained_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = Action("drain", at_ms=5_000, args={"broker": "broker 3", "to": "active controller"})
+    assert signature(drain, DELETE).startswith("pass")
+
+    monkeypatch.setattr(Cluster, "deletable", property(lambda self: self.live_brokers.live))
+
+    assert "LIV-05: the deletion of t1 has not ended" in signature(drain, DELETE)
+
+
+def test_drained_broker_that_asks_to_shut_down_and_stays_is_drained_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = Action("drain", at_ms=4_000, args={"broker": "broker 3", "to": "active controller"})
+    assert signature(drain, LEAVE, DELETE).startswith("pass")
+
+    async def overdue(self: Shutdowns, event: Any) -> None: ...
+
+    monkeypatch.setattr(Shutdowns, "on_shutdown_overdue", overdue)
+
+    assert "LIV-04: broker 3 is registered, and counts as shutting down" in signature(drain, LEAVE)
+
+
+def test_memory_of_a_topic_that_waits_for_its_deletion_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion waits for a reassignment to broker 3, which is down; meanwhile a follower leaves the ISR."""
+    cut = Action("cut", at_ms=12_000, args={"node": "broker 2", "to": "broker 1", "for_ms": 6_000})
+    settings = SETTINGS | {"append_rate": 20.0}
+    dead = Action("kill", at_ms=5_000, args={"node": "broker 3", "restart_after_ms": 1_000_000})
+    move = Action("reassign", at_ms=9_000, args={"targets": {"t1-0": [2, 3]}, "to": "active controller"})
+    assert signature(dead, move, DELETE, cut, down=["broker 3"], settings=settings).startswith("pass")
+    write = IsrProposals._write
+
+    async def writes(self: IsrProposals, broker: int, row_numbers: Any, proposed: Any) -> Any:
+        apply = self.cluster.apply
+        self.cluster.apply = lambda change: apply(change.take(~change.rows.queued))  # type: ignore[method-assign]
+        try:
+            return await write(self, broker, row_numbers, proposed)
+        finally:
+            self.cluster.apply = apply  # type: ignore[method-assign]
+
+    async def read(self: IsrProposals, row_numbers: Any) -> None: ...
+
+    monkeypatch.setattr(IsrProposals, "_write", writes)
+    monkeypatch.setattr(IsrProposals, "_read", read)
+
+    found = signature(dead, move, DELETE, cut, down=["broker 3"], settings=settings)
+    assert found.startswith("INV-09"), found
+    assert "in memory" in found
+
+
+def test_deletion_waits_for_a_reassignment_to_a_drained_broker() -> None:
+    drain = Action("drain", at_ms=5_000, args={"broker": "broker 3", "to": "active controller"})
+    move = Action("reassign", at_ms=6_000, args={"targets": {"t2-0": [1, 3]}, "to": "active controller"})
+    create = Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[1]]})
+    delete = Action("delete", at_ms=10_000, args={"topic": "t2", "to": "active controller"})
+
+    assert signature(create, drain, move, delete).startswith("pass")

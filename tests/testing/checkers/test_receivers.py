@@ -127,6 +127,32 @@ def test_applying_another_topic_id_breaks_inv_41() -> None:
     assert one.found == ["INV-41"]
 
 
+@pytest.mark.parametrize(("epoch", "stock", "found"), [(2, False, []), (1, False, ["INV-41"]), (2, True, ["INV-41"])])
+def test_participant_replaces_a_topic_that_earlier_controllers_have_named(
+    epoch: int, stock: bool, found: list[str]
+) -> None:
+    one = story(stock_brokers=stock)
+    accept(one, 2)
+    apply(one, 2)
+    accept(one, 2, what="UpdateMetadata", epoch=epoch)
+    accept(one, 2, epoch=epoch)
+    apply(one, 2, topic_id=T2)
+
+    assert one.found == found
+
+
+def test_topic_that_the_same_controller_has_named_before_breaks_inv_41() -> None:
+    one = story(stock_brokers=False)
+    accept(one, 2)
+    apply(one, 2)
+    accept(one, 2, what="UpdateMetadata", epoch=2)
+    accept(one, 2, epoch=2)
+    apply(one, 2, outcome="same")
+    apply(one, 2, topic_id=T2)
+
+    assert one.found == ["INV-41"]
+
+
 def test_stopping_for_another_topic_id_breaks_inv_41() -> None:
     one = story()
     apply(one, 2)
@@ -159,6 +185,20 @@ def test_later_controller_may_start_what_an_earlier_one_stopped(epoch: int) -> N
     assert one.found == ([] if epoch == 2 else ["INV-44"])
 
 
+def test_later_controller_does_not_start_a_replica_under_an_epoch_before_its_stop() -> None:
+    """It has read the store, which had the leader epoch of the stop."""
+    one = story(stock_brokers=False)
+    accept(one)
+    apply(one)
+    accept(one, what="StopReplica")
+    stop(one, epoch=1)
+    accept(one, what="UpdateMetadata", epoch=2)
+    accept(one, epoch=2)
+    apply(one)
+
+    assert one.found == ["INV-44"]
+
+
 @pytest.mark.parametrize("epoch", [2, 3])
 def test_applying_a_leader_epoch_again_breaks_inv_48(epoch: int) -> None:
     one = story()
@@ -168,11 +208,38 @@ def test_applying_a_leader_epoch_again_breaks_inv_48(epoch: int) -> None:
     assert one.found == ["INV-48"]
 
 
+@pytest.mark.parametrize(("epoch", "found"), [(2, ["INV-48"]), (3, []), (-2, [])])
+def test_stop_of_an_earlier_leader_epoch_breaks_inv_48(epoch: int, found: list[str]) -> None:
+    one = story()
+    apply(one, 2, epoch=3)
+    stop(one, 2, epoch=epoch)
+
+    assert one.found == found
+
+
+def test_stop_without_topic_ids_breaks_nothing() -> None:
+    one = story()
+    apply(one, 2, epoch=3, topic_id="00")
+    stop(one, 2, epoch=2, topic_id="00")
+
+    assert one.found == []
+
+
 def test_a_request_for_an_earlier_registration_breaks_inv_49() -> None:
     one = story()
     accept(one, registration=11, asked_epoch=10, what="UpdateMetadata")
 
     assert one.found == ["INV-49"]
+
+
+@pytest.mark.parametrize(("asked", "found"), [(11, []), (12, ["INV-49"])])
+def test_request_for_a_registration_that_never_was_breaks_inv_49(asked: int, found: list[str]) -> None:
+    """A controller may know a registration before the broker has the answer to it."""
+    one = story()
+    one.commit({"brokers/1": {"epoch": 11}}, client="broker 1", operation="register")
+    accept(one, registration=10, asked_epoch=asked, what="UpdateMetadata")
+
+    assert one.found == found
 
 
 def test_leader_and_isr_before_any_metadata_breaks_inv_49() -> None:

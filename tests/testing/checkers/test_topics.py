@@ -267,3 +267,52 @@ def test_stopped_replicas_may_leave_before_the_end_of_their_reassignment(
     one.topic({0: ([3, 4, 1], [3, 4], [1])}, fence=1)
 
     assert one.found == ([] if is_legal else ["INV-45"])
+
+
+def test_removed_topic_that_left_nothing_is_legal() -> None:
+    one = story()
+    one.commit({"topics/t1": None, "leadership/t1/0": None}, fence=1)
+
+    assert at_end(one) == ""
+
+
+@pytest.mark.parametrize(("fence", "found"), [(1, "INV-42"), (None, "")])
+def test_leadership_without_a_partition_breaks_inv_42(fence: int | None, found: str) -> None:
+    """A topic that was removed by hand may leave a first leader that was elected before the controller knew."""
+    one = story()
+    one.commit({"topics/t1": None, "leadership/t1/0": None}, fence=fence)
+    one.lead(1, 0, [1])
+
+    assert at_end(one) == found
+
+
+@pytest.mark.parametrize(("fence", "found"), [(1, "INV-45"), (None, "")])
+def test_lost_partition_breaks_inv_45(fence: int | None, found: str) -> None:
+    """What a tool writes is not judged: it may write a topic as it was before."""
+    one = Story(Topics())
+    one.topic({0: [1, 2], 1: [2, 1]}, operation="create_topic")
+    one.topic({0: [1, 2]}, fence=fence)
+
+    assert at_end(one) == found
+
+
+def test_partitions_of_an_earlier_topic_are_not_lost() -> None:
+    one = Story(Topics())
+    one.topic({0: [1, 2], 1: [2, 1]}, operation="create_topic")
+    one.commit({"topics/t1": None})
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+
+    assert at_end(one) == ""
+
+
+@pytest.mark.parametrize(("end", "found"), [([3, 4], []), ([3, 5], ["INV-45"])])
+def test_a_reassignment_goes_on_that_a_tool_has_overwritten(end: list[int], found: list[str]) -> None:
+    """The tool had read the topic before the reassignment began."""
+    one = story()
+    ask(one, {"t1-0": [3, 4]})
+    one.topic({0: BEGUN}, fence=1)
+    one.lead(3, 1, [1, 2, 3, 4])
+    one.topic({0: [1, 2], 1: [1]})
+    one.topic({0: end, 1: [1]}, fence=1)
+
+    assert one.found == found

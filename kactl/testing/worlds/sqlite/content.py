@@ -12,7 +12,7 @@ import msgspec
 
 from kactl.model import NO_BROKER, Broker
 from kactl.stores.sqlite.frame import kind_of, unpack, unseal
-from kactl.testing.checkers.events import Op
+from kactl.testing.checkers.events.stores import Op
 from kactl.testing.stored import Entry
 
 # Version of an entry that does not exist.
@@ -140,7 +140,8 @@ class ContentReader:
 
 
 def _broker(_: int, data: bytes) -> Entry:
-    return Entry(0, {"epoch": _BROKER.decode(unseal(data)).epoch})
+    broker = _BROKER.decode(unseal(data))
+    return Entry(0, {"epoch": broker.epoch, **({"evicted": True} if broker.evicted else {})})
 
 
 def _topic(number: int, stored: tuple[bytes, bytes]) -> Entry:

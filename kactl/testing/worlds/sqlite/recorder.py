@@ -10,7 +10,7 @@ from kactl.clock import BootTime
 from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Fence
 from kactl.stores.base import Write
-from kactl.testing.checkers.events import Op
+from kactl.testing.checkers.events.stores import Op
 from kactl.testing.history import History
 from kactl.testing.nodes import NODE
 from kactl.testing.violations import Violation

@@ -137,11 +137,11 @@ class SqliteWorld:
 
     # -- faults; nodes are named, and their successors keep the name ---------------------------------------------------
 
-    def slow(self, node: str, job_ms: tuple[float, float]) -> None:
-        """Draw the delay of each job of a node from this range from now on."""
+    def slow(self, node: str, job_ms: tuple[float, float] | None = None) -> None:
+        """Draw the delay of each job of a node from this range from now on; None for the range without faults."""
         for other in self._loop.nodes:
             if other.name == node:
-                other.job_ms = job_ms
+                other.job_ms = self._job_ms if job_ms is None else job_ms
 
     def set_disk(self, disk: Disk) -> None:
         """Change the state of the disk, for all processes."""
@@ -159,6 +159,7 @@ class SqliteWorld:
         """End the faults of one node."""
         for faults in (self._faults.cut, self._faults.commits, self._faults.deaths, self._faults.hiccups):
             faults.pop(node, None)
+        self.slow(node)
 
     def fail_commits(self, node: str, count: int, *, done: bool) -> None:
         """Let the next commits of a node fail with an I/O error.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.testing.checkers.events import Op
+from kactl.testing.checkers.events.stores import Op
 from kactl.testing.history import History
 
 from .codes import Code

@@ -75,7 +75,7 @@ def value_of(key: str, data: bytes | None, *, created: int, epoch: int) -> dict[
     if key == "controller":
         return {"id": node["brokerid"], "epoch": epoch}
     if key.startswith("brokers/"):
-        return {"epoch": created}
+        return {"epoch": created, **({"evicted": True} if node.get("kactl", {}).get("evicted") else {})}
     if key.startswith("topics/"):
         return topic_value(node)
     if key.startswith("leadership/"):

@@ -64,7 +64,7 @@ class MarkingStore(ZooKeeperStore):
         return session
 
     def _marking(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a method whose requests have marks."""
+        """Returns a method that marks its requests."""
 
         @functools.wraps(method)
         async def marking(*args: Any, **kwargs: Any) -> Any:

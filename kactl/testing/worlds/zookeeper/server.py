@@ -79,7 +79,7 @@ class Fault(NamedTuple):
 
 
 class _Pending:
-    """A request whose answer is due."""
+    """A request with a response that is due."""
 
     __slots__ = ("request", "waits", "xid")
 

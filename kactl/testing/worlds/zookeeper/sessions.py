@@ -1,4 +1,4 @@
-"""Sessions of an ensemble: who serves them, and when they end. Kept by the leader.
+"""Sessions of an ensemble: the servers of each, and when it ends. Kept by the leader.
 
 A session ends at the first tick after its timeout has passed without a message of its client.
 

@@ -1,0 +1,289 @@
+"""Liveness conditions of a simulated cluster at one moment; `quiet` has their limits."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kactl.actors.system import Controller
+from kactl.messages.routes import Watch
+from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, ReplicaState, TopicPartition
+from kactl.testing.brokers import SimulatedBroker
+from kactl.testing.brokers.base import MetadataView
+from kactl.testing.cluster import SimulatedCluster
+
+# A call that is younger than this may be on its way through the inbox.
+ANSWERED_S: Final = 1.0
+
+
+class ConditionsNow:
+    """The conditions at one moment of a cluster, as its store, its controller and its brokers have it.
+
+    Each method yields the texts of one condition that does not hold.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, controller: Controller) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        stored = cluster.stored
+        self._assignments = stored.assignments()
+        self._leaderships = stored.leaderships()
+        self._registrations = stored.registrations()
+        self._instances = {member.name for member in cluster.controllers.values()}
+        self._leaving = controller.cluster.shutting_down
+        self._running = {
+            broker.id: broker
+            for broker in cluster.fleet.running()
+            if broker.has_process and broker.id in self._registrations
+        }
+
+    def _serves(self, broker: int, name: TopicPartition) -> bool:
+        """Whether a broker is live and can have a replica of a partition."""
+        member = self._running.get(broker)
+        return member is not None and not member.has_failed(name)
+
+    def _may_lead(self, broker: int, name: TopicPartition) -> bool:
+        return self._serves(broker, name) and broker not in self._leaving
+
+    def _deleted(self, name: TopicPartition) -> bool:
+        return name.topic in self._cluster.stored.deletions()
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, Assignment, Leadership | None]]:
+        """Returns the partitions of topics that are not being deleted."""
+        for name, assignment in self._assignments.items():
+            if not self._deleted(name):
+                yield name, assignment, self._leaderships.get(name)
+
+    # -- conditions ----------------------------------------------------------------------------------------------------
+
+    def without_leader(self) -> Iterator[str]:
+        """Each partition with a live ISR member has a live leader."""
+        for name, assignment, held in self._partitions():
+            # A partition that never had a leader has none to copy from: as in Kafka it waits for one of its brokers of
+            # before the reassignment, or for the next election of any kind.
+            candidates = assignment.origin if held is None else held.isr
+            able = [broker for broker in candidates if self._may_lead(broker, name) and broker in assignment.replicas]
+            if held is None and able:
+                yield f"partition {name} has no leadership; replicas {able} are live"
+            elif held is not None and able and not (held.leader != NO_LEADER and self._serves(held.leader, name)):
+                yield f"partition {name}: leader {held.leader}; ISR {list(held.isr)}, of which {able} are live"
+
+    def unregistered(self) -> Iterator[str]:
+        """Each broker that runs is registered, and the controller knows its registration."""
+        for broker in self._cluster.fleet.running():
+            if broker.id not in self._registrations:
+                yield f"broker {broker.id} runs and is not registered"
+        known = {broker: registered.epoch for broker, registered in self._controller.cluster.brokers.items()}
+        if known != self._registrations:
+            yield f"the controller knows registrations {known}, and the store has {self._registrations}"
+
+    def unfinished(self) -> Iterator[str]:
+        """Each reassignment and deletion whose brokers are live is complete; so are requests in the store."""
+        for name, assignment, held in self._partitions():
+            # Without a leader nothing is copied, and only a live member of the ISR can lead.
+            sources = assignment.origin if held is None else held.isr
+            is_possible = any(self._may_lead(each, name) for each in sources)
+            is_possible &= all(self._may_lead(each, name) for each in assignment.target)
+            if assignment.is_being_reassigned and is_possible:
+                yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
+        for topic in self._cluster.stored.deletions():
+            if self._waits_for_move(topic):
+                continue
+            if all(self._can_delete(broker, name) for name, broker in self._replicas(topic)):
+                yield f"the deletion of {topic} has not ended"
+        moving = any(assignment.is_being_reassigned for assignment in self._assignments.values())
+        for kind in self._cluster.stored.requests():
+            if kind == "reassignment" and moving:
+                continue  # it shrinks with each reassignment that ends
+            yield f"the {kind} request in the store waits"
+
+    def undrained(self) -> Iterator[str]:
+        """A drained broker leads only what no other live member of an ISR can lead."""
+        for name, _, held in self._partitions():
+            if held is not None and held.leader in self._controller.cluster.drained:
+                able = [broker for broker in held.isr if self._may_lead(broker, name)]
+                if able:
+                    yield f"partition {name} is led by {held.leader}, which is drained, and {able} are in sync"
+
+    def _waits_for_move(self, topic: str) -> bool:
+        """Whether a deletion waits, as in Kafka, for a reassignment that cannot end: a broker of its target cannot join
+        an ISR, for example because it is drained."""
+        return any(
+            not self._may_lead(broker, name)
+            for name, assignment in self._assignments.items()
+            if name.topic == topic and assignment.is_being_reassigned and self._is_led(name)
+            for broker in assignment.target
+        )
+
+    def _is_led(self, name: TopicPartition) -> bool:
+        held = self._leaderships.get(name)
+        return held is not None and held.leader != NO_LEADER
+
+    def _replicas(self, topic: str) -> list[tuple[TopicPartition, int]]:
+        """Returns the replicas of a topic, as stored and as the controller knows them.
+
+        The controller knows partitions that the store does not have any more: those without leadership, after a tool
+        has added partitions to a topic that is being deleted.
+        """
+        known = {view.name: view.replica_states.keys() for view in self._controller.partitions_of(topic)}
+        stored = {name: held.replicas for name, held in self._assignments.items() if name.topic == topic}
+        return [(name, broker) for replicas in (stored, known) for name, each in replicas.items() for broker in each]
+
+    def _can_delete(self, broker: int, name: TopicPartition) -> bool:
+        member = self._running.get(broker)
+        # As in Kafka, replicas on a broker that requested its shutdown count as offline and halt a deletion. A broker
+        # that an operator drained goes on to delete.
+        leaves = broker in self._leaving - self._controller.cluster.drained
+        return member is not None and member.can_delete(name) and not leaves
+
+    def disagreements(self) -> Iterator[str]:
+        """Live replicas agree with the store on leader and leader epoch, and live brokers on metadata."""
+        for broker in self._running.values():
+            yield from self._metadata_differences(broker)
+            replicas = broker.replicas()
+            for name, assignment, held in self._partitions():
+                if broker.id not in assignment.replicas or held is None or held.leader == NO_LEADER:
+                    continue
+                if not self._serves(broker.id, name) or broker.id in self._leaving:
+                    continue
+                replica = replicas.get(name)
+                if replica is None:
+                    yield f"broker {broker.id} has no replica of {name}"
+                elif (replica.leader, replica.leader_epoch) != (held.leader, held.leader_epoch):
+                    yield (
+                        f"broker {broker.id} has leader {replica.leader} under epoch {replica.leader_epoch} of {name}, "
+                        f"and stored is leader {held.leader} under epoch {held.leader_epoch}"
+                    )
+
+    def _metadata_differences(self, broker: SimulatedBroker) -> Iterator[str]:
+        """Kafka's brokers apply an abandoned UpdateMetadata that arrives late, and keep it until the next one."""
+        live = broker.live()
+        if live != self._registrations.keys() and not broker.has_overtaken_metadata():
+            yield f"broker {broker.id} knows live brokers {sorted(live)}, not {sorted(self._registrations)}"
+        for name, assignment, held in self._partitions():
+            if held is None or broker.has_overtaken_metadata(name):
+                continue
+            known = broker.metadata(name)
+            if known is None:
+                yield f"broker {broker.id} has no metadata of {name}"
+                continue
+            stored = MetadataView(
+                held.leader, held.leader_epoch, frozenset(held.isr), held.partition_epoch, assignment.replicas
+            )  # fmt: skip
+            if known._replace(offline=stored.offline) != stored:
+                yield f"broker {broker.id} knows {tuple(known)[:-1]} of {name}, and stored is {tuple(stored)[:-1]}"
+            live_again = sorted(each for each in known.offline if self._may_lead(each, name))
+            if live_again:
+                yield f"broker {broker.id} knows the live replicas {live_again} of {name} as offline"
+
+    def out_of_sync(self) -> Iterator[str]:
+        """Each live replica that can reach its leader is in the ISR."""
+        for name, assignment, held in self._partitions():
+            if held is None or held.leader == NO_LEADER or not self._serves(held.leader, name):
+                continue
+            missing = [
+                broker for broker in assignment.replicas if broker not in held.isr and self._may_lead(broker, name)
+            ]
+            if missing:
+                yield f"partition {name}: {missing} are live and not in the ISR {list(held.isr)}; leader {held.leader}"
+
+    def dead_members(self) -> Iterator[str]:
+        """No member of an ISR is down, unless it is the last one."""
+        for name, _, held in self._partitions():
+            if held is None or len(held.isr) == 1:
+                continue
+            dead = [broker for broker in held.isr if broker not in self._running]
+            if dead:
+                yield f"partition {name}: {dead} are down and in the ISR {list(held.isr)}"
+
+    def led_elsewhere(self, percentage: int) -> Iterator[str]:
+        """Preferred replicas in the ISR lead: of those of one broker all but a percentage."""
+        preferring: dict[int, list[bool]] = {}
+        for name, assignment, held in self._partitions():
+            preferred = assignment.replicas[0]
+            is_led = held is None or held.leader == preferred or preferred not in held.isr
+            preferring.setdefault(preferred, []).append(not is_led and self._may_lead(preferred, name))
+        for broker, late in preferring.items():
+            if sum(late) * 100 > len(late) * percentage:
+                yield f"broker {broker} does not lead {sum(late)} of the {len(late)} partitions that prefer it"
+
+    def retries(self) -> Iterator[str]:
+        """Nothing is retried for something that does not exist, and no request waits for a live broker."""
+        for member in self._cluster.controllers.values():
+            if not member.is_running or member.controller is None:
+                continue
+            later = [event.label for event in member.controller.loop._later]
+            if later:
+                yield f"{member.name} will handle {later} again"
+        for channel in self._controller.channels.all():
+            if channel.broker.id not in self._registrations:
+                yield f"the controller has a channel to broker {channel.broker.id}, which is not registered"
+            elif len(channel) and channel.broker.id in self._running:
+                yield f"{len(channel)} requests wait for broker {channel.broker.id}"
+
+    def memory_differences(self) -> Iterator[str]:
+        """The controller's memory equals the store."""
+        table = self._controller.cluster.table
+        views = {view.name: view for view in map(table.view, table.all().tolist())}
+        known = {name: view.assignment for name, view in views.items()}
+        for name in sorted(known.keys() | self._assignments.keys()):
+            view = views.get(name)
+            is_led = view is not None and view.leadership is not None
+            if self._deleted(name) and name not in self._assignments and not is_led:
+                continue  # as in Kafka: only partitions with leadership are kept when a tool adds others meanwhile
+            if known.get(name) != self._assignments.get(name):
+                yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
+        for name, held in self._leaderships.items():
+            view = views.get(name)
+            if self._deleted(name) and not self._cluster.level.alter_partition:
+                continue  # a leader may write once more; nothing is decided for the partition any more
+            if view is not None and (view.leader, view.leader_epoch, view.partition_epoch, frozenset(view.isr)) != (
+                held.leader, held.leader_epoch, held.partition_epoch, frozenset(held.isr)
+            ):  # fmt: skip
+                yield f"{name}: {view} in memory, {held} stored"
+
+    def state_differences(self) -> Iterator[str]:
+        """The states of the machines follow from the stored records and the live brokers."""
+        cluster = self._controller.cluster
+        moving = {name for name, held in self._assignments.items() if held.is_being_reassigned}
+        known = {name for name in cluster.reassigning if not self._deleted(name)}
+        if known != {name for name in moving if not self._deleted(name)}:
+            yield f"reassigned are {sorted(known)} in memory, and {sorted(moving)} in the store"
+        for name, assignment, held in self._partitions():
+            view = cluster.view(name)
+            if view is None or held is None:
+                continue
+            # As in Kafka, a leader that shuts down may count as offline while others fail.
+            is_led = held.leader != NO_LEADER and self._may_lead(held.leader, name)
+            if is_led and view.state is not PartitionState.ONLINE:
+                yield f"{name} has the live leader {held.leader}, and is {view.state.name}"
+            if view.replica_states.keys() != set(assignment.replicas):
+                yield f"{name} has states of replicas {dict(view.replica_states)}, and replicas {assignment.replicas}"
+            for broker, state in view.replica_states.items():
+                is_copied = broker not in assignment.adding  # a new one is NEW until it is in sync
+                if is_copied and self._may_lead(broker, name) and state is not ReplicaState.ONLINE:
+                    yield f"the live replica {broker} of {name} is {state.name}"
+
+    def strangers(self) -> Iterator[str]:
+        """The ISR and the leader of a partition are replicas of it."""
+        for name, assignment, held in self._partitions():
+            if held is not None and not set(held.isr) <= set(assignment.replicas):
+                yield f"partition {name}: ISR {list(held.isr)} of replicas {list(assignment.replicas)}"
+
+    def unanswered(self) -> Iterator[str]:
+        """Each call that a running instance has received is answered. One that has just arrived does not count."""
+        until_s = self._cluster.loop.now_s - ANSWERED_S
+        for call in self._cluster.network.unanswered():
+            if isinstance(call.message, Watch):
+                continue  # it waits for a change
+            if call.node.name in self._instances and call.since_s <= until_s:
+                what = type(call.message).__name__
+                yield f"{call.node.name} has not answered {what}, which arrived at {call.since_s:.3f} s"
+
+    def remains(self) -> Iterator[str]:
+        """No memory of a deleted topic remains."""
+        topics = self._cluster.stored.topics()
+        for topic in self._controller.cluster.topics_to_delete:
+            if topic not in self._cluster.stored.deletions():
+                yield f"the controller still deletes {topic}, which is not marked for deletion"
+        for ref in self._controller.topics():
+            if topics.get(ref.name) != ref:
+                yield f"the controller knows {ref}, and stored is {topics.get(ref.name)}"

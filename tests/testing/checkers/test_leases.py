@@ -1,0 +1,126 @@
+"""INV-56 and INV-58 over hand-written histories."""
+
+import pytest
+
+from kactl.testing.checkers import Leases
+
+from .stories import T1, T2, Story
+
+ONE, TWO = "broker 1", "broker 2"
+
+
+def begin(one: Story, node: str, epoch: int, *, life: int = 1, topic_id: str = T1, valid: tuple[str, ...] = ()) -> None:
+    one.record(
+        "lease.begin",
+        node,
+        broker=int(node[-1]),
+        life=life,
+        topic="t1",
+        topic_id=topic_id,
+        partition=0,
+        controller_epoch=1,
+        leader_epoch=epoch,
+        valid=[(other, 1) for other in valid],
+    )
+
+
+def story() -> Story:
+    """Broker 1 leads under epoch 4."""
+    one = Story(Leases())
+    begin(one, ONE, 4)
+    return one
+
+
+def test_leaderships_one_after_the_other_are_legal() -> None:
+    one = story()
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
+    begin(one, TWO, 5, valid=(ONE,))
+    begin(one, TWO, 6, valid=(ONE,))
+
+    assert one.found == []
+
+
+def test_leadership_after_the_end_of_the_lease_is_legal() -> None:
+    one = story()
+    begin(one, TWO, 5)
+
+    assert one.found == []
+
+
+@pytest.mark.parametrize("kind", ["lease.lapse", "node.crash"])
+def test_everything_ends_with_the_lease_and_the_process(kind: str) -> None:
+    one = story()
+    if kind == "lease.lapse":
+        one.record(kind, ONE, broker=1, life=1)
+    else:
+        one.record(kind, ONE, incarnation=1, clean=False)
+    begin(one, TWO, 5, valid=(ONE,))
+
+    assert one.found == []
+
+
+def test_a_leadership_beside_a_valid_one_breaks_inv_56() -> None:
+    one = story()
+    begin(one, TWO, 5, valid=(ONE,))
+
+    assert one.found == ["INV-56"]
+
+
+def test_end_of_another_partition_breaks_inv_56() -> None:
+    one = story()
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=1)
+    begin(one, TWO, 5, valid=(ONE,))
+
+    assert one.found == ["INV-56"]
+
+
+def test_another_life_beside_a_valid_one_breaks_inv_56() -> None:
+    one = story()
+    begin(one, ONE, 5, life=2, valid=(ONE,))
+
+    assert one.found == ["INV-56"]
+
+
+def test_topics_of_one_name_have_leaderships_of_their_own() -> None:
+    one = story()
+    begin(one, TWO, 0, topic_id=T2, valid=(ONE,))
+
+    assert one.found == []
+
+
+def test_topics_without_ids_are_not_compared() -> None:
+    one = Story(Leases())
+    begin(one, ONE, 4, topic_id="0" * 32)
+    begin(one, TWO, 3, topic_id="0" * 32, valid=(ONE,))
+
+    assert one.found == []
+
+
+def test_an_earlier_leader_epoch_breaks_inv_58() -> None:
+    one = story()
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
+    begin(one, TWO, 3)
+
+    assert one.found == ["INV-58"]
+
+
+def test_session_that_the_store_ends_early_protects_nothing() -> None:
+    one = story()
+    one.commit({"brokers/1": {"epoch": 1}})
+    one.record("fault.begin", fault="expire", target=ONE)
+    one.commit({"brokers/1": None}, client="", operation="expire")
+    one.record("action", number=1)
+    begin(one, TWO, 5, valid=(ONE,))
+
+    assert one.found == []
+
+
+def test_session_that_ends_by_itself_protects_its_leases() -> None:
+    one = story()
+    one.commit({"brokers/1": {"epoch": 1}})
+    one.record("fault.begin", fault="expire", target=TWO)
+    one.record("action", number=1)
+    one.commit({"brokers/1": None}, client="", operation="expire")
+    begin(one, TWO, 5, valid=(ONE,))
+
+    assert one.found == ["INV-56"]
