@@ -7,7 +7,20 @@ from typing import Final
 from .tables import plain
 
 _FOLDER: Final = Path(__file__).parent
-BENCHES: Final = ("election", "failover", "latency", "channel", "store", "lease", "forensics", "whatif", "race")
+BENCHES: Final = (
+    "election",
+    "failover",
+    "latency",
+    "channel",
+    "wire",
+    "store",
+    "lease",
+    "roles",
+    "outage",
+    "forensics",
+    "whatif",
+    "race",
+)
 TOOLS: Final = ("compare", "report")
 
 

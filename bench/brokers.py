@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from kactl.config.protocol_level import LATEST
 from kactl.messages.control import (
+    KafkaRequest,
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -61,6 +62,7 @@ class Encoding:
 
     async def taking(self, broker: int, request: Request) -> tuple[Response, int]:
         """Encodes a request. Returns the response and the number of bytes."""
+        assert isinstance(request, KafkaRequest)
         rows = len(request) if isinstance(request, StopReplica) else len(request.states)
         correlation = self.requests % 2**31
         if rows <= _ROWS_IN_LOOP_MAX:

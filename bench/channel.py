@@ -28,7 +28,7 @@ from bench.run import main, module, numbers, say, undisturbed
 from bench.sinks import sinks
 from bench.slow import slow_broker
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import KafkaRequest, LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, Fence
 from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.cluster import Cluster
@@ -61,28 +61,33 @@ def gathered(cluster: Cluster, at: RowNumbers, *, stop: bool = False) -> list[Ad
     return batch.flush()
 
 
-def fresh(request: Request) -> Request:
+def kafka_requests(addressed: list[Addressed]) -> list[KafkaRequest]:
+    """Returns the requests without their recipients."""
+    return [each.request for each in addressed if isinstance(each.request, KafkaRequest)]
+
+
+def fresh(request: KafkaRequest) -> KafkaRequest:
     """Returns an equal request without cached bytes."""
     if isinstance(request, StopReplica):
         return dataclasses.replace(request)
     return dataclasses.replace(request, states=dataclasses.replace(request.states))
 
 
-def rows_of(request: Request) -> int:
+def rows_of(request: KafkaRequest) -> int:
     return len(request) if isinstance(request, StopReplica) else len(request.states)
 
 
-def kinds(cluster: Cluster) -> list[Request]:
+def kinds(cluster: Cluster) -> list[KafkaRequest]:
     """Returns the largest request of each type to one broker."""
     told, stopped = gathered(cluster, cluster.table.all()), gathered(cluster, cluster.table.all(), stop=True)
-    requests = [each.request for each in (*told, *stopped)]
-    found = []
+    requests = kafka_requests([*told, *stopped])
+    found: list[KafkaRequest] = []
     for kind in (LeaderAndIsr, UpdateMetadata, StopReplica):
         found.append(max((each for each in requests if isinstance(each, kind)), key=rows_of))
     return found
 
 
-def name_of(request: Request, versions: Versions) -> str:
+def name_of(request: KafkaRequest, versions: Versions) -> str:
     match request:
         case LeaderAndIsr():
             return f"LeaderAndIsr v{versions.leader_and_isr}"
@@ -137,7 +142,7 @@ def flush(cluster: Cluster, *, runs: int, found: Found) -> None:
             at = table[run :: max(1, len(table) // chunk)][:chunk]
             made: list[Addressed] = []
             gather = timed(lambda: made.extend(gathered(cluster, at)))  # noqa: B023 - called at once
-            frames = timed(lambda: [encoder.frame(each.request, 0) for each in made])  # noqa: B023
+            frames = timed(lambda: [encoder.frame(each, 0) for each in kafka_requests(made)])  # noqa: B023
             if run:
                 found.add(f"flush/{chunk}/gather", "ms", gather * 1e3)
                 found.add(f"flush/{chunk}/encode", "ms", frames * 1e3)
@@ -208,8 +213,9 @@ async def send(shape: Shape, *, runs: int, found: Found) -> None:
         ]
         for run in range(runs + 1):
             transport = KafkaTransport(controller_id=CONTROLLER, level=LATEST, listener_name=LISTENER)
-            by_broker: dict[int, list[Request]] = {}
+            by_broker: dict[int, list[KafkaRequest]] = {}
             for broker, request in gathered(cluster, cluster.table.all()):
+                assert isinstance(request, KafkaRequest)
                 by_broker.setdefault(broker, []).append(request)
             holds = Holds()
             with undisturbed():
@@ -230,7 +236,7 @@ async def send(shape: Shape, *, runs: int, found: Found) -> None:
                 found.add(f"{at}/rate", "MB/s", megabytes / took)
 
 
-async def _deliver(transport: KafkaTransport, broker: Broker, requests: list[Request]) -> None:
+async def _deliver(transport: KafkaTransport, broker: Broker, requests: list[KafkaRequest]) -> None:
     connection = transport.connect(broker)
     try:
         for request in requests:
@@ -239,7 +245,7 @@ async def _deliver(transport: KafkaTransport, broker: Broker, requests: list[Req
         await connection.close()
 
 
-def _size(cluster: Cluster, requests: list[Request]) -> int:
+def _size(cluster: Cluster, requests: list[KafkaRequest]) -> int:
     encoder = Encoder(versions_for(LATEST), client_id=str(CONTROLLER), listener_name=LISTENER)
     return sum(encoder.frame(request, 0).size for request in requests)
 

@@ -38,6 +38,7 @@ from kactl.clock import SystemClock
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
 from kactl.machines import partition, replica
+from kactl.messages.control import KafkaRequest
 from kactl.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
 from kactl.outbound.batch import Addressed, RequestBatch
@@ -68,10 +69,14 @@ class EncodingChannels:
 
     def send(self, requests: Iterable[Addressed]) -> None:
         for _, request in requests:
+            assert isinstance(request, KafkaRequest)
             self.requests += 1
             self.bytes += self.encoder.frame(request, self.requests).size
 
     def add(self, broker: Broker) -> None: ...
+
+    def last_error(self, broker: int) -> str:
+        return ""
 
     def resume(self, broker: int) -> None: ...
 

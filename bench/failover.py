@@ -26,7 +26,7 @@ from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, regis
 from bench.run import main, module, numbers, say, words
 from bench.tables import number, plain
 from kactl.actors.system import Controller
-from kactl.messages.control import Request, StopReplica
+from kactl.messages.control import KafkaRequest, Request, StopReplica
 from kactl.model import Fence
 from kactl.stores.base import Names, Store, Write
 
@@ -68,7 +68,7 @@ class Clocked:
         self.at: dict[str, float] = {}
 
     def on_bytes(self, broker: int, request: Request, at: float) -> None:
-        if isinstance(request, StopReplica) or len(request.states):
+        if isinstance(request, StopReplica) or (isinstance(request, KafkaRequest) and len(request.states)):
             self.at.setdefault("first bytes", at)
             self.at["told"] = at
 

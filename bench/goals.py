@@ -92,6 +92,13 @@ GOALS: Final = (
         at_most=64,
     ),
     Goal(
+        bench="tracing",
+        what="broker failure at 100 k partitions, with / without its record",
+        above="100000/recorded",
+        below="100000/bare",
+        at_most=1.01,
+    ),
+    Goal(
         bench="latency",
         what="p99 of single elections, in a large failure / idle",
         above="pooled/loaded/durable/p99",

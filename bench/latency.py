@@ -31,7 +31,7 @@ from bench.tables import number, plain
 from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
 from kactl.messages.admin import ElectionKind
-from kactl.messages.control import LeaderAndIsr, Request, StopReplica
+from kactl.messages.control import LeaderAndIsr, Request, UpdateMetadata
 from kactl.model import Fence, TopicPartition
 from kactl.state.rows import Ints
 from kactl.stores.base import Names, Session, Store, Write
@@ -161,7 +161,7 @@ class Asker:
         return election
 
     def _made(self, broker: int, request: Request, at: float) -> None:
-        rows = 0 if isinstance(request, StopReplica) else len(request.states)
+        rows = len(request.states) if isinstance(request, LeaderAndIsr | UpdateMetadata) else 0
         if rows > LARGE_ROWS:
             self.last_large = at
         if not isinstance(request, LeaderAndIsr) or not rows:

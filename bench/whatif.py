@@ -9,6 +9,8 @@ partitions: the worst case. With even placement, one replica in each of three ra
 * `open`: from columns in memory to classes.
 * `brokers`, `pairs`, `racks`, `rack+broker`, `rolling`: each sweep, with the ten worst explained.
 * `text`: reading the same cluster from the output of `kafka-topics.sh --describe`; for the first size only.
+* `live`: the cluster of a running controller, with even placement. `copy` is what the event loop waits for; `prepare`
+  makes the engine, `stoppable` is the answer about one broker, and `restart` plans a restart of five brokers at a time.
 * `Spark`: with `--spark`, from Parquet to classes by Spark, which is already running; and the sweep over single brokers
   with all sums computed by Spark, as for more classes than fit into one process.
 """
@@ -28,8 +30,8 @@ from bench.figures import Found
 from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
-    from kactl.forensics.whatif.partitions import Assumptions
-    from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
+    from kactl.whatif.assumptions import Assumptions
+    from kactl.whatif.prepared_snapshot import PreparedSnapshot
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -38,6 +40,8 @@ PARTITIONS_OF_A_TOPIC: Final = 50
 BEHIND: Final = 0.01
 SIZES: Final = ("100x100000",)
 FULL_SIZES: Final = ("100x1000000", "300x1000000")
+# Brokers and partitions of a running controller.
+LIVE_SIZES: Final = ("30x100000", "99x1000000")
 PLACEMENTS: Final = ("random", "even")
 # Limit of results at Spark's driver: enough for classes, not for single partitions.
 _RESULTS: Final = "512m"
@@ -83,7 +87,7 @@ def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.
 
 
 def assumed(brokers: int) -> "Assumptions":
-    from kactl.forensics.whatif.partitions import Assumptions
+    from kactl.whatif.assumptions import Assumptions
 
     return Assumptions(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
 
@@ -100,11 +104,12 @@ def described(table: pa.Table) -> bytes:
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """Measures all sweeps over one cluster, without Spark."""
-    from kactl.forensics.whatif import Kind, prepared_snapshot
-    from kactl.forensics.whatif.analysis import answer
+    from kactl.forensics.whatif import tables
+    from kactl.whatif import Kind
+    from kactl.whatif.analysis import answer
 
     for _ in range(runs):
-        opened = timed(found, f"{at}/open", lambda: prepared_snapshot.of_table(table, at, assumed(brokers)))
+        opened = timed(found, f"{at}/open", lambda: tables.of_table(table, at, assumed(brokers)))
         for kind in (each for each in Kind if each is not Kind.KILL):
             timed(found, f"{at}/{kind}", lambda: answer(opened, sweeps=[kind]))  # noqa: B023
     found.add(f"{at}/classes", "count", opened.engine.classes)
@@ -115,14 +120,43 @@ def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found)
     say(pairs.worst[0].explained)
 
 
+def live(brokers: int, partitions: int, *, runs: int, found: Found) -> None:
+    """Measures analyses of a running controller's columns, from the copy to the answer."""
+    from bench.clusters import Racked, known
+    from kactl.admin.failure_analysis import LiveSnapshot, copied
+    from kactl.model import Fence
+    from kactl.whatif import Kind
+    from kactl.whatif.analysis import answer, outcome_of
+    from kactl.whatif.restarts import plan_restarts
+
+    shape = Racked(partitions, partitions // PARTITIONS_OF_A_TOPIC, brokers, REPLICAS)
+    cluster = known(shape, controller=0, fence=Fence(1, 1))
+    topics = len(cluster.table.refs) + 1
+    min_isr, unclean = np.full(topics, 2, np.int32), np.zeros(topics, np.bool_)
+    at = f"live/{brokers}x{partitions}"
+    for _ in range(runs):
+        copy = timed(found, f"{at}/copy", lambda: copied(cluster, min_isr=min_isr, unclean=unclean, now_ms=0))
+        snapshot = timed(found, f"{at}/prepare", lambda: LiveSnapshot.of(copy))  # noqa: B023
+        engine, prepared = snapshot.engine, snapshot.prepared
+        one = engine.topology.failing([1])
+        positions = engine.topology.positions(one.brokers)
+        timed(found, f"{at}/stoppable", lambda: (engine.harmed(positions), outcome_of(prepared, one)))  # noqa: B023
+        timed(found, f"{at}/classes", lambda: engine.classes)  # noqa: B023
+        for kind in (Kind.BROKERS, Kind.PAIRS, Kind.ROLLING):
+            timed(found, f"{at}/{kind}", lambda: answer(prepared, sweeps=[kind]))  # noqa: B023
+        timed(found, f"{at}/restart", lambda: plan_restarts(engine, together=5))  # noqa: B023
+    say(f"{at}: one broker in {max(found.runs(f'{at}/stoppable')) * 1000:.0f} ms")
+
+
 def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: str, found: Found) -> None:
     """Measures classes and the sums of single brokers, computed by Spark."""
     import pyarrow.parquet as pq
 
     from kactl.forensics.session import spark_session
-    from kactl.forensics.whatif import Kind, spark_engine
-    from kactl.forensics.whatif.analysis import answer
+    from kactl.forensics.whatif import spark_engine
     from kactl.forensics.whatif.snapshots import file
+    from kactl.whatif import Kind
+    from kactl.whatif.analysis import answer
 
     more = {"spark.driver.maxResultSize": _RESULTS}
     with (
@@ -161,6 +195,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sizes", type=words, help=f"brokers x partitions; {','.join(SIZES)}; with --full {FULL_SIZES}"
     )
+    parser.add_argument("--live-sizes", type=words, help=f"the same for a running controller; {LIVE_SIZES}")
     parser.add_argument("--placement", type=words, default=PLACEMENTS, help="how replicas are placed, by commas")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--spark", action="store_true", help="make classes and sums by Spark, too")
@@ -172,6 +207,8 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
     from kactl.forensics.whatif.snapshots import file
 
     sizes = asked.sizes or (FULL_SIZES if asked.full else SIZES)
+    for brokers, partitions in _parsed(asked.live_sizes or (LIVE_SIZES if asked.full else LIVE_SIZES[:1])):
+        live(brokers, partitions, runs=asked.runs, found=found)
     for number, (brokers, partitions) in enumerate(_parsed(sizes)):
         tables = {
             f"{brokers}x{partitions}/{placement}": snapshot(brokers, partitions, placement, seed=found.seed)

@@ -6,6 +6,7 @@ from typing import Final
 from bench import tables
 from bench.failover import STAGES as FAILOVER_STAGES
 from bench.figures import Figure, Results, Setting
+from bench.outage import FIGURES as OUTAGE_FIGURES
 from bench.spread import ratio
 from bench.tables import markdown, runs, times
 
@@ -80,6 +81,17 @@ def failover(results: Results, parts: Parts) -> str:
             rows.append([f"{size:,}", "warm", *cells(figures, f"{path}/warm", FAILOVER_STAGES), gain])
         texts.append(markdown([f"{_STORES[store]}, ms", "", *FAILOVER_STAGES, "cold ÷ warm"], rows))
     return "\n\n".join(texts)
+
+
+def outage(results: Results, parts: Parts) -> str:
+    """Returns the time without leaders by layout of the processes."""
+    figures, rows = results.figures, []
+    for layout, size in sorted({tuple(name.split("/")[:2]) for name in figures}):
+        processes, _, participants = layout.partition("x")
+        named = f"{processes} processes of {participants}"
+        rows.append([named, f"{int(size):,}", *cells(figures, f"{layout}/{size}", OUTAGE_FIGURES[:3])])
+    timeout = f"Session timeout {results.settings.get('session')} ms."
+    return f"{timeout}\n\n{markdown(['participants, ms', 'partitions', *OUTAGE_FIGURES[:3]], rows)}"
 
 
 def latency(results: Results, parts: Parts) -> str:

@@ -57,6 +57,15 @@ one was a standby with a copy, and a hundred partitions have changed since its l
 controllership is won (`elected`), the cluster is loaded (`loaded`), the first request with partitions is encoded
 (`first bytes`), the last one is encoded (`told`), and the instance accepts requests (`ready`)."""
 
+_OUTAGE: Final = """\
+## Loss of a process with participants
+
+One process of participants is killed with SIGKILL, in turn; its partitions have replicas in other processes. The
+controller, which keeps the sessions, and all participants share the machine, over TCP on loopback. *All led* is the
+time from the kill until the `lead` of another participant has been called for every partition, under a valid lease.
+Most of it is the session timeout, after which a leader that only hangs has provably stopped; the last column is the
+rest, and below zero if the last heartbeat was sent early enough before the kill."""
+
 _LATENCY: Final = """\
 ## Small requests during a large event
 
@@ -129,6 +138,7 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "race": (_RACE, race.section),
     "election": (_ELECTION, benches.election),
     "failover": (_FAILOVER, benches.failover),
+    "outage": (_OUTAGE, benches.outage),
     "latency": (_LATENCY, benches.latency),
     "channel": (_CHANNEL, benches.channel),
     "store": (_STORE, benches.store),

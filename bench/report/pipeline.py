@@ -9,6 +9,7 @@ from bench.tables import markdown, number
 from .benches import cells, children, median, rows_of
 from .parts import Parts
 
+_LIVE: Final = ("copy", "prepare", "stoppable", "classes", "brokers", "pairs", "rolling", "restart")
 _SWEEPS: Final = ("open", "brokers", "pairs", "racks", "rack+broker", "rolling")
 
 
@@ -68,6 +69,13 @@ def whatif(results: Results, parts: Parts) -> str:
             if f"{path}/Spark/open" in figures:
                 spark.append([label, *cells(figures, f"{path}/Spark", ("open", "brokers"))])
     texts = [markdown(["s", "classes", "pairs", *_SWEEPS], local)]
+    if "live" in _roots(figures):
+        rows = []
+        for cluster in children(figures, "live"):
+            brokers, _, partitions = cluster.partition("x")
+            label = f"{brokers} brokers, {int(partitions):,} partitions"
+            rows.append([label, *cells(figures, f"live/{cluster}", _LIVE)])
+        texts.append(markdown(["running controller, s", *_LIVE], rows))
     if spark:
         texts.append(markdown(["with Spark, s", "open", "brokers"], spark))
     return "\n\n".join(texts)

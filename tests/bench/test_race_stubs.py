@@ -15,10 +15,12 @@ from bench.race.scan import header, scan
 from bench.race.stubs import Inbox, Requests, StubBroker, StubControl
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import (
+    KafkaRequest as Request,
+)
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionStates,
-    Request,
     StopReplica,
     UpdateMetadata,
 )

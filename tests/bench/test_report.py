@@ -106,17 +106,19 @@ def test_page_without_results_marks_every_benchmark(tmp_path: Path) -> None:
 def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
     partial = {
         "failover": {"sqlite/1000/cold/told": ("ms", (5.0, 6.0))},
+        "outage": {"3x1/1000/all led": ("ms", (6004.0,))},
         "latency": {"pooled/idle/durable/p99": ("ms", (5.0,))},
         "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
         "store": {"batches/100x20/write/partition": ("us", (7.0,)), "floor/1000/read/500": ("us", (1.7,))},
         "election": {"memory/1000/repeated/total": ("ms", (5.0,))},
         "forensics": {"2000/lines": ("count", (2000.0,)), "2000/ingest/warm/line": ("us", (4.0,))},
-        "whatif": {"6x600/even/classes": ("count", (9.0,))},
+        "whatif": {"6x600/even/classes": ("count", (9.0,)), "live/6x600/stoppable": ("s", (0.002,))},
     }
 
     text = generated(tmp_path, *(stored(bench, figures) for bench, figures in partial.items()))  # type: ignore[arg-type]
 
     assert text.count("*Not measured in the published run") == 1
+    assert row(text, "3 processes of 1")[1:] == ["1,000", "–", "6,004", "–"]
     assert row(text, "LeaderAndIsr v7")[1] == "150"
     assert row(text, "2,000 lines, warm")[1:4] == ["250,000", "–", "4.00"]
     assert row(text, "6 brokers, 600 partitions, even")[1] == "9"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, forensics, latency, lease, store, whatif
+from bench import channel, election, failover, forensics, latency, lease, outage, store, tracing, whatif, wire
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
@@ -33,7 +33,7 @@ def _alone() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit each wait to a minute."""
-    for bench in (failover, latency, channel):
+    for bench in (failover, latency, channel, outage):
         monkeypatch.setattr(bench, "LIMIT_S", 60)
 
 
@@ -53,6 +53,7 @@ def rises(figures: dict[str, Figure], path: str, names: tuple[str, ...]) -> bool
     return all(list(run) == sorted(run) for run in runs)
 
 
+@pytest.mark.slow
 def test_election(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--sizes", "600", "--objects", "600", "--runs", "2", "--rounds", "2")
 
@@ -67,6 +68,7 @@ def test_election(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a failure affects" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_failover(tmp_path: Path) -> None:
     options = ("--sizes", "400", "--runs", "1", "--drift", "10", "--brokers", "6", "--stores", "memory,sqlite")
 
@@ -92,6 +94,33 @@ def test_lease(tmp_path: Path) -> None:
     assert figures["check"].median > figures["clock"].median > 0
 
 
+def test_tracing(tmp_path: Path) -> None:
+    figures = measured(tracing, tmp_path, "--size", "300", "--rounds", "3")
+
+    assert {name: len(figure.runs) for name, figure in figures.items()} == {
+        "300/bare": 3,
+        "300/recorded": 3,
+        "300/exported": 3,
+    }
+
+
+@pytest.mark.slow  # processes, and a session timeout
+def test_outage(tmp_path: Path) -> None:
+    options = ("--partitions", "30", "--layouts", "3x2", "--session", "3000", "--runs", "1")
+
+    figures = measured(outage, tmp_path, *options)
+
+    # The last heartbeat was sent up to a sixth of the session timeout before the kill.
+    assert figures["3x2/30/all led"].median >= figures["3x2/30/first led"].median > 2_000
+
+
+def test_wire(tmp_path: Path) -> None:
+    figures = measured(wire, tmp_path, "--partitions", "1000", "--runs", "2")
+
+    assert {"encode", "decode", "again", "cut", "join"} < figures.keys()
+    assert figures["encode"].median > figures["again"].median > 0
+
+
 @pytest.mark.slow
 def test_latency(tmp_path: Path) -> None:
     options = ("--partitions", "2000", "--singles", "1000", "--brokers", "12", "--repeats", "1", "--idle-s", "0.5")
@@ -108,6 +137,7 @@ def test_latency(tmp_path: Path) -> None:
     assert figures["failure/affected"].runs == (250.0,)
 
 
+@pytest.mark.slow
 def test_channel(tmp_path: Path) -> None:
     figures = measured(channel, tmp_path, "--partitions", "600", "--brokers", "12", "--runs", "1")
 
@@ -125,6 +155,7 @@ def test_channel(tmp_path: Path) -> None:
     assert 0 < together <= parity
 
 
+@pytest.mark.slow
 def test_store(tmp_path: Path) -> None:
     figures = measured(
         store, tmp_path, "--partitions", "400", "--writes", "100", "--runs", "1", "--stores", "memory,sqlite"
@@ -153,6 +184,7 @@ def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.java
+@pytest.mark.long  # all jobs in a Spark session of its own; `tests/forensics/answers` runs them in the shared session
 def test_forensics(tmp_path: Path) -> None:
     options = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
 
@@ -167,8 +199,9 @@ def test_forensics(tmp_path: Path) -> None:
     assert figures["20000/jobs/skew/rows"].median == 4
 
 
+@pytest.mark.slow
 def test_whatif(tmp_path: Path) -> None:
-    figures = measured(whatif, tmp_path, "--sizes", "6x600", "--runs", "1")
+    figures = measured(whatif, tmp_path, "--sizes", "6x600", "--live-sizes", "6x600", "--runs", "1")
 
     for placement in ("random", "even"):
         assert figures[f"6x600/{placement}/pairs/scenarios"].median == 15
@@ -176,6 +209,8 @@ def test_whatif(tmp_path: Path) -> None:
             assert figures[f"6x600/{placement}/{part}"].median > 0
     assert figures["6x600/even/classes"].median < figures["6x600/random/classes"].median < 600
     assert figures["6x600/random/text"].median > 0
+    for part in ("copy", "prepare", "stoppable", "classes", "brokers", "pairs", "rolling", "restart"):
+        assert figures[f"live/6x600/{part}"].median > 0
 
 
 def test_list_of_benchmarks_has_a_description_of_each() -> None:
@@ -197,6 +232,7 @@ def test_list_of_benchmarks_has_a_description_of_each() -> None:
         assert len(line.split()) > 8
 
 
+@pytest.mark.slow
 def test_memory_is_measured_in_a_separate_process() -> None:
     command = [sys.executable, "-m", "bench.footprint", "300", "memory"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -205,6 +241,7 @@ def test_memory_is_measured_in_a_separate_process() -> None:
     assert 0 < taken["table"] < taken["process"] <= taken["peak"]
 
 
+@pytest.mark.slow
 def test_brokers_of_one_rack_share_no_partition() -> None:
     replicas = Racked(900, 30, 30).replicas()
 
