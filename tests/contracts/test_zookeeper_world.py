@@ -17,6 +17,7 @@ from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
 from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+from tests.support.marks import fast_and_slow
 
 
 class Ensemble(NamedTuple):
@@ -32,7 +33,7 @@ ENSEMBLES: Final = {
     "three servers": Ensemble(3, (0.5, 4.0)),
 }
 # The fast tests leave out the one without latency.
-KINDS: Final = [pytest.param("one server", marks=pytest.mark.slow), "one far server", "three servers"]
+KINDS: Final = fast_and_slow(["three servers", "one server", "one far server"], fast=1)
 
 
 class WorldStores:

@@ -128,7 +128,7 @@ def started(instance: KactlController) -> None:
 def resign(instance: KactlController) -> None:
     """Resign over the API, if this instance is the controller."""
     epoch = instance.get("/v1/controller")["epoch"]
-    instance.post("/v1/controller/resign", expected_epoch=epoch)
+    instance.post("/v1/controller/resign", expected_epoch=epoch, reason="a test")
 
 
 def hold(faults: list[Fault], *, since: float) -> None:

@@ -7,10 +7,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 import msgspec
 
+from tests.support.api_access import opened
 from tests.support.processes import POLL_S, Process, free_port
 
 # About a second on an idle machine, mostly imports; several times that on a busy one.
@@ -19,7 +19,13 @@ STOP_S: Final = 30.0
 
 
 class KactlController:
-    """One instance. It keeps its ports across restarts."""
+    """One instance. It keeps its ports across restarts.
+
+    Attributes:
+        arguments: of the command, after those that name its configuration.
+    """
+
+    arguments: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -90,7 +96,7 @@ listen = "127.0.0.1:{self.port}"
     def start(self, *, active: bool = True) -> None:
         """Start, and wait until it responds; with `active`, until it is the controller and has taken over."""
         self.process = Process(
-            [sys.executable, "-m", "kactl.cli", "controller", "--config", str(self._config)],
+            [sys.executable, "-m", "kactl.cli", "controller", "--config", str(self._config), *self.arguments],
             output=self.folder / "kactl.log",
         )
         self.until(lambda: self._answers(ready=active), "it answers", START_S)
@@ -107,18 +113,14 @@ listen = "127.0.0.1:{self.port}"
 
     def get(self, path: str) -> Any:
         """Return the response to GET `path`, as plain values."""
-        with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+        with opened(f"http://127.0.0.1:{self.port}{path}") as answer:
             return msgspec.json.decode(answer.read())
 
     def post(self, path: str, **parameters: object) -> Any:
         """Return the response to POST `path`."""
-        request = Request(
-            f"http://127.0.0.1:{self.port}{path}",
-            msgspec.json.encode(parameters),
-            {"Content-Type": "application/json"},
-            method="POST",
-        )
-        with urlopen(request, timeout=60) as answer:
+        body = msgspec.json.encode(parameters)
+        url = f"http://127.0.0.1:{self.port}{path}"
+        with opened(url, data=body, headers={"Content-Type": "application/json"}, timeout=60) as answer:
             return msgspec.json.decode(answer.read())
 
     def partitions(self) -> dict[str, dict[str, Any]]:

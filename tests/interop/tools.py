@@ -46,9 +46,16 @@ class Ran(NamedTuple):
 class Tools:
     """The tools. Each takes the arguments of its shell script, without those for the cluster's address."""
 
-    def __init__(self, folder: Path, *, bootstrap: str, jars: str | None = None) -> None:
-        """Prepare the tools; nothing runs before `launch`. `jars` is as in `java_command`."""
+    def __init__(
+        self, folder: Path, *, bootstrap: str, jars: str | None = None, client_config: Path | None = None
+    ) -> None:
+        """Prepare the tools; nothing runs before `launch`. `jars` is as in `java_command`.
+
+        Args:
+            client_config: the file with the settings of the tools' connections; None for clear text.
+        """
         self.bootstrap = bootstrap
+        self._client_config = client_config
         self._jars = jars
         self._folder = folder
         self._process: Process | None = None
@@ -63,23 +70,28 @@ class Tools:
 
     def topics(self, *arguments: str) -> Ran:
         """Run kafka-topics."""
-        return self.run(TOPICS, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(TOPICS, *self._cluster("--command-config"), *arguments)
 
     def configs(self, *arguments: str) -> Ran:
         """Run kafka-configs."""
-        return self.run(_CONFIGS, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(_CONFIGS, *self._cluster("--command-config"), *arguments)
 
     def elect(self, *arguments: str) -> Ran:
         """Run kafka-leader-election."""
-        return self.run(LEADERS, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(LEADERS, *self._cluster("--admin.config"), *arguments)
 
     def reassign(self, *arguments: str) -> Ran:
         """Run kafka-reassign-partitions."""
-        return self.run(REASSIGN, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(REASSIGN, *self._cluster("--command-config"), *arguments)
 
     def features(self, *arguments: str) -> Ran:
         """Run kafka-features."""
-        return self.run(_FEATURES, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(_FEATURES, *self._cluster("--command-config"), *arguments)
+
+    def _cluster(self, option: str) -> tuple[str, ...]:
+        """Returns the arguments that name the cluster."""
+        config = () if self._client_config is None else (option, str(self._client_config))
+        return ("--bootstrap-server", self.bootstrap, *config)
 
     def run(self, main: str, *arguments: str) -> Ran:
         """Run a main class to its end.

@@ -78,6 +78,13 @@ class ManualClock:
         """Returns the number of sleepers."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
+    def jump(self, delay_ms: float) -> None:
+        """Let time pass in which nothing runs: the process is stopped, or its event loop is blocked.
+
+        Sleepers that are late wake in the next `advance`.
+        """
+        self._passed_ms += delay_ms
+
     async def advance(self, delay_ms: float) -> None:
         """Advance the time, and run everything that becomes due."""
         target = self._passed_ms + delay_ms

@@ -6,7 +6,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.messages.control import LeaderAndIsr, PartitionErrors, PartitionStates, StopReplica, UpdateMetadata
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaseRelease,
+    PartitionErrors,
+    PartitionStates,
+    StopReplica,
+    UpdateMetadata,
+)
+from kactl.messages.leases import LeaderEpochs
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 from kactl.state.rows import Ints
 
@@ -27,6 +35,7 @@ class StateRow(msgspec.Struct, frozen=True):
     controller_epoch: int = 1
     topic_id: bytes = ZERO_ID
     recovering: bool = False
+    hold: bool = False
 
     def but(self, **changes: object) -> "StateRow":
         return msgspec.structs.replace(self, **changes)
@@ -63,6 +72,7 @@ def states(*rows: StateRow) -> PartitionStates:
         partition_epoch=ints([row.partition_epoch for row in rows]),
         replicas=lists([row.replicas for row in rows]),
         recovering=np.array([row.recovering for row in rows], np.bool_),
+        hold=np.array([row.hold for row in rows], np.bool_) if any(row.hold for row in rows) else None,
     )
 
 
@@ -71,9 +81,9 @@ def leader_and_isr(*rows: StateRow, epoch: int = 1, broker_epoch: int = -1) -> L
 
 
 def update_metadata(
-    *rows: StateRow, live: Sequence[int] = (1, 2, 3), epoch: int = 1, broker_epoch: int = -1
+    *rows: StateRow, live: Sequence[int] = (1, 2, 3), epoch: int = 1, broker_epoch: int = -1, number: int = 0
 ) -> UpdateMetadata:
-    return UpdateMetadata(CONTROLLER, epoch, broker_epoch, states(*rows), tuple(Broker(id, 0) for id in live))
+    return UpdateMetadata(CONTROLLER, epoch, broker_epoch, states(*rows), tuple(Broker(id, 0) for id in live), number)
 
 
 def stop_replica(
@@ -94,6 +104,17 @@ def stop_replica(
         ints([leader_epoch] * len(names)),
         np.full(len(names), delete, np.bool_),
     )
+
+
+def lease_release(*names: TopicPartition, leader_epoch: int, epoch: int = 1) -> LeaseRelease:
+    stop = stop_replica(*names, leader_epoch=leader_epoch)
+    return LeaseRelease(CONTROLLER, epoch, -1, stop.topics, stop.topic, stop.partition, stop.leader_epoch)
+
+
+def texts(epochs: LeaderEpochs) -> list[str]:
+    """Returns the partitions and their leader epochs as texts."""
+    names, leader_epochs = epochs.columns()
+    return [f"{name} at {epoch}" for name, epoch in zip(names, leader_epochs.tolist(), strict=True)]
 
 
 def errors(partitions: PartitionErrors) -> dict[TopicPartition, int]:

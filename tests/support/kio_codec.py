@@ -12,12 +12,16 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kactl.messages.control import (
+    KafkaRequest as Request,
+)
+from kactl.messages.control import (
+    KafkaResponse as Response,
+)
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
     PartitionStates,
-    Request,
-    Response,
     StopReplica,
     UpdateMetadata,
     UpdateMetadataResponse,

@@ -6,12 +6,16 @@ import hypothesis.strategies as st
 import numpy as np
 
 from kactl.messages.control import (
+    KafkaRequest as Request,
+)
+from kactl.messages.control import (
+    KafkaResponse as Response,
+)
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
     PartitionStates,
-    Request,
-    Response,
     StopReplica,
     StopReplicaResponse,
     UpdateMetadata,

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaseRelease,
+    PartitionStates,
+    ReplicaReset,
+    Request,
+    StateSent,
+    StopReplica,
+    UpdateMetadata,
+)
 from kactl.model import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_BROKER
 
 NO_EPOCH = -1
@@ -57,6 +66,8 @@ class ModelBroker:
             case UpdateMetadata():
                 self._update(request)
                 return {}
+            case LeaseRelease() | StateSent() | ReplicaReset():
+                raise TypeError(f"{type(request).__name__} is only for participants")
             case StopReplica():
                 return {name: self._stop(name, row, request) for name, row in _named_rows(request)}
 

@@ -10,15 +10,22 @@ from typing import Final
 
 # Units that share expensive fixtures: real brokers, or a Spark session, which takes ten seconds of processor time to
 # start and more until Java has compiled what the jobs use. Tests of real brokers mostly wait for sessions to expire;
-# the other workers run everything else meanwhile.
-FOLDERS: Final = ("tests/interop/", "tests/forensics/")
+# in one unit they would end after all others. The acceptance tests have their own brokers.
+FOLDERS: Final = ("tests/interop/acceptance/", "tests/interop/", "tests/forensics/")
+# Files of these folders that share nothing with the others: each is a unit, as everywhere else.
+ALONE: Final = ("tests/interop/test_secure_cluster.py", "tests/interop/test_compat.py")
 # Files with independent tests that take long: each test is a unit.
-SPLIT: Final = ("tests/actors/test_storms_whole.py",)
+SPLIT: Final = ("tests/sim/test_corpus.py",)
 # Files and folders that take longest, with waiting, the slowest first. Their number of tests does not show it.
 SLOWEST: Final = (
+    "tests/interop/acceptance/",
     "tests/interop/",
     "tests/forensics/",
+    "tests/interop/test_secure_cluster.py",
+    "tests/interop/test_compat.py",
     "tests/test_walkthrough.py",
+    "tests/transports/tcp/test_processes.py",
+    "tests/examples/",
     "tests/bench/test_race.py",
     "tests/stores/zookeeper/test_outages.py",
     "tests/stores/zookeeper/connection/test_loss.py",
@@ -26,14 +33,16 @@ SLOWEST: Final = (
     "tests/test_packaging.py",
     "tests/cli/",
     "tests/sim/",
+    "tests/testing/brokers/test_participant.py",
     "tests/testing/test_pytest_plugin.py",
     "tests/bench/test_smoke.py",
     "tests/test_oracle.py",
     "tests/transports/kafka/listener/test_attack.py",
     "tests/admin/test_connections.py",
-    "tests/actors/test_storm_seeds.py",
-    "tests/actors/test_storms_whole.py",
-    "tests/actors/test_controller_storms.py",
+    "tests/transports/kafka/listener/test_logins.py",
+    "tests/admin/test_fuzz.py",
+    "tests/testing/test_sim_commands.py",
+    "tests/spectator/test_failover.py",
     "tests/actors/machines/test_chunked.py",
 )
 
@@ -43,6 +52,8 @@ def unit_of(node_id: str) -> str:
     path = node_id.partition("::")[0]
     if path in SPLIT:
         return node_id
+    if path in ALONE:
+        return path
     return next((folder for folder in FOLDERS if path.startswith(folder)), path)
 
 
@@ -57,6 +68,8 @@ def slowest_first(node_ids: Iterable[str]) -> dict[str, int]:
 
 
 def _rank(unit: str) -> int:
+    if unit in SLOWEST:
+        return SLOWEST.index(unit)
     return next((rank for rank, prefix in enumerate(SLOWEST) if unit.startswith(prefix)), len(SLOWEST))
 
 

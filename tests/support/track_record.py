@@ -117,8 +117,9 @@ Hours alone say nothing: faults and controller elections stand next to them.
 
 ## Bugs
 
-{len(known)} bugs, {len(found)} found by simulation or by exhaustive exploration. Storms are the earlier simulation on a
-manual clock (`tests/actors/storms/`); their processor time was not measured.
+{len(known)} bugs, {len(found)} found by simulation or by exhaustive exploration. Storms were random
+histories on a manual clock, which the simulator has replaced (their last commit is d03404b); their processor time was
+not measured.
 
 {_table(found)}
 

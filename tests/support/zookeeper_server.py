@@ -8,7 +8,7 @@ Needs nothing beyond the standard library and the jars, so that any folder of te
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,7 +28,13 @@ class ZooKeeperServer:
     """A standalone server. `kill` or `stop` and then `start` keep its data, its port and its sessions."""
 
     def __init__(
-        self, folder: Path, *, tick_ms: int = 500, heap_mb: int = HEAP_MB, java_options: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        tick_ms: int = 500,
+        heap_mb: int = HEAP_MB,
+        java_options: Sequence[str] = (),
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         """Prepare the server. It runs from `start` on.
 
@@ -37,11 +43,13 @@ class ZooKeeperServer:
             tick_ms: session timeouts are forced into 2 to 20 ticks, 1 to 10 s by default.
             heap_mb: some kilobytes for each partition of a cluster have to fit.
             java_options: additional options of Java.
+            settings: additional lines of the server's file.
         """
         self.folder = folder
         self.tick_ms = tick_ms
         self.heap_mb = heap_mb
         self.java_options = java_options
+        self.settings = settings or {}
         self.port = free_port()
         self.process: Process | None = None
 
@@ -121,6 +129,7 @@ class ZooKeeperServer:
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",  # it needs a web server that the jars do not contain
             "maxClientCnxns": 0,
+            **self.settings,
         }
         path = self.folder / "zoo.cfg"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

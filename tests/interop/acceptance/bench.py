@@ -44,37 +44,55 @@ class Bench:
     def __init__(self, folder: Path, level: str) -> None:
         self.level = level
         self.folder = folder
-        self.zookeeper = ZooKeeperServer(folder / "zookeeper", tick_ms=TICK_MS)
-        self.link = Link(self.zookeeper.port)
-        wired = f"127.0.0.1:{self.link.port}{CHROOT}"
+        self.zookeeper = self._zookeeper()
+        self.link = Link(self._linked_port)
         self.reader = ZooKeeperReader(self.zookeeper.connect(), CHROOT)
-        self.cluster = Cluster(
-            folder,
-            zookeeper=wired,
-            ibp=level,
+        self.cluster = self._brokers()
+        self.kactl, self.other = map(self._instance, (KACTL, OTHER))
+        self.tools = self._tools(",".join(f"127.0.0.1:{broker.internal_port}" for broker in self.cluster.brokers))
+        self._stack = ExitStack()
+
+    # -- parts, which other profiles replace ---------------------------------------------------------------------------
+
+    is_secure = False
+
+    def _zookeeper(self) -> ZooKeeperServer:
+        return ZooKeeperServer(self.folder / "zookeeper", tick_ms=TICK_MS)
+
+    @property
+    def _linked_port(self) -> int:
+        return self.zookeeper.port
+
+    def _prepare(self) -> None:
+        """Called once ZooKeeper runs."""
+
+    def _brokers(self) -> Cluster:
+        return Cluster(
+            self.folder,
+            zookeeper=f"127.0.0.1:{self.link.port}{CHROOT}",
+            ibp=self.level,
             session_timeout_ms=int(SESSION_S * 1000),
             overrides=OVERRIDES,
         )
-        self.kactl, self.other = (
-            KactlController(
-                node_id,
-                folder=folder / f"kactl-{node_id}",
-                zookeeper=wired,
-                ibp=level,
-                takeover=node_id == KACTL,
-                others=[id_ for id_ in (KACTL, OTHER) if id_ != node_id],
-                balance_s=BALANCE_S,
-            )
-            for node_id in (KACTL, OTHER)
+
+    def _instance(self, node_id: int) -> KactlController:
+        return KactlController(
+            node_id,
+            folder=self.folder / f"kactl-{node_id}",
+            zookeeper=f"127.0.0.1:{self.link.port}{CHROOT}",
+            ibp=self.level,
+            takeover=node_id == KACTL,
+            others=[id_ for id_ in (KACTL, OTHER) if id_ != node_id],
+            balance_s=BALANCE_S,
         )
-        self.tools = Tools(
-            folder, bootstrap=",".join(f"127.0.0.1:{broker.internal_port}" for broker in self.cluster.brokers)
-        )
-        self._stack = ExitStack()
+
+    def _tools(self, bootstrap: str) -> Tools:
+        return Tools(self.folder, bootstrap=bootstrap)
 
     def __enter__(self) -> Self:
         with self._stack as stack:
             stack.enter_context(self.zookeeper)
+            self._prepare()
             stack.enter_context(self.link)
             stack.enter_context(self.reader)
             for instance in (self.kactl, self.other):
@@ -133,7 +151,7 @@ class Bench:
         """Return whether every broker has metadata with a leader for each partition of the topic."""
         expected = {f"{topic}-{number}" for number in range(partitions)}
         for broker in self.cluster.brokers:
-            with MetadataClient(broker.internal_port) as client:
+            with MetadataClient(broker.client_port if self.is_secure else broker.internal_port) as client:
                 metadata = client.look()
             named = {name for name in metadata.leaders if name.rpartition("-")[0] == topic}
             if named - set(metadata.offline) != expected:

@@ -9,15 +9,21 @@ from collections.abc import Iterator
 import pytest
 
 from .bench import Bench
+from .secure_bench import SecureBench
 
 
-@pytest.fixture(scope="package", params=["2.6", "3.9"])
+@pytest.fixture(
+    scope="package",
+    params=["2.6", "3.9", *(pytest.param(f"{level}, secured", marks=pytest.mark.long) for level in ("2.6", "3.9"))],
+)
 def level(request: pytest.FixtureRequest) -> str:
-    """Return the inter-broker protocol version."""
+    """Return the inter-broker protocol version, and whether the cluster has logins, TLS and permissions."""
     return str(request.param)
 
 
 @pytest.fixture(scope="package")
 def bench(jars: str, level: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp(f"acceptance-{level}"), level) as bench:
+    version, _, secured = level.partition(", ")
+    kind = SecureBench if secured else Bench
+    with kind(tmp_path_factory.mktemp(f"acceptance-{version}-{secured}"), version) as bench:
         yield bench

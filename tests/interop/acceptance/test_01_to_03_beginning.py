@@ -40,10 +40,13 @@ def test_clients_see_the_brokers_and_brokers_also_see_kactl(bench: Bench) -> Non
     by_broker = {broker.id: ("127.0.0.1", broker.internal_port) for broker in bench.cluster.brokers}
 
     for broker in bench.cluster.brokers:
-        with MetadataClient(broker.client_port) as client, MetadataClient(broker.internal_port) as internal:
-            to_client, to_broker = client.look(), internal.look()
-
+        with MetadataClient(broker.client_port) as client:
+            to_client = client.look()
         assert (to_client.controller, to_client.brokers) == (KACTL, by_client)
+        if bench.is_secure:
+            continue  # this client has no login for the other listener, on which the tools find kactl
+        with MetadataClient(broker.internal_port) as internal:
+            to_broker = internal.look()
         assert to_broker.controller == KACTL
         assert to_broker.brokers == by_broker | {KACTL: ("127.0.0.1", bench.kactl.internal_port)}
 

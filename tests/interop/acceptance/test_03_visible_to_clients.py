@@ -37,6 +37,8 @@ def seen(bench: Bench, broker: int) -> dict[int, tuple[str, int]]:
 @pytest.mark.checklist(3)
 @pytest.mark.usefixtures("visible")
 def test_tools_reach_visible_kactl_on_the_clients_listener(bench: Bench) -> None:
+    if bench.is_secure:
+        pytest.skip("clients of listeners that authorize should not see kactl: docs/security.md")
     with Traffic(bench.cluster.bootstrap, "seen", group="readers-3") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         created = bench.tools.run(

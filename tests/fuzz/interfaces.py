@@ -1,0 +1,256 @@
+"""Targets of the fuzzer for input of users, other programs and files: tokens, HTTP, the tcp network, TOML, logs."""
+
+import functools
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kactl import wire
+from kactl.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
+from kactl.admin import cursor, origin
+from kactl.admin.identity import token_file
+from kactl.admin.problem import Refused
+from kactl.admin.routes.route_table import ROUTES
+from kactl.cli import context_file
+from kactl.cli.exits import Failure
+from kactl.config import file as config_file
+from kactl.config.settings import Duration
+from kactl.errors import BadConfig, MalformedMessage
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text import json_parser, probe, zone
+from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.parser import Parser
+from kactl.forensics.text.records import records
+from kactl.forensics.text.source import Broken, Unzipped
+from kactl.messages.log import AnyEvent, PartitionEvent
+from kactl.model import PartitionState
+from kactl.stores.etcd import messages as etcd
+from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
+from kactl.transports.tcp.framing import Kind as FrameKind
+from kactl.transports.tcp.identity import Identity
+from tests.forensics.golden import GOLDEN
+from tests.wire.recorded import encoded, samples
+
+from .target import Target
+
+SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
+TOKEN: Final = f"kactl_abcdefgh_{SECRET}"
+_HOSTS: Final = ("ops.example", "[::1]:9000")
+_LOCAL: Final = origin.Authority("127.0.0.1", 8080)
+# On a file system in memory, where there is one: files are written for each input.
+_MEMORY: Final = Path("/dev/shm")
+_HOUR_MS: Final = 3_600_000
+_BODIES: Final = (
+    {"name": "orders", "partitions": 3, "replication_factor": 2, "config": {"a": "b"}, "timeout_ms": 5, "reason": "x"},
+    {"name": "orders", "assignment": [[1, 2], [2, 3]], "dry_run": True},
+    {"partitions": 7, "assignment": [[1]], "config": {"a": None}},
+    {"type": "unclean", "partitions": [{"topic": "t", "partition": 0}], "all": False, "reason": "x"},
+    {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}], "reason": "x"},
+    {"expected_epoch": 4, "reason": "x"},
+    {"topics": ["t"], "brokers": [1, 2, 3], "remove": [2], "racks": {"1": "a"}},
+    {"failures": [{"brokers": [1]}], "brokers": [1], "rolling": {"parallel": 2}},
+)
+
+
+@functools.cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kactl-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    folder.chmod(0o700)
+    return folder
+
+
+def _from_file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
+    """Returns a target that writes the input to a file and reads it."""
+
+    def decode(data: bytes) -> Any:
+        path = _folder() / name
+        path.write_bytes(data)
+        path.chmod(0o600)
+        return read(path)
+
+    return decode
+
+
+def _text(decode: Callable[[str], Any]) -> Callable[[bytes], Any]:
+    """Returns a target that reads the input as the text of a header or parameter, as aiohttp decodes any bytes."""
+    return lambda data: decode(data.decode("utf-8", "surrogateescape"))
+
+
+def _find(text: str) -> TokenRecord | None:
+    known = TokenRecord(id="abcdefgh", name="a", role=_ROLE, sha256=hash_of(SECRET), created_ms=0, expires_ms=_HOUR_MS)
+    found = Tokens([known]).find(text, now_ms=1, address="10.0.0.1")
+    assert found is None or text == TOKEN, f"{text!r} is accepted as a token"
+    assert TOKEN not in without_secrets(text)
+    return found
+
+
+_ROLE: Final = next(route.role for route in ROUTES if route.role)
+
+
+def _host(text: str) -> bool:
+    accepted = origin._is_accepted(origin._authority(text, "http"), _LOCAL, _HOSTS)
+    if accepted:
+        host = text.lower().rpartition(":")[0] or text.lower()
+        names = {"127.0.0.1", "localhost", "ops.example", "[::1]", "[::ffff:127.0.0.1]"}
+        assert host in names or text.lower() in names, f"{text!r} is accepted as a host"
+    return accepted
+
+
+def _origin(text: str) -> bool:
+    accepted = origin._is_own(text, "http", _LOCAL, _HOSTS)
+    assert not accepted or text.startswith(("http://", "https://"))
+    return accepted
+
+
+def _frames(data: bytes) -> list[Any]:
+    """Decode frames at once and byte by byte: both ways have the same messages."""
+    bounds = Bounds(frame=4096, message=16_384, streams=4)
+    at_once, in_pieces = FrameDecoder(bounds), FrameDecoder(bounds)
+    found: list[list[Any]] = []
+    for decoder, size in ((at_once, len(data) or 1), (in_pieces, 3)):
+        shown: list[Any] = []
+        try:
+            for begin in range(0, len(data), size):
+                decoder.feed(data[begin : begin + size])
+                while (message := decoder.next()) is not None:
+                    shown.append((message.kind, message.stream, bytes(message.head), bytes(message.tail)))
+        except MalformedMessage:
+            shown.append("malformed")
+        found.append(shown)
+    assert found[0] == found[1], f"{found[0]} at once, and {found[1]} in pieces"
+    if found[0] and found[0][-1] == "malformed":
+        raise MalformedMessage("malformed")
+    return found[0]
+
+
+def _log(data: bytes, *, layout: str, kind: Kind) -> list[Any]:
+    parser = Parser(file_id=1, kind=kind, broker=None, time_zone=zone.zone_of("UTC"))
+    return [parser.parse(batch).num_rows for batch in records(io.BytesIO(data), LAYOUTS[layout], start=0, end=None)]
+
+
+def _json_log(data: bytes, *, layout: str) -> list[Any]:
+    batches = json_parser.events(
+        io.BytesIO(data), layout, file_id=1, kind=Kind.STATE_CHANGE, broker=None, start=0, end=None
+    )
+    return [batch.num_rows for batch in batches]
+
+
+def _unzipped(data: bytes) -> int:
+    source, size = Unzipped(io.BytesIO(data)), 0
+    while size < 1_000_000 and (piece := source.read(4096)):
+        size += len(piece)
+    return size
+
+
+def targets() -> list[Target]:
+    import gzip
+
+    lines = [
+        f"[2024-05-01 10:00:00,123] {golden.level} {golden.message} ({golden.logger})\n".encode() for golden in GOLDEN
+    ]
+    many = [b"".join(lines[begin : begin + 4]) for begin in range(0, len(lines), 4)]
+    kactl_line = (
+        b'{"seq":1,"time_ms":1714557600123,"controller_epoch":1,"kind":"partition","topic":"t","partition":0,'
+        b'"from_state":"OfflinePartition","to_state":"OnlinePartition","leader":1,"leader_epoch":2,"isr":[1,2],'
+        b'"partition_epoch":3,"what":"elected","cause":"x","broker":1}\n'
+    )
+    dump = (
+        b"| offset: 1 CreateTime: 1714557600123 keySize: -1 valueSize: 1 sequence: -1 headerKeys: [] payload: "
+        b'{"type":"PARTITION_RECORD","version":0,"data":{"partitionId":0,"topicId":"AAAAAAAAAAAAAAAAAAAAAQ",'
+        b'"replicas":[1,2],"isr":[1,2],"leader":1,"leaderEpoch":0,"partitionEpoch":0}}\n'
+    )
+    event = msgspec.json.encode(
+        PartitionEvent(
+            seq=1, time_ms=2, controller_epoch=3, topic="t", partition=0, from_state=PartitionState.OFFLINE,
+            to_state=PartitionState.ONLINE, leader=1, leader_epoch=2, isr=(1, 2), partition_epoch=4,
+        )
+    )  # fmt: skip
+    tokens = (
+        f'[[token]]\nid = "abcdefgh"\nname = "a"\nrole = "viewer"\nsha256 = "{"ab" * 32}"\n'
+        'created = 2026-01-01T00:00:00Z\nexpires = 2027-01-01T00:00:00Z\nnetworks = ["10.0.0.0/8"]\n'
+    ).encode()
+    contexts = b'[contexts.a]\nserver = "http://h:8080"\ntoken-file = "/a"\norigins = ["http://b:1"]\nca = "/c"\n'
+    settings = (
+        b'node-id = 1\ncluster = "c"\n[store]\nkind = "zookeeper"\nconnect = "h:1/k"\nsession-timeout = "18s"\n'
+        b'[kafka]\nlisteners = ["A://127.0.0.1:1"]\nbroker-networks = ["10.0.0.0/8"]\nsuper-users = ["User:a"]\n'
+        b'[kafka.protocols]\nA = "SASL_PLAINTEXT"\n[kafka.broker-principals]\npattern = "User:{id}"\n'
+        b'[api]\nlisten = "[::1]:80"\nhosts = ["a"]\n[log]\nfolder = "x"\n'
+    )
+    frame = [b"".join(frames_of(Message(FrameKind.ASK, 7, b"head" * 30, b"tail" * 30), part)) for part in (40, 300)]
+    bodies = [json.dumps(body).encode() for body in _BODIES]
+    messages = samples()
+    families: dict[int, tuple[wire.Family, list[bytes]]] = {}
+    for family, message in messages.values():
+        families.setdefault(id(family), (family, []))[1].append(encoded(message))
+    ranged = (
+        b'{"header":{"cluster_id":"1","revision":"7"},"kvs":[{"key":"YQ==","create_revision":"1","mod_revision":"2",'
+        b'"version":"3","value":"Yg==","lease":"4"}],"count":"1"}'
+    )
+    watched = b'{"result":{"header":{"revision":"7"},"watch_id":"1","events":[{"type":"DELETE","kv":{"key":"YQ=="}}]}}'
+    refused, bad_config = (Refused,), (BadConfig,)
+    # Each body is a valid one of some routes; the others reject it.
+    kinds = {route.takes_body for route in ROUTES if route.takes_body is not None}
+    json_errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+    return [
+        Target("tokens", _text(_find), (), [TOKEN.encode(), f"Bearer {TOKEN}".encode()]),
+        Target("new tokens", _text(lambda text: record_of(text, "a", _ROLE)), (), [TOKEN.encode()]),
+        Target("token file", _from_file("tokens.toml", token_file.read_tokens), bad_config, [tokens], is_slow=True),
+        Target("context file", _from_file("contexts.toml", _contexts), (Failure,), [contexts], is_slow=True),
+        Target("configuration", _from_file("kactl.toml", config_file.load), bad_config, [settings], is_slow=True),
+        Target("durations", _text(Duration.parse), (ValueError,), [b"18s", b"500ms"]),
+        Target("hosts", _text(_host), (), [b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"]),
+        Target("origins", _text(_origin), (), [b"http://127.0.0.1:8080", b"https://ops.example:8080"]),
+        Target("cursors", _text(cursor.read), refused, [cursor.write("orders", 7).encode()]),
+        *(
+            Target(
+                f"body {kind.__name__}",
+                functools.partial(msgspec.json.decode, type=kind),
+                json_errors,
+                [b"{}", *bodies],
+            )
+            for kind in sorted(kinds, key=lambda kind: kind.__name__)
+        ),
+        Target("tcp frames", _frames, (MalformedMessage,), frame),
+        Target("tcp identities", _text(Identity.parse), (ValueError,), [b"kactl://c/participant/3"]),
+        *(
+            Target(f"tcp messages {number}", functools.partial(_message, family), (MalformedMessage,), seeds)
+            for number, (family, seeds) in enumerate(families.values())
+        ),
+        Target("etcd ranges", etcd.range_response.decode, json_errors, [ranged]),
+        Target("etcd watches", etcd.watch_response.decode, json_errors, [watched]),
+        Target("events", functools.partial(msgspec.json.decode, type=AnyEvent), json_errors, [event]),
+        Target(
+            "state-change logs",
+            functools.partial(_log, layout="standard", kind=Kind.STATE_CHANGE),
+            (),
+            many,
+            is_slow=True,
+        ),
+        Target("server logs", functools.partial(_log, layout="standard", kind=Kind.SERVER), (), many, is_slow=True),
+        Target("kactl logs", functools.partial(_json_log, layout="kactl"), (), [kactl_line * 2], is_slow=True),
+        Target("metadata dumps", functools.partial(_json_log, layout="dump"), (), [dump * 2], is_slow=True),
+        Target("gzip files", _unzipped, (Broken,), [gzip.compress(many[0], mtime=0)]),
+        Target(
+            "probes",
+            _from_file("x.log", lambda path: probe.probe(str(path))),
+            (),
+            [*many, kactl_line, dump],
+            is_slow=True,
+        ),
+    ]
+
+
+def _contexts(path: Path) -> Any:
+    home = _folder() / "kactl"
+    home.mkdir(exist_ok=True)
+    path.rename(home / context_file.NAME)
+    return context_file.load({"XDG_CONFIG_HOME": str(_folder())})
+
+
+def _message(family: wire.Family, data: bytes) -> Any:
+    return type(wire.decode(data, family)).__name__
