@@ -1,0 +1,23 @@
+"""Controller of the examples, which keeps its state in a file.
+
+    python examples/controller.py 127.0.0.1:7373 cluster.db
+
+Start a second one with the same file and another address and id as a standby.
+"""
+
+import sys
+
+import anyio
+
+import kactl
+
+
+async def main(listen: str, file: str, node_id: int = 100) -> None:
+    network = kactl.TcpNetwork(listen=listen)
+    async with kactl.Controller(node_id, store=kactl.SqliteStore(file), network=network):
+        print(f"controller {node_id} listens at {network.address}", flush=True)
+        await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))
