@@ -1,7 +1,6 @@
 """Cluster controller with Kafka's semantics: elects the leader of every partition and notifies every broker."""
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         NotFound,
         NotReady,
         Remedy,
+        RoutesStale,
         StaleToken,
         TopicExists,
     )
@@ -34,13 +34,17 @@ if TYPE_CHECKING:
     from kactl.messages.log import (
         AnyEvent,
         BrokerEvent,
+        Cause,
         ControllerEvent,
+        ElectionEvent,
+        HandlerEvent,
         PartitionEvent,
         ReplicaEvent,
         RequestEvent,
         Reset,
         TopicEvent,
     )
+    from kactl.messages.routes import Version
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
     from kactl.participant.handlers.handler import Follower, PartitionHandler
@@ -50,12 +54,17 @@ if TYPE_CHECKING:
     from kactl.participant.leases.token import FencingToken
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
+    from kactl.spectator.routes import Route, RouteChange, RoutesReset
+    from kactl.spectator.spectator import Spectator
     from kactl.stores.base import Store
     from kactl.stores.etcd import EtcdStore
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
     from kactl.transports.base import Transport
     from kactl.transports.memory import MemoryHub
+    from kactl.transports.tcp.limits import Limits
+    from kactl.transports.tcp.network import TcpNetwork
+    from kactl.transports.tcp.tls import Tls
 
 __all__ = [
     "AnyEvent",
@@ -64,12 +73,14 @@ __all__ = [
     "Broker",
     "BrokerEvent",
     "Candidate",
+    "Cause",
     "Clock",
     "Controller",
     "ControllerEvent",
     "ControllerFailed",
     "ControllerSettings",
     "DeletionExplanation",
+    "ElectionEvent",
     "ElectionKind",
     "ElectionResult",
     "ErrorCode",
@@ -79,6 +90,7 @@ __all__ = [
     "FeatureUpdate",
     "FencingToken",
     "Follower",
+    "HandlerEvent",
     "KactlError",
     "Leader",
     "LeadershipLost",
@@ -86,6 +98,7 @@ __all__ = [
     "LeaseConfig",
     "LeaseLapsed",
     "LeaseResumed",
+    "Limits",
     "Listener",
     "MemoryHub",
     "MemoryStore",
@@ -105,17 +118,25 @@ __all__ = [
     "ReplicaState",
     "RequestEvent",
     "Reset",
+    "Route",
+    "RouteChange",
+    "RoutesReset",
+    "RoutesStale",
     "Snapshot",
+    "Spectator",
     "SqliteStore",
     "StaleToken",
     "Store",
     "SystemClock",
+    "TcpNetwork",
+    "Tls",
     "TopicEvent",
     "TopicExists",
     "TopicPartition",
     "TopicRef",
     "Transport",
     "UpgradeType",
+    "Version",
 ]
 
 # Where each public name lives. It is imported when it is first asked for: the command line needs none of them, and
@@ -133,6 +154,7 @@ _HOME = {
         "NotFound",
         "NotReady",
         "Remedy",
+        "RoutesStale",
         "StaleToken",
         "TopicExists",
     ),
@@ -148,8 +170,11 @@ _HOME = {
     "messages.log": (
         "AnyEvent",
         "BrokerEvent",
+        "Cause",
         "ControllerEvent",
+        "ElectionEvent",
         "PartitionEvent",
+        "HandlerEvent",
         "ReplicaEvent",
         "RequestEvent",
         "Reset",
@@ -166,21 +191,27 @@ _HOME = {
     "participant.leases.token": ("FencingToken",),
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
+    "messages.routes": ("Version",),
+    "spectator.routes": ("Route", "RouteChange", "RoutesReset"),
+    "spectator.spectator": ("Spectator",),
     "stores.base": ("Store",),
     "stores.etcd": ("EtcdStore",),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SqliteStore",),
     "transports.base": ("Transport",),
     "transports.memory": ("MemoryHub",),
+    "transports.tcp.limits": ("Limits",),
+    "transports.tcp.network": ("TcpNetwork",),
+    "transports.tcp.tls": ("Tls",),
 }
+# Packages with public names of their own.
+_PACKAGES = ("admin", "fencing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
-# A host program that has not set up logging hears nothing from us, in place of unasked lines on stderr.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
-
-
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -52,7 +52,7 @@ class Clock(Protocol):
         have a meaning."""
 
     async def sleep_ms(self, delay_ms: float) -> None:
-        """Wait for `delay_ms`."""
+        """Wait for `delay_ms`; not at all if it is negative."""
 
 
 class SystemClock:
@@ -85,7 +85,8 @@ class SystemClock:
             return time.monotonic_ns()
 
     async def sleep_ms(self, delay_ms: float) -> None:
-        await anyio.sleep(delay_ms / 1000)
+        # A time that has passed since the caller has read the clock.
+        await anyio.sleep(max(delay_ms, 0.0) / 1000)
 
 
 def _boot_time_ns() -> int:

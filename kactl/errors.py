@@ -23,11 +23,16 @@ class ErrorCode(enum.IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
     STALE_CONTROLLER_EPOCH = 11
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     INVALID_TOPIC_EXCEPTION = 17
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -36,8 +41,10 @@ class ErrorCode(enum.IntEnum):
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     REASSIGNMENT_IN_PROGRESS = 60
     LISTENER_NOT_FOUND = 72
     TOPIC_DELETION_DISABLED = 73
@@ -48,6 +55,7 @@ class ErrorCode(enum.IntEnum):
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
+    THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
     FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
@@ -285,6 +293,22 @@ class BrokerNotAvailable(KactlError):
         self.broker = broker
 
 
+class NothingToReset(KactlError):
+    """A replica has no failure that a reset of its handler ends.
+
+    Args:
+        reason: its present state, and the remedy if it has another failure.
+    """
+
+    code = ErrorCode.INVALID_REQUEST
+    http_status = 409
+
+    def __init__(self, replica: str, reason: str) -> None:
+        super().__init__(f"{replica} is not reset: {reason}")
+        self.replica = replica
+        self.reason = reason
+
+
 class BrokerNotRegistered(BrokerNotAvailable):
     """The same, with the error code for brokers that request producer ids."""
 
@@ -391,16 +415,21 @@ class BrokerIdTaken(StoreError):
 
 
 class BrokerUnreachable(KactlError):
-    """A request or its response was lost. The broker may have acted on the request."""
+    """A request or its response was lost. The broker may have acted on the request.
+
+    Attributes:
+        retry_after_ms: when trying again can first succeed, as far as that is known.
+    """
 
     remedy = Remedy.RETRY
     code = ErrorCode.BROKER_NOT_AVAILABLE
     http_status = 503
 
-    def __init__(self, broker: int, reason: str) -> None:
+    def __init__(self, broker: int, reason: str, *, retry_after_ms: float = 0) -> None:
         super().__init__(f"broker {broker}: {reason}")
         self.broker = broker
         self.reason = reason
+        self.retry_after_ms = retry_after_ms
 
 
 class ControllerUnreachable(KactlError):
@@ -412,6 +441,36 @@ class ControllerUnreachable(KactlError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the controller cannot be asked: {reason}; ask again later")
+        self.reason = reason
+
+
+class NotAuthorized(KactlError):
+    """The peer has not proved its identity, or this identity does not have the right."""
+
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    http_status = 403
+
+
+class ProtocolMismatch(KactlError):
+    """Two programs have no version of the protocol in common, or belong to different clusters."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class EndpointUnreachable(KactlError):
+    """An advertised address does not lead to the program that advertises it.
+
+    Args:
+        reason: the problem, and what to change.
+    """
+
+    remedy = Remedy.RETRY
+    http_status = 409
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"{host}:{port}: {reason}")
+        self.host = host
+        self.port = port
         self.reason = reason
 
 
@@ -470,6 +529,26 @@ class StaleToken(KactlError):
         self.highest = highest
 
 
+class RoutesStale(KactlError):
+    """A spectator's routes are older than the caller accepts: it has lost the controller, or never found one.
+
+    Args:
+        age_ms: of the routes; infinite if there are none.
+        max_age_ms: the accepted age.
+    """
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+    def __init__(self, age_ms: float, max_age_ms: float) -> None:
+        super().__init__(
+            f"the routes are {age_ms:.0f} ms old, and at most {max_age_ms:g} ms are accepted: no controller has sent "
+            "newer ones; retry later"
+        )
+        self.age_ms = age_ms
+        self.max_age_ms = max_age_ms
+
+
 class MalformedMessage(KactlError):
     """A peer sent bytes that are not a protocol message; the connection is closed."""
 
@@ -477,13 +556,19 @@ class MalformedMessage(KactlError):
 
 
 class ActionTimedOut(KactlError):
-    """An action did not finish in time; it may still do so."""
+    """An action did not finish in time; it may still do so.
+
+    Args:
+        reason: what it waits for; may be empty.
+    """
 
     remedy = Remedy.READ_BACK
     code = ErrorCode.REQUEST_TIMED_OUT
     http_status = 504
 
-    def __init__(self, what: str, timeout_ms: float) -> None:
-        super().__init__(f"{what} has taken more than {timeout_ms:g} ms; look again, or give it more time")
+    def __init__(self, what: str, timeout_ms: float, reason: str = "") -> None:
+        waits = f" ({reason})" if reason else ""
+        super().__init__(f"{what} has taken more than {timeout_ms:g} ms{waits}; look again, or give it more time")
         self.what = what
         self.timeout_ms = timeout_ms
+        self.reason = reason

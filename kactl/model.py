@@ -6,7 +6,7 @@ Immutable values that compare by content and do not depend on storage. The contr
 
 import enum
 import re
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -133,6 +133,21 @@ class Leadership(msgspec.Struct, frozen=True):
     recovering: bool = False
 
 
+class ReplicaStatus(enum.Enum):
+    """Whether a replica of a participant can lead and follow."""
+
+    READY = "ready"  # again, after one of the others
+    NOT_READY = "not ready"  # the handler raised NotReady
+    FAILED = "failed"  # the handler raised something else, or took too long
+    STUCK = "stuck"  # a cancelled call of the handler has not ended
+    ERROR = "error"  # failed too often; an operator or the application has to reset it
+    BUSY = "busy"  # a call of the handler takes long; the replica counts as ready
+
+    @property
+    def is_failure(self) -> bool:
+        return self not in (ReplicaStatus.READY, ReplicaStatus.BUSY)
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """Address of one listener of a broker. `protocol` is Kafka's name: PLAINTEXT, SSL, SASL_PLAINTEXT ..."""
 
@@ -143,13 +158,42 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """One registration of a broker. A broker that registers again has the same id and a higher epoch."""
+    """One registration of a broker. A broker that registers again has the same id and a higher epoch.
+
+    Attributes:
+        features: (name, lowest, highest level) of each.
+        incarnation: id of a participant's registration; empty for Kafka's brokers. See `kactl.messages.sessions`.
+        evicted: the controller has decided to end the registration. It does not count as live, and its session cannot
+            be renewed.
+        timeout_ms: granted timeout of a participant's session; 0 if it is not known.
+        session: on what the registration depends: a session with the store, or one with the active controller.
+        handover_wait_ms: how long the next leader waits after a session that the store only witnesses has vanished; 0
+            if renewals are counted.
+        peer: where other participants connect.
+    """
 
     id: int
     epoch: int
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
-    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level)
+    features: tuple[tuple[str, int, int], ...] = ()
+    incarnation: bytes = b""
+    evicted: bool = False
+    timeout_ms: int = 0
+    session: Literal["store", "controller"] = "store"
+    handover_wait_ms: int = 0
+    peer: Endpoint | None = None
+
+    def in_remote_session(self, incarnation: bytes, timeout_ms: int, *, epoch: int = NO_EPOCH) -> "Broker":
+        """Returns the registration of an incarnation in a session with the controller."""
+        return msgspec.structs.replace(
+            self, epoch=epoch, incarnation=incarnation, evicted=False, timeout_ms=timeout_ms, session="controller"
+        )
+
+    def has_remote_session(self, incarnation: bytes) -> bool:
+        """Returns whether this is the registration of an incarnation in a session with the controller that is not
+        evicted."""
+        return self.session == "controller" and self.incarnation == incarnation and not self.evicted
 
 
 class Fence(msgspec.Struct, frozen=True):

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import run_order, scenarios, storm_seeds
+from tests.support import api_access, run_order, scenarios
 from tests.support.clocks import ManualClock
 
 # The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
+# For the fast tests, `make check`: the first of these examples. `make test` runs all of them.
+settings.register_profile("check", settings.get_profile("default"), max_examples=10)
 # For searches: new examples on each run, and many. `pytest --hypothesis-profile=wide`
 settings.register_profile("wide", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("default")
@@ -28,20 +30,10 @@ FREE_BYTES_MIN: Final = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the first seed and the place of temporary files before the workers start, which inherit both."""
-    storm_seeds.draw()
+    """Choose the place of temporary files before the workers start, which inherit it."""
     if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    return storm_seeds.seed_headline()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    """Repeat the first seed at the end of a failed run: the header may have scrolled away, and `-q` prints none."""
-    if exitstatus:
-        terminalreporter.write_line(storm_seeds.seed_headline())
+    api_access.use_own_state_folder()
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +49,8 @@ def clock() -> ManualClock:
 
 # Fixtures that start Java. A test that uses one of them is marked `java`.
 JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
+# Fixtures that start a cluster in a process of its own for one test, which is marked `slow`.
+OWN_CLUSTER_FIXTURES: Final = frozenset({"own_up", "patient_up"})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -75,6 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not JAVA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.java)
+        if not OWN_CLUSTER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         positions = run_order.slowest_first(item.nodeid for item in items)
         items.sort(key=lambda item: positions[run_order.unit_of(item.nodeid)])

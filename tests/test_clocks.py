@@ -50,6 +50,10 @@ async def test_sleepers_do_not_wake_early() -> None:
     assert clock.sleepers == 0
 
 
+async def test_time_that_has_passed_already_is_not_waited_for() -> None:
+    await SystemClock().sleep_ms(-0.1)
+
+
 async def test_settle_waits_for_chains_of_tasks() -> None:
     first, second, done = anyio.Event(), anyio.Event(), []
 

@@ -1,6 +1,8 @@
 """Documentation pages are current: generated diagrams, gapless numbers, and all configuration keys."""
 
+import json
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -54,14 +56,15 @@ def test_every_configuration_key_is_documented_with_its_default() -> None:
 def _keys() -> dict[str, str | None]:
     """Returns each key with its section, and its default as written; None for defaults that this test does not
     check."""
-    keys: dict[str, str | None] = {}
-    for field in msgspec.structs.fields(Config):
+    return dict(_keys_of(Config, ""))
+
+
+def _keys_of(section: type[msgspec.Struct], name: str) -> Iterator[tuple[str, str | None]]:
+    for field in msgspec.structs.fields(section):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            for key in msgspec.structs.fields(field.type):
-                keys[f"[{field.encode_name}]{key.encode_name}"] = _written(key.default)
+            yield from _keys_of(field.type, f"{name}.{field.encode_name}".removeprefix("."))
         else:
-            keys[field.encode_name] = _written(field.default)
-    return keys
+            yield f"[{name}]{field.encode_name}" if name else field.encode_name, _written(field.default)
 
 
 def _written(default: object) -> str | None:
@@ -71,7 +74,7 @@ def _written(default: object) -> str | None:
         case str():
             return f'"{default}"'
         case tuple():
-            return str(list(default))
+            return json.dumps(list(default))
         case int() if type(default) is int:
             return str(default)
     return None

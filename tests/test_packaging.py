@@ -106,6 +106,19 @@ def pinned() -> dict[str, Version]:
     return pins
 
 
+def locked(name: str) -> dict[str, tuple[Version, int]]:
+    """Returns the versions of a list with hashes, and the number of hashes of each."""
+    pins: dict[str, tuple[Version, int]] = {}
+    text = (tree.ROOT / ".ci" / "locked" / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        pin = re.split(r"[ ;]", line, maxsplit=1)[0]
+        package, version = pin.split("==")  # anything but an exact pin fails here
+        hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}(?= |$)", line)
+        assert len(hashes) == line.count("--hash="), f"{pin} has a hash that is no SHA-256"
+        pins[canonicalize_name(package)] = Version(version), len(hashes)
+    return pins
+
+
 def declared() -> list[Requirement]:
     """Returns the requirements of pyproject over all extras; kactl's own extras are resolved."""
     project = tree.pyproject()["project"]
@@ -116,6 +129,27 @@ def declared() -> list[Requirement]:
 def applies(wanted: Requirement, extras: set[str]) -> bool:
     """Returns whether a requirement applies here, with these extras (or with none)."""
     return wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras | {""})
+
+
+def test_every_pinned_version_has_hashes() -> None:
+    pins = pinned()
+    everything, server, tools = locked("all"), locked("server"), locked("tools")
+
+    # Lists contain what other systems need, too.
+    listed = {name: version for name, (version, _) in (everything | tools).items()}
+    assert pins.items() <= listed.items(), "run `.ci/lock --keep-versions`"
+    assert {name: version for name, (version, _) in server.items()}.items() <= listed.items()
+    assert all(count for pins in (everything, server, tools, locked("supply")) for _, count in pins.values())
+
+
+def test_environments_are_installed_by_hash_only() -> None:
+    installs = [
+        line for line in (tree.ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "pip install" in line
+    ]
+
+    assert len(installs) == 2
+    assert all("--no-deps" in line for line in installs)
+    assert [line.endswith("-e .") or "--require-hashes" in line for line in installs] == [True, True]
 
 
 def test_pins_satisfy_pyproject() -> None:
@@ -145,7 +179,20 @@ def test_every_dependency_of_a_dependency_is_pinned() -> None:
 def test_every_extra_is_used() -> None:
     extras = tree.pyproject()["project"]["optional-dependencies"]
 
-    assert set(extras) == {"server", "etcd", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
+    assert set(extras) == {
+        "server",
+        "otlp",
+        "etcd",
+        "zookeeper",
+        "kafka",
+        "bench",
+        "pipeline",
+        "java",
+        "all",
+        "test",
+        "docs",
+        "lint",
+    }
     assert extras["kafka"] == []  # earlier install lines name it
 
 

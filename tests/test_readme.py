@@ -20,9 +20,11 @@ def blocks(language: str) -> list[str]:
 
 
 def test_readme_program_is_the_tested_one() -> None:
-    (program,) = blocks("python")
+    embedded, several_hosts = blocks("python")
 
-    assert program == (ROOT / "tests" / "examples" / "embed.py").read_text()
+    assert embedded == (ROOT / "tests" / "examples" / "embed.py").read_text()
+    _, _, code = (ROOT / "examples" / "single_leader.py").read_text().rpartition('"""\n')
+    assert several_hosts == code.lstrip()
 
 
 def test_readme_configuration_is_valid(tmp_path: Path) -> None:

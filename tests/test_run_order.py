@@ -6,16 +6,20 @@ from tests.support import run_order, tree
 
 
 def test_listed_files_and_folders_exist() -> None:
-    listed = {*run_order.FOLDERS, *run_order.SPLIT, *run_order.SLOWEST}
+    listed = {*run_order.FOLDERS, *run_order.ALONE, *run_order.SPLIT, *run_order.SLOWEST}
 
     assert [path for path in sorted(listed) if not (tree.ROOT / path).exists()] == []
 
 
 def test_a_file_is_a_unit_unless_it_is_split_or_part_of_a_folder() -> None:
     assert run_order.unit_of("tests/test_docs.py::test_links[a::b]") == "tests/test_docs.py"
-    assert run_order.unit_of("tests/interop/acceptance/test_07_topics.py::test_a") == "tests/interop/"
-    storm = "tests/actors/test_storms_whole.py::test_storm[10]"
-    assert run_order.unit_of(storm) == storm
+    assert run_order.unit_of("tests/forensics/jobs/test_skew.py::test_a") == "tests/forensics/"
+    assert run_order.unit_of("tests/interop/test_link.py::test_a") == "tests/interop/"
+    assert run_order.unit_of("tests/interop/acceptance/test_07_topics.py::test_a") == "tests/interop/acceptance/"
+    secured = "tests/interop/test_secure_cluster.py"
+    assert run_order.unit_of(f"{secured}::test_a[2.6]") == secured
+    script = "tests/sim/test_corpus.py::test_script_passes[SCN-01-memory]"
+    assert run_order.unit_of(script) == script
 
 
 def test_slow_units_are_first_and_large_ones_next() -> None:
@@ -26,11 +30,16 @@ def test_slow_units_are_first_and_large_ones_next() -> None:
             "tests/large.py::b",
             "tests/test_walkthrough.py::a",
             "tests/interop/test_link.py::a",
+            "tests/interop/test_secure_cluster.py::a",
+            "tests/interop/acceptance/test_07_topics.py::a",
         ]
     )
 
-    assert list(order) == ["tests/interop/", "tests/test_walkthrough.py", "tests/large.py", "tests/small.py"]
-    assert list(order.values()) == [0, 1, 2, 3]
+    assert list(order) == [
+        "tests/interop/acceptance/", "tests/interop/", "tests/interop/test_secure_cluster.py",
+        "tests/test_walkthrough.py", "tests/large.py", "tests/small.py",
+    ]  # fmt: skip
+    assert list(order.values()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_order_of_units_does_not_depend_on_the_order_of_collection() -> None:

@@ -35,7 +35,7 @@ BLOCK: Final = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 # Commands that run until Ctrl-C, and an output line that shows that they work.
 UNTIL_CTRL_C: Final = {
     "make run": "every replica is in sync again",
-    "kactl up": "Ctrl-C stops it",
+    "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE=false kactl up": "Ctrl-C stops it",
     "kactl watch": "",  # prints nothing before the first event
     "kactl controller --config kactl.toml": "serves its API at",
 }
@@ -101,7 +101,7 @@ class Terminal:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
+                ["bash", "-c", f"exec env {command}"],
                 cwd=checkout.folder,
                 env=checkout.env,
                 stdin=subprocess.DEVNULL,
