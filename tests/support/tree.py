@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 # Folder at the top -> the name its modules are imported by.
@@ -18,6 +20,15 @@ PACKAGE_FOLDERS: Final = {"kactl": "kactl", "actors": "kactl.actors", "transport
 def pyproject() -> dict[str, Any]:
     """Returns pyproject.toml as plain values."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def require_history() -> None:
+    """Skip the test where the tree has no complete history: in a source archive, and in a shallow clone."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("there is no history in a source archive")
+    command = ["git", "rev-parse", "--is-shallow-repository"]
+    if subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "true":
+        pytest.skip("a shallow clone has no complete history")
 
 
 def tracked_files() -> list[Path]:
