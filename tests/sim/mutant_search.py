@@ -8,10 +8,14 @@ where it must not fail in the same way, and kept:
 
     found.toml        one entry for each mutant and store, from which docs/track-record.md is generated
     smoke/NUMBER.json the reduced script, which tests run as long as it has at most 25 actions
+
+The seeds follow from the commit, the mutant and the store, so that no search begins where an earlier one has found
+something. Changed files are rejected, because the record names the commit that was searched.
 """
 
 import argparse
 import contextlib
+import hashlib
 import subprocess
 import sys
 import tempfile
@@ -21,16 +25,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kactl.testing import jobs, mutants, script
 from kactl.testing.cli.sources import commit
 from kactl.testing.exploring import Options, SeedRun
 from kactl.testing.mutants import Mutant
+from tests.support import tree
 
 FOLDER: Final = Path(__file__).parent
 MUTANTS: Final = FOLDER / "mutants.toml"
 FOUND: Final = FOLDER / "found.toml"
 SMOKE: Final = FOLDER / "smoke"
+# Files that a search writes, and the page that shows them, relative to the root.
+OWN: Final = ("tests/sim/found.toml", "tests/sim/smoke", "docs/track-record.md")
 PARTICIPANTS: Final = "/participant"
 _STORES: Final = ("memory", "sqlite", "zookeeper")
 STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
@@ -45,12 +53,13 @@ class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     Attributes:
         signature: of the violation; empty if none was found.
         seed: that found it, or the first one of a search in vain.
-        cpu_s: processor time of one core until it was found, or of the search in vain.
-        runs: seeds that were run.
+        cpu_s: processor time of one core until it was found, or of the search in vain: of all runs and of the
+            repetitions of those that failed, without starts of processes, reduction, and runs of the unchanged code.
+        runs: seeds that were run, one after the other.
         steps: of the failing run.
         actions: of its script, and of the reduced one.
         control: signature of the same script with the unchanged code.
-        commit: of the code that was searched.
+        commit: the commit of main that was searched, or the first one that contains the code that was searched.
     """
 
     mutant: str
@@ -100,12 +109,28 @@ def why_not(mutant: Mutant) -> str:
     return "only a loss of power shows it; see test_power_loss.py" if mutant.number == "MUT-25" else ""
 
 
-def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, shrink_cpu_s: float = SHRINK_CPU_S) -> Found:
+def first_seed(commit: str, mutant: str, store: str) -> int:
+    """Returns the first seed of a search: another one for each commit, mutant and store."""
+    digest = hashlib.blake2b(f"{commit} {mutant} {store}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big")
+
+
+def changed_files(root: Path = tree.ROOT) -> list[str]:
+    """Returns the files that differ from the commit, except `OWN`."""
+    command = ["git", "status", "--porcelain", "--untracked-files=all", "--", ".", *(f":!{path}" for path in OWN)]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    return [line[3:] for line in listed.splitlines()]
+
+
+def search(
+    mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, commit: str, shrink_cpu_s: float = SHRINK_CPU_S
+) -> Found:
     """Search for one mutant, and keep the reduced script of what was found.
 
     A violation that the unchanged code has at the same seed is no effect of the mutant. It is skipped.
     """
     seed, runs, cpu_s = first, 0, 0.0
+    nothing = Found(mutant=mutant.number, store=store, seed=first, cpu_s=0.0, runs=0, commit=commit)
     with tempfile.TemporaryDirectory() as folder:
         while cpu_s < budget_cpu_s:
             options = Options(first=seed, store=store, folder=folder, shrink_cpu_s=0.0)
@@ -115,9 +140,10 @@ def search(mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, shrin
                 break
             control = _control(failed.seed, store, folder)
             if control.split(" ")[0] != failed.signature.split(" ")[0]:
-                return _found(mutant, store, failed, control, runs, cpu_s, Path(folder), shrink_cpu_s)
+                spent = replace(nothing, cpu_s=round(cpu_s, 1), runs=runs)
+                return _found(mutant, spent, failed, control, Path(folder), shrink_cpu_s)
             seed = failed.seed + 1
-    return Found(mutant=mutant.number, store=store, seed=first, cpu_s=round(cpu_s, 1), runs=runs, commit=commit())
+    return replace(nothing, cpu_s=round(cpu_s, 1), runs=runs)
 
 
 def _failed(options: Options, mutant: Mutant, budget_cpu_s: float) -> tuple[SeedRun | None, int, float]:
@@ -148,32 +174,20 @@ def _results(options: Options, mutant: Mutant | None) -> Generator[SeedRun]:
             yield msgspec.convert(one, SeedRun)
 
 
-def _found(
-    mutant: Mutant,
-    store: str,
-    result: SeedRun,
-    control: str,
-    runs: int,
-    cpu_s: float,
-    folder: Path,
-    shrink_cpu_s: float,
-) -> Found:
+def _found(mutant: Mutant, spent: Found, result: SeedRun, control: str, folder: Path, shrink_cpu_s: float) -> Found:
+    """Reduce the script of a failing run. Returns the result of the search, which `spent` lacks."""
     original = script.load(Path(result.file))
     target = SMOKE / f"{mutant.number}.json"
     reduced = _reduced(mutant, Path(result.file), folder / target.name, shrink_cpu_s)
     if len(reduced.actions) <= ACTIONS_MAX:
         target.write_text(script.dumps(reduced), encoding="utf-8")
-    return Found(
-        mutant=mutant.number,
-        store=store,
+    return replace(
+        spent,
         signature=result.signature,
         seed=result.seed,
-        cpu_s=round(cpu_s, 1),
-        runs=runs,
         steps=result.steps,
         actions=(len(original.actions), len(reduced.actions)),
         control=control,
-        commit=commit(),
     )
 
 
@@ -185,10 +199,10 @@ def _reduced(mutant: Mutant, file: Path, target: Path, cpu_s: float) -> script.S
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Search for the named mutants, or for all. Returns 1 if one was not found."""
+    """Search for the named mutants, or for all. Returns 1 if one was not found, and 2 if files were changed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutant_search", description=__doc__)
     parser.add_argument("numbers", nargs="*", metavar="NUMBER")
-    parser.add_argument("--first", type=int, default=1_000_000, help="first seed")
+    parser.add_argument("--first", type=int, help="first seed; by default one that follows from the commit")
     parser.add_argument("--share", type=float, default=1.0, help="share of each budget that is used at most")
     parser.add_argument("--shrink", type=float, default=SHRINK_CPU_S, help="processor time of each reduction")
     parser.add_argument("--store", choices=STORES, help="only over this kind of store")
@@ -197,14 +211,20 @@ def main(arguments: Sequence[str]) -> int:
     wanted = [mutants.find(MUTANTS, number) for number in given.numbers] or [
         mutant for mutant in known.values() if not mutant.not_applicable and not why_not(mutant)
     ]
+    if changed := changed_files():
+        sys.stderr.write(f"commit first what differs from the commit that a search names: {', '.join(changed)}\n")
+        return 2
+    # Earlier results may differ from the commit.
+    searched = commit().rstrip("+")
     missed = 0
     for mutant in wanted:
         for store in stores(mutant):
             if given.store in (None, store):
                 budget_cpu_s = given.share * mutant.budget_cpu_s
+                first = first_seed(searched, mutant.number, store) if given.first is None else given.first
                 found = search(
-                    mutant, store, first=given.first, budget_cpu_s=budget_cpu_s, shrink_cpu_s=given.shrink
-                )  # fmt: skip
+                    mutant, store, first=first, budget_cpu_s=budget_cpu_s, commit=searched, shrink_cpu_s=given.shrink
+                )
                 save((load() | {(mutant.number, store): found}).values())
                 missed += not found.signature
                 sys.stdout.write(f"{found}\n")

@@ -1,12 +1,27 @@
 """The record of the searches for mutants: each entry proves what the page of the track record says."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kactl.testing import mutants
+from tests.support import tree
 
-from .mutant_search import ACTIONS_MAX, FOUND, MUTANTS, SMOKE, Found, load, save, stores, why_not
+from .mutant_search import (
+    ACTIONS_MAX,
+    FOUND,
+    MUTANTS,
+    OWN,
+    SMOKE,
+    Found,
+    changed_files,
+    first_seed,
+    load,
+    save,
+    stores,
+    why_not,
+)
 
 RESULTS = load()
 KNOWN = mutants.load(MUTANTS)
@@ -40,3 +55,30 @@ def test_what_was_found_is_due_to_the_mutant(found: Found) -> None:
     assert found.control.split(" ")[0] != found.signature.split(" ")[0]
     if found.actions[1] <= ACTIONS_MAX:
         assert (SMOKE / f"{found.mutant}.json").exists()
+
+
+def test_commits_of_results_belong_to_the_history() -> None:
+    tree.require_history()
+
+    for found in RESULTS.values():
+        command = ["git", "merge-base", "--is-ancestor", found.commit, "HEAD"]
+        done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, check=False)
+        assert done.returncode == 0, f"{found.mutant} over {found.store}: {found.commit}"
+
+
+def test_each_search_begins_at_another_seed() -> None:
+    searches = [(commit, mutant, store) for commit in "ab" for mutant in ("D1", "D2") for store in ("memory", "sqlite")]
+
+    seeds = {first_seed(*search) for search in searches}
+
+    assert len(seeds) == len(searches)
+    assert first_seed(*searches[0]) == first_seed(*searches[0])
+
+
+def test_changed_files_are_all_but_those_of_the_search(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    for name in ("kactl/model.py", OWN[0], f"{OWN[1]}/D1.json", OWN[2]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+
+    assert changed_files(tmp_path) == ["kactl/model.py"]

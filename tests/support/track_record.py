@@ -222,28 +222,34 @@ def _searched(known: Sequence[mutants.Mutant], found: Mapping[tuple[str, str], F
         for store in mutant_search.stores(mutant):
             one = found.get((mutant.number, store))
             result = (
-                _result(one) if one is not None else (mutant_search.why_not(mutant) or "not searched yet", *[_NONE] * 7)
+                _result(one) if one is not None else (mutant_search.why_not(mutant) or "not searched yet", *[_NONE] * 8)
             )
             rows.append((mutant.number, mutant.safeguard, store, f"{mutant.budget_cpu_s:.0f}", *result))
     header = (
         "mutant", "safeguard that is taken out", "store", "budget, CPU-s", "found as", "seed", "CPU-s", "runs", "steps",
-        "actions", "reduced to", "unchanged code",
+        "actions", "reduced to", "unchanged code", "commit",
     )  # fmt: skip
     return [
-        "`python -m tests.sim.mutant_search` searches for each of them with random seeds and no hint. CPU-s is the",
-        "time of one core until the first run that broke one of the invariants; a run that broke another one was not",
-        "counted. The last column is the end of the same script with the unchanged code.",
+        "`python -m tests.sim.mutant_search` searches for each of them with random seeds and no hint, one seed after",
+        "the other. CPU-s is the time of one core until the end of the first run that broke one of the invariants of",
+        "the mutant, and only with the mutant. It contains all earlier runs, also those that broke another invariant,",
+        "and not the starts of processes, the runs with the unchanged code and the reduction. One search is one draw:",
+        "another first seed may take many times as long. `unchanged code` is the end of the same script with the",
+        f"unchanged code. `commit` is the commit of main that was searched, or, {_EARLIER}",
         "",
         _markdown(header, rows),
     ]
 
 
+_EARLIER: Final = "where that one is no longer part of the history, the first one that contains its code."
+
+
 def _result(one: Found) -> tuple[str, ...]:
     if not one.signature:
-        return ("not found", f"{one.seed}…", f"{one.cpu_s:,.0f}", f"{one.runs:,}", *[_NONE] * 4)
+        return ("not found", f"{one.seed}…", f"{one.cpu_s:,.0f}", f"{one.runs:,}", *[_NONE] * 4, one.commit)
     return (
         one.signature.split(" ")[0], f"{one.seed}", f"{one.cpu_s:,.1f}", f"{one.runs:,}", f"{one.steps:,}",
-        f"{one.actions[0]}", f"{one.actions[1]}", one.control,
+        f"{one.actions[0]}", f"{one.actions[1]}", one.control, one.commit,
     )  # fmt: skip
 
 
