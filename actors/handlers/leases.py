@@ -14,12 +14,13 @@ carried out, or is known to have ended, new leaders wait for all of them. `kactl
 docs/participants.md explains why no two leases overlap.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.config.topic import is_leased
+from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.messages.events import BrokersChanged, Event
 from kactl.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
 from kactl.messages.log import BrokerEvent
@@ -39,6 +40,8 @@ log = logger(__name__)
 
 # Session timeout of a registration that does not tell its own.
 TIMEOUT_MS: Final = 18_000
+# Configurations in one call of the store.
+TOPICS_AT_ONCE: Final = 500
 
 
 class _Silence(NamedTuple):
@@ -193,6 +196,7 @@ class Leases(Handlers):
         if event.leaving:
             self._left.add((broker, event.broker_epoch))
             holds.leave(columns, broker)
+        await self._read_settings_of_waiting()
         self.send_releases()
         self._watch_blockers()
 
@@ -207,6 +211,43 @@ class Leases(Handlers):
             if topic is not None and ZERO_ID not in (ref.id, topic.ref.id) and ref.id != topic.ref.id:
                 known &= names.topic != number
         return rows[known], leader_epoch[known]
+
+    # -- topics without holds ------------------------------------------------------------------------------------------
+
+    async def _read_settings_of_waiting(self) -> None:
+        """Read the settings of topics whose leaders wait, unless they are known.
+
+        Settings are not read before elections: a takeover and a failure would read them for every topic.
+        """
+        columns = self._columns
+        waiting = self.cluster.holds.waiting(columns)
+        if len(waiting):
+            unknown = self.cluster.holds.with_unknown_setting(columns.topic[waiting])
+            await self.read_settings([self.cluster.table.topic_at(number).name for number in unknown])
+
+    async def read_settings(self, topics: Sequence[str]) -> None:
+        """Read whether new leaders of some topics wait. What cannot be read is read again at the next report."""
+        for begin in range(0, len(topics), TOPICS_AT_ONCE):
+            part = topics[begin : begin + TOPICS_AT_ONCE]
+            try:
+                configs = await self.store.topic_configs(part)
+            except StoreError as failed:
+                log.warning("whether new leaders of %d topics wait could not be read: %s", len(part), failed)
+                return
+            self._configured(configs)
+
+    def topic_configured(self, name: str, config: Mapping[str, str] | None) -> None:
+        """Take note of changed overrides; None if they cannot be read. A leader that waits may be released by them."""
+        self._configured({name: config})
+        self.send_releases()
+
+    def _configured(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
+        leased: dict[int, bool] = {}
+        for name, config in configs.items():
+            topic = self.cluster.table.topic(name)
+            if topic is not None and config is not None:
+                leased[topic.number] = is_leased(config)
+        self.cluster.holds.set_leased(leased)
 
     def send_releases(self) -> None:
         """Release the leaders that have reported that they wait, and do not have to wait any longer."""

@@ -63,7 +63,7 @@ class AllHandlers:
             stopped=stopped,
             leases=leases,
         )
-        topics = TopicEvents(context, unclean, deletion, self.hosting)
+        topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases)
         elections = Elections(context, unclean)
         balancing = Balancing(context, timers)
         shutdowns = Shutdowns(

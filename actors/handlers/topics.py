@@ -28,6 +28,7 @@ from kactl.stores.base import Assignments, Names
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
+from .leases import Leases
 
 log = logger(__name__)
 
@@ -52,11 +53,15 @@ class TopicEvents(Handlers):
     Args:
         unclean: receives the stored default for all brokers.
         deletion: processes queued topics that are gone.
+        leases: receives the settings of topics.
         hosting: rewrites assignments of new partitions that name controllers.
     """
 
-    def __init__(self, context: ControllerContext, unclean: Unclean, deletion: Deletion, hosting: Hosting) -> None:
+    def __init__(
+        self, context: ControllerContext, unclean: Unclean, deletion: Deletion, hosting: Hosting, *, leases: Leases
+    ) -> None:
         super().__init__(context)
+        self._leases = leases
         self._unclean = unclean
         self._deletion = deletion
         self.hosting = hosting
@@ -95,6 +100,8 @@ class TopicEvents(Handlers):
         loaded = await self.load_topics(names)
         for ref in loaded.topics:
             self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
+        if self.cluster.holds.participants:
+            await self._leases.read_settings([ref.name for ref in loaded.topics])
         await self.create_partitions(loaded)
 
     async def create_partitions(self, loaded: Assignments) -> None:
@@ -147,7 +154,9 @@ class TopicEvents(Handlers):
 
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
         topic = self.cluster.table.topic(event.topic)
-        config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
+        found = (await self.store.topic_configs([event.topic])).get(event.topic)
+        self._leases.topic_configured(event.topic, found)
+        config = found or {}
         if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
         row_numbers = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
+# Whether a new leader waits until the lease of the earlier one has ended. kactl's own: Kafka's brokers have no leases.
+LEASE: Final = "leadership.lease"
 
 # Returns a description of the valid values; None if the value is valid.
 _Check = Callable[[str], str | None]
@@ -24,6 +26,11 @@ def wrong(config: Mapping[str, str]) -> tuple[str, str] | None:
         if valid is not None:
             return name, f"{text!r} is not valid; it must be {valid}"
     return None
+
+
+def is_leased(config: Mapping[str, str]) -> bool:
+    """Returns whether new leaders of a topic with these overrides wait for earlier ones: unless it is forbidden."""
+    return config.get(LEASE, "").strip().lower() != "false"
 
 
 def _whole(least: int, bits: int = 64) -> _Check:
@@ -64,6 +71,7 @@ _SIZE: Final = _whole(0, bits=32)
 _TIME: Final = _whole(0)
 
 _KNOWN: Final[Mapping[str, _Check]] = {
+    LEASE: _boolean,
     UNCLEAN_ELECTIONS: _boolean,
     "cleanup.policy": _some_of("compact", "delete"),
     "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),

@@ -193,6 +193,8 @@ def _waits_for(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
     if not cluster.holds.is_used or view.leader not in cluster.holds.participants:
         return ""
     row, columns = cluster.table.row(view.name), cluster.table.hold_columns()
+    if cluster.holds.exempt(columns, np.array([row])).any():
+        return ""
     holder = int(columns.holder[row])
     if holder >= 0:
         link = moment.links.get(holder, "it is linked")

@@ -217,8 +217,9 @@ class Cluster:
         row = self.table.row(name)
         if row == NO_ROW or not self.holds.is_used:
             return ()
-        holder = int(self.table.hold_columns().holder[row])
-        return (holder,) if holder in self._brokers else ()
+        columns = self.table.hold_columns()
+        holder = int(columns.holder[row])
+        return (holder,) if holder in self._brokers and not self.holds.exempt(columns, np.array([row])).any() else ()
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -332,6 +333,7 @@ class Cluster:
         self.imbalance_count -= int(np.count_nonzero(preferred_imbalance(rows)))
         self.offline_count -= int(np.count_nonzero((rows.state == PartitionState.OFFLINE) & self._not_started(rows)))
         self.table.remove_topics(removed)
+        self.holds.forget_topics(topic.number for topic in known)
         self.topics_to_delete -= removed
         self.deletion_started -= removed
         self.deletion_unsure -= removed

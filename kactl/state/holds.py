@@ -9,10 +9,13 @@ A holder is the id of a registered broker, or `past_life` of an id whose registr
 be valid. A controller that has just taken over knows no holders. It knows the brokers that might be one: the members of
 `unanswered`, until each has reported that it has carried out the complete state.
 
+Topics with `leadership.lease=false` are exempt: their new leaders wait for no earlier one. A topic with a setting that
+is not known is not exempt.
+
 Everything here is arithmetic on columns. `kactl.actors.handlers.leases` decides when a holder is released.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,7 +34,7 @@ def past_life(broker: int) -> int:
 
 
 class HoldColumns(NamedTuple):
-    """Columns of the partition table that concern holds. The first two are read only.
+    """Columns of the partition table that concern holds. The first three are read only.
 
     Attributes:
         holder: NO_BROKER if the leader may act.
@@ -42,6 +45,7 @@ class HoldColumns(NamedTuple):
 
     leader: Ints
     leader_epoch: Ints
+    topic: Ints
     holder: Ints
     holder_epoch: Ints
     ended_epoch: Ints
@@ -59,6 +63,8 @@ class Holds:
         self.unanswered: set[int] = set()
         self._participants = BrokerSet()
         self._past: set[int] = set()
+        self._leased: dict[int, bool] = {}  # by number of a topic with a known setting
+        self._exempt: Ints = np.zeros(0, np.int32)  # numbers of topics
 
     def brokers_changed(self, brokers: Iterable[Broker]) -> None:
         """Take note of the registered brokers."""
@@ -73,6 +79,30 @@ class Holds:
     def is_used(self) -> bool:
         """Whether any partition can have a holder. If not, the columns are not read."""
         return bool(len(self._participants) or self.unanswered or self._past)
+
+    # -- topics without holds
+
+    def set_leased(self, topics: Mapping[int, bool]) -> None:
+        """Note, by topic number, whether new leaders of a topic wait for earlier ones."""
+        self._leased |= topics
+        self._exempt = np.array(sorted(topic for topic, leased in self._leased.items() if not leased), np.int32)
+
+    def forget_topics(self, topics: Iterable[int]) -> None:
+        """Forget the settings of some topics."""
+        if self._leased:
+            for topic in topics:
+                self._leased.pop(topic, None)
+            self.set_leased({})
+
+    def with_unknown_setting(self, topics: Ints) -> list[int]:
+        """Returns the distinct ones of some topic numbers with settings that are not known."""
+        return [topic for topic in np.unique(topics).tolist() if topic not in self._leased]
+
+    def exempt(self, columns: HoldColumns, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: rows of topics without holds."""
+        if not len(self._exempt):
+            return np.zeros(len(rows), np.bool_)
+        return np.isin(columns.topic[rows], self._exempt)
 
     # -- changes of leaders
 
@@ -94,7 +124,11 @@ class Holds:
             columns.holder_epoch[rows[is_new]] = leader_epoch[is_new]
             holder = np.where(is_new, before, holder)
         # A participant that leads again ends its earlier leadership first.
-        columns.holder[rows] = np.where(holder == leader, np.int32(NO_BROKER), holder)
+        holder = np.where(holder == leader, np.int32(NO_BROKER), holder)
+        if len(self._exempt):
+            # If the setting changes, the leader that acts now is the next holder, not one of its predecessors.
+            holder[self.exempt(columns, rows)] = NO_BROKER
+        columns.holder[rows] = holder
 
     def held(self, columns: HoldColumns, rows: RowNumbers, leader: Ints) -> Bools | None:
         """Returns bool[n]: whether the leaders of `rows` have to wait; None if none has to."""
@@ -103,6 +137,8 @@ class Holds:
         held: Bools = columns.holder[rows] != NO_BROKER
         if self.unanswered:
             held |= self._is_barred(leader)
+        if len(self._exempt):
+            held &= ~self.exempt(columns, rows)
         return held if held.any() else None
 
     def _is_barred(self, leader: Ints) -> Bools:
@@ -171,7 +207,8 @@ class Holds:
         if not len(waiting):
             return waiting
         current = columns.waiting_epoch[waiting] == columns.leader_epoch[waiting]
-        free = current & (columns.holder[waiting] == NO_BROKER) & ~self._is_barred(columns.leader[waiting])
+        free = (columns.holder[waiting] == NO_BROKER) & ~self._is_barred(columns.leader[waiting])
+        free = current & (free | self.exempt(columns, waiting))
         columns.waiting_epoch[waiting[free | ~current]] = NO_EPOCH
         released: RowNumbers = waiting[free]
         return released

@@ -307,7 +307,7 @@ class Table(Columns):
     def hold_columns(self) -> HoldColumns:
         """Returns views of the columns of holds, free rows included. Valid until rows are added."""
         self._add_holds()
-        return HoldColumns(*(self._column(name) for name in ("leader", "leader_epoch", *PER_HOLD)))
+        return HoldColumns(*(self._column(name) for name in ("leader", "leader_epoch", "topic", *PER_HOLD)))
 
     def column(self, name: str) -> Any:
         """Returns a read-only view of a whole column, free rows included. Valid until the table changes."""

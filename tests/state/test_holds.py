@@ -16,6 +16,7 @@ def columns(*leaders: int) -> HoldColumns:
     return HoldColumns(
         np.array(leaders, np.int32),
         np.full(count, 4, np.int32),
+        np.arange(10, 10 + count, dtype=np.int32),
         np.full(count, NO_BROKER, np.int32),
         *(np.full(count, NO_EPOCH, np.int32) for _ in range(3)),
     )
@@ -188,3 +189,36 @@ def test_clusters_without_participants_use_no_columns() -> None:
     holds.brokers_changed([Broker(1, 1)])
     assert not holds.is_used
     assert holds.held(columns(1, 1, 1), ALL, columns(1, 1, 1).leader) is None
+
+
+def test_topics_without_leases_never_hold() -> None:
+    table = Table()
+    table.holds.unanswered = {7}
+    table.holds.set_leased({10: False, 11: True})
+    table.elect(2, 3, 1)
+    assert table.holders == [NO_BROKER, 2, 3]
+    assert table.held() == [False, True, True]
+
+    for row, leader in enumerate((2, 3, 1)):
+        table.waits(row, leader, 5)
+    assert table.released() == [0]
+
+
+def test_leaders_of_topics_that_get_leases_hold() -> None:
+    table = Table()
+    table.holds.set_leased({10: False})
+    table.elect(2, 2, 3)
+    table.holds.set_leased({10: True})
+    table.elect(3, 2, 3)
+    assert table.holders[0] == 2  # it acts, so it is the holder and not 1
+    assert table.held() == [True, False, False]
+
+
+def test_settings_of_removed_topics_are_forgotten() -> None:
+    table = Table()
+    table.holds.set_leased({10: False, 11: True})
+    assert table.holds.with_unknown_setting(np.array([12, 11, 12, 10], np.int32)) == [12]
+    table.holds.forget_topics([10])
+    assert table.holds.with_unknown_setting(np.array([11, 10], np.int32)) == [10]
+    table.elect(2, 2, 3)
+    assert table.holders[0] == 1
