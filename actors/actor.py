@@ -75,6 +75,7 @@ class Inbox(Generic[M]):
 
     Attributes:
         refused: number of messages that were rejected because of the limit.
+        abandoned: number of messages that were taken after their caller had stopped waiting.
         waited_ms: how long the message that was taken last had waited.
         origin: what led to that message.
     """
@@ -89,6 +90,7 @@ class Inbox(Generic[M]):
         self.waited_ms = 0.0
         self.origin = NO_ORIGIN
         self.refused = 0
+        self.abandoned = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -116,8 +118,7 @@ class Inbox(Generic[M]):
         while (entry := self._pop()) is None:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        self.waited_ms, self.origin = self._now() - entry.put_ms, entry.origin
-        return entry.message, entry.reply_to
+        return self._taken(entry)
 
     def drain(self) -> list[Entry[M]]:
         """Remove and return all messages, in the order in which they were queued."""
@@ -140,6 +141,12 @@ class Inbox(Generic[M]):
     def _check_open(self) -> None:
         if self._closed:
             raise ActorStopped(self._owner)
+
+    def _taken(self, entry: Entry[M]) -> tuple[M, asyncio.Future[Any] | None]:
+        self.waited_ms, self.origin = self._now() - entry.put_ms, entry.origin
+        if entry.reply_to is not None and entry.reply_to.cancelled():
+            self.abandoned += 1
+        return entry.message, entry.reply_to
 
     def _bounded(self) -> int:
         """The number of messages to which the limit applies."""
@@ -191,11 +198,19 @@ class Actor(Generic[M]):
     ) -> None:
         self.name = name
         self._now = now
+        self._busy_ms = 0.0  # without the message in progress
+        self._busy_since_ms: float | None = None
         self.inbox: Inbox[M] = Inbox(name, limit, now=now) if inbox is None else inbox
 
     @property
     def ref(self) -> Ref[M]:
         return Ref(self.inbox)
+
+    @property
+    def busy_ms(self) -> float:
+        """Returns for how long messages have been handled, the one in progress included. Waiting inside of a handler,
+        as for the store, counts."""
+        return self._busy_ms if self._busy_since_ms is None else self._busy_ms + self._now() - self._busy_since_ms
 
     async def receive(self, message: M) -> Any:
         """Handle a message and return its result."""
@@ -206,7 +221,7 @@ class Actor(Generic[M]):
         try:
             since_ms = self._now()
             while True:
-                await self._one(*await self.inbox.take())  # without a variable that keeps the last message
+                await self._timed(*await self.inbox.take())  # without a variable that keeps the last message
                 # Neither `take` nor `receive` has to suspend.
                 if self._now() - since_ms >= TURN_MS:
                     await asyncio.sleep(0)
@@ -214,6 +229,14 @@ class Actor(Generic[M]):
         except asyncio.CancelledError:
             self.inbox.close()
             raise
+
+    async def _timed(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
+        self._busy_since_ms = self._now()
+        try:
+            await self._one(message, reply_to)
+        finally:
+            self._busy_ms = self.busy_ms
+            self._busy_since_ms = None
 
     async def _one(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
         if reply_to is None:

@@ -6,7 +6,7 @@ Source: the classic controller's ControllerEventManager, QueuedEvent.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -85,7 +85,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 class _Tally:
     def __init__(self) -> None:
-        self.handled = self.failed = self.preempted = 0
+        self.started = self.handled = self.failed = self.preempted = 0
         self.wait = Durations()
         self.process = Durations()
 
@@ -116,9 +116,16 @@ class EventStats:
         """Returns the number of events in progress: 0, 1, or 2 while a small one preempts a large one."""
         return len(self._hand)
 
+    @property
+    def started(self) -> Mapping[str, int]:
+        """Returns the number of events that were begun, by label; the one in progress included."""
+        return {label: tally.started for label, tally in self._tallies.items()}
+
     def begin(self, event: Event, waited_ms: float) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._tally(event).wait.add(waited_ms, now_ms=now_ms)
+        tally = self._tally(event)
+        tally.started += 1
+        tally.wait.add(waited_ms, now_ms=now_ms)
         self._wait.add(waited_ms, now_ms=now_ms)
         self._hand.append(_InHand(event, self._clock.now_ms(), now_ms))
 

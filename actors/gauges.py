@@ -79,6 +79,14 @@ def readings(
         "kactl.standby.partition.count": _one(lambda: loop.standby.copied),
         "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
         "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
+        "kactl.actor.busy.duration": lambda: [
+            (actor.busy_ms / 1000, {"kactl.actor": actor.name}) for actor in (loop, partitions, replicas)
+        ],
+        "kactl.event.started": lambda: [
+            (count, {"kactl.event.kind": label}) for label, count in loop.event_stats.started.items()
+        ],
+        "kactl.event.timed_out": _one(lambda: loop.inbox.abandoned),
+        "kafka.isr.operation.count": _counted(loop.context.isr_operations, "operation"),
         "kactl.controller.session.count": _one(lambda: len(sessions)),
         "kactl.controller.heartbeat.count": _counted(sessions.heartbeats, "kactl.heartbeat.verdict"),
         "kactl.controller.session.ended.count": _counted(sessions.ended, "kactl.session.cause"),

@@ -87,9 +87,7 @@ class PriorityInbox(Inbox[M]):
         """Return the oldest message of the first of these lanes that has one; None if none has."""
         for lane in lanes:
             if self._lanes[lane]:
-                entry = self._pop_from(self._lanes[lane])
-                self.waited_ms, self.origin = self._now() - entry.put_ms, entry.origin
-                return entry.message, entry.reply_to
+                return self._taken(self._pop_from(self._lanes[lane]))
         return None
 
     def drain(self) -> list[Entry[M]]:

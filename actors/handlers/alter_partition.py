@@ -26,6 +26,7 @@ from kactl.state.rows import RowNumbers, some
 from kactl.state.table import NO_ROW, in_sync_of
 
 from .base import ControllerContext, Handler, Handlers
+from .isr_operations import count_operations, isr_sizes
 
 log = logger(__name__)
 
@@ -55,6 +56,7 @@ class IsrProposals(Handlers):
             self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(rows_at))
             self.channels.send(self.batch.flush())
         accepted = np.unique(row_numbers[error == ErrorCode.NONE])
+        self.context.isr_operations["failed"] += int(np.count_nonzero(error))
         self._check_reassignments(accepted)
         self.continue_drains(accepted)
         return self._results(event.proposals, row_numbers, error)
@@ -118,6 +120,8 @@ class IsrProposals(Handlers):
         )
         failed = change.refusal != Refusal.NONE
         committed = change.take(~conflict & ~failed)
+        before = isr_sizes(rows.in_sync)[~conflict & ~failed]
+        count_operations(self.context.isr_operations, before, isr_sizes(committed.in_sync))
         self.cluster.apply(committed)
         self.history.add_partitions(committed, table.refs, controller_epoch=self.epoch)
         error[failed] = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,6 +1,7 @@
 """Base class of the handlers, and the context that all handlers share."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -117,6 +118,7 @@ class ControllerContext:
         new_topic_id: returns a new id of 16 bytes.
         preemption: handles small events during a large one.
         requests: those that were written into the store, and take effect when it reports them.
+        isr_operations: number of ISR updates by leaders: `shrink`, `expand`, `failed`.
     """
 
     cluster: Cluster
@@ -134,6 +136,7 @@ class ControllerContext:
     links: LinkTable = NO_LINKS
     preemption: Preemption = NEVER
     requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)
+    isr_operations: Counter[str] = dataclasses.field(default_factory=lambda: Counter(shrink=0, expand=0, failed=0))
 
     async def yield_point(self) -> None:
         """Handle small events if one waits that should not wait any longer; see `preemption`.

@@ -19,6 +19,7 @@ from kactl.stores.base import Found
 
 from . import acknowledgements
 from .base import ControllerContext, Handler, Handlers
+from .isr_operations import count_operations, isr_sizes
 from .offline import Offline
 from .reassignments import Reassignments
 from .serving_replicas import ServingReplicas
@@ -70,8 +71,10 @@ class BrokerAnswers(Handlers):
         """
         table = self.cluster.table
         stored = await self.store.leaderships(table.names(row_numbers))
+        before = isr_sizes(table.rows(row_numbers).in_sync)
         self.cluster.put_leaderships(row_numbers, stored)
         rows = table.rows(row_numbers)
+        count_operations(self.context.isr_operations, before, isr_sizes(rows.in_sync))
         self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
         self.batch.begin()
         self.batch.update_metadata(self.cluster.brokers, table.rows(row_numbers))

@@ -13,8 +13,8 @@ _CHANNELS: Final = "kafka.controller:type=ControllerChannelManager,name="
 _REPLICAS: Final = "kafka.server:type=ReplicaManager,name="
 _SESSION: Final = "kafka.server:type=SessionExpireListener,name="
 
-# MBeans of Kafka in ZooKeeper mode with the same meaning. Those of brokers count their own partitions; kactl's count
-# all partitions of the cluster, as the controller knows them.
+# MBeans of Kafka with the same meaning, those of its ZooKeeper mode where both modes have one. Those of brokers count
+# their own partitions; kactl's count all partitions of the cluster, as the controller knows them.
 JMX: Final = {
     "kafka.controller.active.count": f"{_CONTROLLER}ActiveControllerCount",
     "kafka.controller.state": f"{_CONTROLLER}ControllerState",
@@ -40,6 +40,10 @@ JMX: Final = {
     "kafka.controller.broker.queue.size": f"{_CHANNELS}QueueSize,broker-id=*",
     "kafka.controller.broker.queue.duration": f"{_CHANNELS}RequestRateAndQueueTimeMs,broker-id=*",
     "kafka.leaderElection.unclean.count": f"{_STATS}UncleanLeaderElectionsPerSec",
+    "kafka.isr.operation.count": f"{_REPLICAS}IsrShrinksPerSec, {_REPLICAS}IsrExpandsPerSec, "
+    f"{_REPLICAS}FailedIsrUpdatesPerSec",
+    "kactl.event.started": f"{_CONTROLLER}EventQueueOperationsStartedCount",
+    "kactl.event.timed_out": f"{_CONTROLLER}EventQueueOperationsTimedOutCount",
     "kactl.controller.change.count": f"{_CONTROLLER}NewActiveControllersCount",
     "kactl.store.session.state": f"{_SESSION}SessionState",
     "kactl.store.session.transition.count": f"{_SESSION}ZooKeeper*PerSec",

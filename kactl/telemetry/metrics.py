@@ -67,6 +67,10 @@ GAUGES: Final = (
 )
 COUNTERS: Final = (
     ("kafka.leaderElection.unclean.count", "{election}", "leaders that were not in sync when they were elected"),
+    ("kafka.isr.operation.count", "{operation}", "ISRs that leaders have shrunk or expanded, and updates that failed"),
+    ("kactl.event.started", "{event}", "events that were begun"),
+    ("kactl.event.timed_out", "{event}", "requests whose caller had stopped waiting when they were begun"),
+    ("kactl.actor.busy.duration", "s", "time during which an actor handled messages, waiting for the store included"),
     ("kactl.actor.mailbox.refused.count", "{message}", "messages that a full inbox did not take"),
     ("kactl.audit.lost.count", "{record}", "records of the audit trail that its files did not take"),
     ("kactl.listener.request.count", "{request}", "requests that the Kafka listener answered or relayed"),

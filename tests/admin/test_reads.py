@@ -401,10 +401,11 @@ async def test_metrics_have_the_documented_names(shared: Served) -> None:
         if name not in present:
             continue
         assert f"# TYPE {name.replace('.', '_').lower()}{'_seconds' if unit == 's' else ''} gauge" in text, name
-    for name, *_ in COUNTERS:
+    for name, unit, _ in COUNTERS:
         if name not in present:
             continue
-        assert f"# TYPE {name.replace('.', '_').lower()}_total counter" in text, name
+        suffix = "_seconds_total" if unit == "s" else "_total"
+        assert f"# TYPE {name.replace('.', '_').lower()}{suffix} counter" in text, name
     assert "\nkafka_controller_active_count 1.0" in text
     assert 'kafka_controller_event_process_duration_seconds_bucket{kafka_controller_state="TopicChange"' in text
     assert "kafka_controller_partition_count 4.0" in text

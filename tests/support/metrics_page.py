@@ -47,7 +47,18 @@ _LABELS: Final = (
         "`state`",
         "`connected`, `suspended`, `expired`",
     ),
-    ("`kactl_actor_mailbox_size`, `kactl_actor_mailbox_refused_count_total`", "`kactl_actor`", "name of an actor"),
+    (
+        "`kafka_isr_operation_count_total`",
+        "`operation`",
+        "`shrink`, `expand`; `failed` for rejected proposals, without the failed writes of brokers to ZooKeeper",
+    ),
+    ("`kactl_event_started_total`", "`kactl_event_kind`", "kind of event, as in `kactl controller queue`"),
+    (
+        "`kactl_actor_mailbox_size`, `kactl_actor_mailbox_refused_count_total`, "
+        "`kactl_actor_busy_duration_seconds_total`",
+        "`kactl_actor`",
+        "name of an actor",
+    ),
     ("`kactl_build_info`", "`version`, `python`", "versions"),
 )
 # MBean, reason.
@@ -56,10 +67,6 @@ _ABSENT: Final = (
     (
         "`KafkaController,name=ZkMigrationState`, `LastApplied*`, `LastCommitted*`, `ZkWrite*`",
         "they belong to the metadata log of KRaft",
-    ),
-    (
-        "`ReplicaManager,name=IsrShrinksPerSec`, `IsrExpandsPerSec`, `FailedIsrUpdatesPerSec`",
-        "leaders shrink and expand ISRs; brokers report these themselves",
     ),
     ("`ReplicaManager,name=OfflineReplicaCount`", "`kactl get partitions --urp` lists the partitions"),
 )
