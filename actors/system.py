@@ -179,7 +179,7 @@ class Controller(Commands, Queries):
             self.replicas.ref,
             self.channels,
             self.history,
-            RequestBatch(self.cluster),
+            RequestBatch(self.cluster, self.history.reason),
             self.clock,
             settings,
             enqueue=lambda event: self.loop.inbox.put_once(event),

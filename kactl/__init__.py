@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ReassignmentResult,
         UpgradeType,
     )
+    from kactl.messages.control import OrderReason
     from kactl.messages.log import (
         AnyEvent,
         BrokerEvent,
@@ -105,6 +106,7 @@ __all__ = [
     "NotController",
     "NotFound",
     "NotReady",
+    "OrderReason",
     "Participant",
     "Participants",
     "PartitionEvent",
@@ -167,6 +169,7 @@ _HOME = {
         "ReassignmentResult",
         "UpgradeType",
     ),
+    "messages.control": ("OrderReason",),
     "messages.log": (
         "AnyEvent",
         "BrokerEvent",

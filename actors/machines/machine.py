@@ -70,7 +70,7 @@ class Machine(Actor[M]):
         self.history = history
         self.chunk = chunk
         self.committer = Committer(cluster, store, history)
-        self.batch = RequestBatch(cluster)
+        self.batch = RequestBatch(cluster, history.reason)
         self._clock = SystemClock() if clock is None else clock
 
     @contextlib.asynccontextmanager

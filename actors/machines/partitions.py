@@ -86,7 +86,7 @@ class Partitions(Machine[Move]):
                         reasons[positions] = change.refusal
                         exists = change.refusal == Refusal.STATE_EXISTS
                         committed = self._apply(change.take(~exists), target, message.election)
-                        self._enqueue(committed)
+                        self._enqueue(committed, _strategy_of(committed, target, message.election))
                         if exists.any():
                             reasons[positions[exists]] = await self._adopt(change.rows.take(exists))
                     refusal[part], done = Refusal.NONE, part.stop
@@ -146,7 +146,7 @@ class Partitions(Machine[Move]):
             rows = self.cluster.table.rows(read.index[orphans])
             async for positions, change in self.committer.commit_until_settled(rows, plan):
                 refusal[orphans[positions]] = change.refusal
-                self._enqueue(self._apply(change, PartitionState.ONLINE))
+                self._enqueue(self._apply(change, PartitionState.ONLINE), Election.OFFLINE.value)
         return refusal
 
     def _apply(self, change: Change, target: PartitionState, election: Election | None = None) -> Change:
@@ -156,7 +156,7 @@ class Partitions(Machine[Move]):
         refs, epoch = self.cluster.table.refs, self.cluster.fence.epoch
         with self.history.current.apply:
             self.cluster.apply(committed)
-            strategy = _strategy(committed, election) if target == PartitionState.ONLINE else ""
+            strategy = _strategy_of(committed, target, election)
             self.history.add_partitions(change, refs, controller_epoch=epoch, strategy=strategy)
             self.history.record_leaders(committed, target, strategy)
         if len(committed) < len(change):
@@ -166,21 +166,25 @@ class Partitions(Machine[Move]):
             log.warning("%d partitions cannot become %s; the first: %s: %s", len(refused), target.name, name, reason)
         return committed
 
-    def _enqueue(self, committed: Change) -> None:
+    def _enqueue(self, committed: Change, strategy: str = "") -> None:
         """Gather the requests to the replicas of partitions that have a leader."""
         with self.history.current.encode:
-            self._gather(committed)
+            self._gather(committed, strategy)
 
-    def _gather(self, committed: Change) -> None:
+    def _gather(self, committed: Change, strategy: str) -> None:
         led = committed.take(committed.state == PartitionState.ONLINE)
         is_new = led.rows.state == PartitionState.NEW
         # Written by this controller, as the first leadership of all.
         first = is_new & (led.leader_epoch == 0) & (led.controller_epoch == self.cluster.fence.epoch)
-        self.batch.lead_and_follow(led.after(), led.notify, is_new=is_new, first=first)
+        self.batch.lead_and_follow(
+            led.after(), led.notify, is_new=is_new, first=first, previous=led.rows.leader, strategy=strategy
+        )
 
 
-def _strategy(change: Change, election: Election | None) -> str:
-    """Returns the name of the strategy; FIRST if none of the partitions had a leader before."""
+def _strategy_of(change: Change, target: PartitionState, election: Election | None) -> str:
+    """Returns the name of the strategy; FIRST if none of the partitions had a leader before; empty without one."""
+    if target != PartitionState.ONLINE:
+        return ""
     if election is None or (len(change) and (change.rows.state == PartitionState.NEW).all()):
         return FIRST
     return election.value

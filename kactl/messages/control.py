@@ -9,15 +9,18 @@ Field names are the protocol's. The encoding is up to each transport.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import Broker, TopicRef
+from kactl.model import NO_BROKER, Broker, TopicRef
 from kactl.state.rows import Bools, Ints
 
 Shorts = npt.NDArray[np.int16]
+_Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+_EventId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 # Weak references let caches keep derived data, such as encoded bytes, for the lifetime of the states.
@@ -36,7 +39,10 @@ class PartitionStates:
         is_new: bool[n], the replica may be created on any directory; None in UpdateMetadata.
         offline_replicas: None in LeaderAndIsr.
         hold: bool[n], an earlier leader may still act: the new one starts after its release. Only in LeaderAndIsr to
-            participants; None if no leader has to wait. Not part of Kafka's protocol.
+            participants; None if no leader has to wait. Not part of Kafka's protocol, as those that follow.
+        previous: int32[n], the leader before the change that made the request; NO_BROKER if there was none or it is not
+            known. Only in LeaderAndIsr; None if none is known.
+        reason: int32[n], index into the reasons of the request; None if all rows have the first one.
     """
 
     topics: Sequence[TopicRef]
@@ -54,9 +60,33 @@ class PartitionStates:
     is_new: Bools | None = None
     recovering: Bools | None = None
     hold: Bools | None = None
+    previous: Ints | None = None
+    reason: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.partition)
+
+
+class OrderReason(msgspec.Struct, frozen=True, array_like=True):
+    """Why the controller sent an order.
+
+    Attributes:
+        trigger: kind of the controller event during which it was sent, such as BrokerChange; empty if it is not known.
+        strategy: of the election that chose the leader, such as offline or preferred; "first" for the first leader of a
+            partition; empty if the order repeats an earlier election.
+        event: id of that event, as in the `because` of events. Ids rise, also across restarts of the controller.
+        origin: id of the first event of the chain that led to it, if that is another; otherwise 0.
+        trace: the W3C `traceparent` of the event's span, with which a handler continues the trace; empty if the trace
+            is not recorded.
+        previous: the leader before; None if there was none, or it is not known.
+    """
+
+    trigger: _Text = ""
+    strategy: _Text = ""
+    event: _EventId = 0
+    origin: _EventId = 0
+    trace: _Text = ""
+    previous: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +95,8 @@ class LeaderAndIsr:
 
     Attributes:
         live_leaders: the registered ones of the leaders in `states`, by id.
+        reasons: of the rows, in the order in which they arose; empty if no recipient needs them. Kafka's protocol does
+            not have them.
     """
 
     controller_id: int
@@ -72,6 +104,16 @@ class LeaderAndIsr:
     broker_epoch: int
     states: PartitionStates
     live_leaders: tuple[Broker, ...] = ()
+    reasons: tuple[OrderReason, ...] = ()
+
+    def reason_of(self, row: int) -> OrderReason:
+        """Returns the reason of a row; an empty one if the request has none."""
+        if not self.reasons:
+            return UNKNOWN_REASON
+        states = self.states
+        reason = self.reasons[0 if states.reason is None else int(states.reason[row])]
+        previous = NO_BROKER if states.previous is None else int(states.previous[row])
+        return reason if previous < 0 else msgspec.structs.replace(reason, previous=previous)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,6 +200,8 @@ class ReplicaReset:
     topic: TopicRef
     partition: int
 
+
+UNKNOWN_REASON: Final = OrderReason()
 
 # The requests of Kafka's protocol, and those of participants.
 KafkaRequest = LeaderAndIsr | UpdateMetadata | StopReplica

@@ -16,14 +16,16 @@ Only registered brokers receive requests; additions for other brokers are droppe
 Source: the classic controller's AbstractControllerBrokerRequestBatch.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kactl.errors import IllegalState
 from kactl.messages.control import (
+    UNKNOWN_REASON,
     LeaderAndIsr,
+    OrderReason,
     PartitionErrors,
     PartitionStates,
     Request,
@@ -45,6 +47,7 @@ from .request_columns import (
     by_broker,
     different,
     join,
+    joined_optional,
     last_of,
     leadership,
     listed,
@@ -55,6 +58,8 @@ from .request_columns import (
     parts_of,
     registered_only,
 )
+
+ReasonOf = Callable[[str], OrderReason | None]
 
 
 class Addressed(NamedTuple):
@@ -71,12 +76,16 @@ class _Lead(NamedTuple):
         notify: bool[W, n], the replicas that receive it.
         is_new: bool[n].
         hold: bool[n], or None if no leader has to wait.
+        previous: int32[n], or None if no earlier leader is known.
+        reason: int32[n], the number of the reason in the batch, or None if it is 0.
     """
 
     rows: Rows
     notify: Bools
     is_new: Bools
     hold: Bools | None
+    previous: Ints | None = None
+    reason: Ints | None = None
 
     @classmethod
     def joined(cls, leads: list["_Lead"]) -> "_Lead | None":
@@ -88,11 +97,9 @@ class _Lead(NamedTuple):
             return None
         width = len(rows.replicas)
         notify = np.concatenate([padded(lead.notify, width) for lead in leads], axis=1)
-        hold = None
-        if any(lead.hold is not None for lead in leads):
-            hold = np.concatenate([np.zeros(len(lead.rows), np.bool_) if lead.hold is None else lead.hold
-                                   for lead in leads])  # fmt: skip
-        return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]), hold)
+        sizes = [len(lead.rows) for lead in leads]
+        optional = {name: joined_optional(name, [getattr(lead, name) for lead in leads], sizes) for name in _OPTIONAL}
+        return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]), **optional)
 
     def once(self, registered: Iterable[int]) -> tuple[LeadershipColumns, Ints, RowNumbers]:
         """Returns the columns of the rows in table order, and pairs of a registered recipient and a row position.
@@ -102,8 +109,9 @@ class _Lead(NamedTuple):
         lead = self
         order = order_of(lead.rows.topic, lead.rows.partition)
         if order is not None:
-            hold = None if lead.hold is None else lead.hold[order]
-            lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order], hold)
+            columns = {name: getattr(lead, name) for name in _OPTIONAL}
+            optional = {name: None if column is None else column[order] for name, column in columns.items()}
+            lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order], **optional)
         brokers, positions = pairs(lead.rows.replicas, lead.notify)
         return lead._columns(), *registered_only(brokers, positions, registered)
 
@@ -120,19 +128,30 @@ class _Lead(NamedTuple):
             recovering=rows.recovering,
             flag=self.is_new,
             hold=self.hold,
+            previous=self.previous,
+            reason=self.reason,
         )
 
 
-class RequestBatch:
-    """Collects requests. Each machine has its own batch."""
+_OPTIONAL: Final = ("hold", "previous", "reason")
 
-    def __init__(self, cluster: Cluster) -> None:
+
+class RequestBatch:
+    """Collects requests. Each machine has its own batch.
+
+    Args:
+        reason: (strategy) -> the reason of what is added now; None if it is not known.
+    """
+
+    def __init__(self, cluster: Cluster, reason: ReasonOf = lambda strategy: None) -> None:
         self._cluster = cluster
+        self._reason = reason
         self.clear()
 
     def clear(self) -> None:
         """Drop all additions."""
         self._lead: list[_Lead] = []
+        self._reasons: list[OrderReason] = []
         self._stop: list[RequestColumns] = []
         self._metadata: list[tuple[Rows, Bools]] = []
         self._metadata_brokers: set[int] = set()
@@ -154,12 +173,21 @@ class RequestBatch:
     # -- filling -------------------------------------------------------------------------------------------------------
 
     def lead_and_follow(
-        self, rows: Rows, notify: Bools, *, is_new: bool | Bools = False, first: Bools | None = None
+        self,
+        rows: Rows,
+        notify: Bools,
+        *,
+        is_new: bool | Bools = False,
+        first: Bools | None = None,
+        previous: Ints | None = None,
+        strategy: str = "",
     ) -> None:
         """Add LeaderAndIsr for `rows` to the replicas `notify`, bool[W, n], and UpdateMetadata to all brokers.
 
         Args:
             first: bool[n], partitions that never had a leader before; their leaders wait for no other broker.
+            previous: int32[n], the leaders before; None if they are not known.
+            strategy: of the election that chose the leaders.
         """
         if not len(rows):
             return
@@ -169,8 +197,23 @@ class RequestBatch:
         hold = holds.held(cluster.table.hold_columns(), rows.index, rows.leader) if holds.is_used else None
         if hold is not None and first is not None:
             hold &= ~first
-        self._lead.append(_Lead(rows, notify, np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),)), hold))
+        reason = None
+        if holds.participants:
+            reason = self._reason_column(self._reason(strategy), len(rows))
+        else:
+            previous = None  # Kafka's brokers need neither
+        is_new = np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))
+        self._lead.append(_Lead(rows, notify, is_new, hold, previous, reason))
         self.update_metadata(self._cluster.brokers, rows)
+
+    def _reason_column(self, reason: OrderReason | None, count: int) -> Ints | None:
+        """Returns the number of a reason in the batch, for each of some rows; None if it is 0."""
+        if reason is None:
+            reason = UNKNOWN_REASON
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+        number = self._reasons.index(reason)
+        return np.full(count, number, np.int32) if number else None
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
         """Add StopReplica for the replicas `which`, bool[W, n], of `rows`."""
@@ -229,11 +272,13 @@ class RequestBatch:
                 is_new=columns.flag,
                 recovering=columns.recovering,
                 hold=columns.hold,
+                previous=columns.previous,
+                reason=columns.reason,
             ),
             positions,
             bounds,
         )
-        leaders = columns.leader
+        leaders, reasons = columns.leader, tuple(self._reasons)
         for broker, begin, end, states in zip(
             brokers[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], fan_out.parts(), strict=True
         ):
@@ -243,6 +288,7 @@ class RequestBatch:
                 broker_epoch=registered[broker].epoch,
                 states=states,
                 live_leaders=self._live_leaders(leaders[positions[begin:end]]),
+                reasons=reasons,
             )
             yield Addressed(broker, request)
 

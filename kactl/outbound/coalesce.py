@@ -35,7 +35,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import (
+    UNKNOWN_REASON,
+    KafkaRequest,
+    LeaderAndIsr,
+    OrderReason,
+    PartitionStates,
+    Request,
+    StopReplica,
+    UpdateMetadata,
+)
 from kactl.model import NO_BROKER, Broker
 from kactl.state.topics import Topics
 
@@ -150,7 +159,7 @@ def _merged(group: MergeCandidate, requests: Sequence[KafkaRequest], named: Part
     if group.words is None:
         return last
     words = group.words
-    members = [requests[index] for index in group.members]
+    members, reasons = _with_joined_reasons([requests[index] for index in group.members])
     numbers, topic = np.unique(named.topic[words.numbers], return_inverse=True)
     topics, position = Topics.of([named.topics[index] for index in numbers.tolist()]), topic.astype(np.int32)
     columns = _Columns(group.members, members, words)
@@ -177,7 +186,32 @@ def _merged(group: MergeCandidate, requests: Sequence[KafkaRequest], named: Part
         assert isinstance(member, LeaderAndIsr)
         known |= {leader.id: leader for leader in member.live_leaders}
     leaders = np.unique(states.leader).tolist()
-    return dataclasses.replace(last, states=states, live_leaders=tuple(known[id_] for id_ in leaders if id_ in known))
+    if states.reason is not None:
+        # Requests that have been merged before may have reasons that no row has any more.
+        numbers, reason = np.unique(states.reason, return_inverse=True)
+        reasons = tuple(reasons[number] for number in numbers.tolist())
+        states = dataclasses.replace(states, reason=reason.astype(np.int32))
+    return dataclasses.replace(
+        last,
+        states=states,
+        live_leaders=tuple(known[id_] for id_ in leaders if id_ in known),
+        reasons=reasons,
+    )
+
+
+def _with_joined_reasons(members: list[KafkaRequest]) -> tuple[list[KafkaRequest], tuple[OrderReason, ...]]:
+    """Number the reasons of all requests together."""
+    if not any(isinstance(member, LeaderAndIsr) and member.reasons for member in members):
+        return members, ()
+    reasons: list[OrderReason] = []
+    numbered: list[KafkaRequest] = []
+    for member in members:
+        assert isinstance(member, LeaderAndIsr)
+        own = np.zeros(len(member.states), np.int32) if member.states.reason is None else member.states.reason
+        states = dataclasses.replace(member.states, reason=own + np.int32(len(reasons)))
+        reasons += member.reasons or (UNKNOWN_REASON,)
+        numbered.append(dataclasses.replace(member, states=states))
+    return numbered, tuple(reasons)
 
 
 _STATES: Final = tuple(

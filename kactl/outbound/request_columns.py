@@ -74,8 +74,12 @@ class LeadershipColumns(RequestColumns, frozen=True, kw_only=True, eq=False):
     offline: Ints | None = None
     recovering: Bools | None = None
     hold: Bools | None = None
+    previous: Ints | None = None
+    reason: Ints | None = None
 
 
+# Columns that only some additions have, and the value in the others.
+_OPTIONAL: Final[dict[str, Any]] = {"hold": np.False_, "previous": np.int32(NO_BROKER), "reason": np.int32(0)}
 _LISTS: Final = frozenset({"isr", "replicas", "adding", "removing", "offline"})
 Columns = TypeVar("Columns", bound=RequestColumns)
 
@@ -207,13 +211,21 @@ def _joined(additions: Sequence[Columns]) -> Columns:
                 else padded(value, width, NO_BROKER)
                 for value, columns in zip(values, additions, strict=True)
             ]
-        elif name == "hold":
-            values = [
-                np.zeros(len(columns.row), np.bool_) if value is None else value
-                for value, columns in zip(values, additions, strict=True)
-            ]
+        elif name in _OPTIONAL:
+            joined[name] = joined_optional(name, values, [len(columns.row) for columns in additions])
+            continue
         joined[name] = np.concatenate(values, axis=-1)
     return type(additions[0])(**joined)
+
+
+def joined_optional(name: str, columns: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Returns the concatenation of a column that some additions do not have; None if none has it."""
+    if all(column is None for column in columns):
+        return None
+    empty = _OPTIONAL[name]
+    return np.concatenate(
+        [np.full(size, empty) if column is None else column for column, size in zip(columns, sizes, strict=True)]
+    )
 
 
 def ascends(rows: RowNumbers) -> bool:

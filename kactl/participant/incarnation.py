@@ -354,7 +354,7 @@ class Incarnation:
         held = self._handover.held(states, plan.lead)
         listener, results = self._listener, Results(self._clock)
         if self._hosting is not None:
-            self._hosting.lead(states, plan.lead, results, self.hosted, held)
+            self._hosting.lead(request, plan.lead, results, self.hosted, held)
             self._hosting.follow(states, plan.follow, results, request.live_leaders)
             await results.wait()
             results.put(plan.error, plan.lead, plan.follow)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import IllegalState
+from kactl.messages.control import OrderReason
 from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
@@ -32,7 +33,7 @@ from kactl.state.change import Change
 from kactl.state.rows import Bools, Rows
 from kactl.state.topics import AllTopics
 
-from .event_trace import EventTrace
+from .event_trace import EventTrace, traceparent
 from .log_entries import Entry, Partitions, Replicas, Single, TransitionCounts
 from .outages import Outages
 
@@ -107,6 +108,17 @@ class EventLog:
             entries.append(Single(self._next - 1, Reset(seq=self._next - 1, time_ms=self._clock.now_ms())))
         self._ring.extend(entries)
         self._stored = len(entries)
+
+    def reason(self, strategy: str = "") -> OrderReason | None:
+        """Returns why orders are sent now; None if no event is in progress.
+
+        Args:
+            strategy: of the election that chose the leaders.
+        """
+        because = self.current.because
+        if because is None:
+            return None
+        return OrderReason(because.trigger, strategy, because.event, because.origin, traceparent(self.current.anchor))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,14 @@ from kactl.state.rows import Bools, Ints
 _US: Final = 1000
 
 
+def traceparent(span: TraceSpan | None) -> str:
+    """Returns the header value of W3C Trace Context that continues the trace of a span; empty without a span."""
+    if span is None:
+        return ""
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
 class StageTime:
     """Time of one stage. It may be entered again while it is in use: chunks overlap.
 

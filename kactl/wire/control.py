@@ -15,6 +15,7 @@ from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     LeaseRelease,
+    OrderReason,
     PartitionErrors,
     PartitionStates,
     ReplicaReset,
@@ -30,11 +31,13 @@ from .columns import Array, Buffer, Column, pieces, rows, slots, values
 
 TOPICS_MAX: Final = 1_000_000
 BROKERS_MAX: Final = 100_000
+REASONS_MAX: Final = 1_000_000  # one for each row, if as many requests to a slow participant were merged
 ID_BYTES: Final = len(ZERO_ID)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 _Names = Annotated[list[Annotated[str, msgspec.Meta(max_length=1_000)]], msgspec.Meta(max_length=TOPICS_MAX)]
 _Brokers = Annotated[tuple[Broker, ...], msgspec.Meta(max_length=BROKERS_MAX)]
+_Reasons = Annotated[tuple[OrderReason, ...], msgspec.Meta(max_length=REASONS_MAX)]
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -55,6 +58,8 @@ _COLUMNS: Final = (
     ("is_new", "?", False),
     ("recovering", "?", False),
     ("hold", "?", False),
+    ("previous", "<i4", False),
+    ("reason", "<i4", False),
 )
 
 
@@ -77,6 +82,8 @@ class States(msgspec.Struct, frozen=True, array_like=True):
     is_new: Column | None = None
     recovering: Column | None = None
     hold: Column | None = None
+    previous: Column | None = None
+    reason: Column | None = None
 
     def build(self) -> PartitionStates:
         count = len(rows(self.partition, "<i4"))
@@ -96,10 +103,15 @@ class LeaderAndIsrHead(msgspec.Struct, frozen=True, array_like=True, tag="Leader
     broker_epoch: _Int64
     states: States
     live_leaders: _Brokers = ()
+    reasons: _Reasons = ()
 
     def build(self) -> LeaderAndIsr:
         own = (self.controller_id, self.controller_epoch, self.broker_epoch)
-        return LeaderAndIsr(*own, self.states.build(), self.live_leaders)
+        states = self.states.build()
+        reason = states.reason
+        if reason is not None and len(reason) and (reason.min() < 0 or reason.max() >= len(self.reasons)):
+            raise MalformedMessage(f"a row names a reason that is not among the {len(self.reasons)} of its message")
+        return LeaderAndIsr(*own, states, self.live_leaders, self.reasons)
 
 
 class UpdateMetadataHead(msgspec.Struct, frozen=True, array_like=True, tag="UpdateMetadata"):
@@ -282,7 +294,7 @@ def forget_states() -> None:
     _kept.clear()
 
 
-def _orders(name: str, message: LeaderAndIsr | UpdateMetadata, brokers: tuple[Broker, ...], *more: int) -> list[Buffer]:
+def _orders(name: str, message: LeaderAndIsr | UpdateMetadata, brokers: tuple[Broker, ...], *more: Any) -> list[Buffer]:
     own = (message.controller_id, message.controller_epoch, message.broker_epoch)
     head = [array(6 + len(more)), _encode(name), *(_encode(number) for number in own)]
     return [b"".join(head), *states_pieces(message.states), _encode(brokers), *map(_encode, more)]
@@ -321,7 +333,7 @@ def _errors(name: str, message: LeaderAndIsrResponse | StopReplicaResponse) -> l
 
 
 ENCODERS: Final[dict[type, Callable[[Any], list[Buffer]]]] = {
-    LeaderAndIsr: lambda message: _orders("LeaderAndIsr", message, message.live_leaders),
+    LeaderAndIsr: lambda message: _orders("LeaderAndIsr", message, message.live_leaders, message.reasons),
     UpdateMetadata: lambda message: _orders("UpdateMetadata", message, message.live_brokers, message.number),
     StopReplica: _stop,
     LeaseRelease: _release,

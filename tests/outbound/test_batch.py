@@ -4,16 +4,24 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from kactl.errors import IllegalState
-from kactl.messages.control import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
-from kactl.model import Assignment, Leadership
+from kactl.messages.control import (
+    LeaderAndIsr,
+    OrderReason,
+    PartitionErrors,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+)
+from kactl.model import NO_BROKER, Assignment, Leadership, TopicPartition
 from kactl.outbound import request_columns
 from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
-from kactl.stores.base import Leaderships
+from kactl.stores.base import Leaderships, Names
 from tests.oracle.batch import ObjectBatch
 from tests.support.cluster_seeds import (
     CONTROLLER,
@@ -604,3 +612,73 @@ def _row_count(request: object) -> int:
         return len(request)
     assert isinstance(request, LeaderAndIsr | UpdateMetadata)
     return len(request.states)
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+def explained(*participants: int) -> Gathered:
+    """Returns a batch with a reason for each strategy, of a cluster with some participants."""
+    gathered = Gathered(SEED)
+    brokers = gathered.cluster.brokers.values()
+    gathered.cluster.add_brokers(
+        [msgspec.structs.replace(broker, incarnation=b"x" * 16) for broker in brokers if broker.id in participants]
+    )
+    gathered.batch = RequestBatch(gathered.cluster, lambda strategy: OrderReason("BrokersChanged", strategy, 7))
+    return gathered
+
+
+def add(gathered: Gathered, name: str, strategy: str, *, previous: int | None = None) -> None:
+    rows = rows_of(gathered.cluster, name)
+    before = None if previous is None else np.array([previous], np.int32)
+    gathered.batch.lead_and_follow(rows, rows.assigned, previous=before, strategy=strategy)
+
+
+def reasons_sent(gathered: Gathered, broker: int) -> dict[TopicPartition, tuple[str, int | None]]:
+    """Returns the strategy and the previous leader that a broker receives for each partition."""
+    request = of_kind(gathered.flush(), LeaderAndIsr)[broker]
+    names = list(Names(request.states.topics, request.states.topic, request.states.partition))
+    reasons = [request.reason_of(row) for row in range(len(names))]
+    return {name: (reason.strategy, reason.previous) for name, reason in zip(names, reasons, strict=True)}
+
+
+def test_rows_have_the_reason_with_which_they_were_added() -> None:
+    gathered = explained(1, 2, 3)
+    add(gathered, "foo-1", "offline", previous=2)
+    add(gathered, "foo-0", "first")
+    add(gathered, "bar-1", "offline", previous=NO_BROKER)
+
+    sent = reasons_sent(gathered, 2)
+
+    assert sent == {FOO0: ("first", None), FOO1: ("offline", 2), BAR1: ("offline", None)}
+
+
+def test_newest_reason_of_a_row_counts() -> None:
+    gathered = explained(1)
+    add(gathered, "foo-0", "offline", previous=3)
+    add(gathered, "foo-1", "offline", previous=3)
+    add(gathered, "foo-0", "preferred", previous=2)
+
+    sent = reasons_sent(gathered, 1)
+
+    assert sent == {FOO0: ("preferred", 2), FOO1: ("offline", 3)}
+
+
+def test_single_reason_needs_no_column() -> None:
+    gathered = explained(1)
+    add(gathered, "foo-0", "offline")
+    add(gathered, "foo-1", "offline")
+
+    request = of_kind(gathered.flush(), LeaderAndIsr)[1]
+
+    assert [reason.strategy for reason in request.reasons] == ["offline"]
+    assert request.states.reason is None
+
+
+def test_clusters_without_participants_send_no_reasons() -> None:
+    gathered = explained()
+    add(gathered, "foo-0", "offline", previous=2)
+
+    request = of_kind(gathered.flush(), LeaderAndIsr)[1]
+
+    assert (request.reasons, request.states.reason, request.states.previous) == ((), None, None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.messages.control import LeaderAndIsr, OrderReason, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.outbound.coalesce import alive_in, coalesced
 from tests.support.marks import at_most
@@ -433,3 +433,21 @@ def test_requests_of_different_controllers_are_not_merged() -> None:
     requests = [update_one(1, 2), dataclasses.replace(update_one(1, 2), controller_epoch=2)]
 
     assert [each.request for each in coalesced(requests, broker=US, alive={})] == requests
+
+
+def test_rows_of_merged_requests_keep_their_reasons() -> None:
+    def explained(name: str, epoch: int, strategy: str) -> LeaderAndIsr:
+        return dataclasses.replace(lead_one(name, US, epoch), reasons=(OrderReason("BrokersChanged", strategy),))
+
+    def merged(*requests: LeaderAndIsr) -> LeaderAndIsr:
+        (found,) = [each.request for each in coalesced(requests, broker=US, alive={})]
+        assert isinstance(found, LeaderAndIsr)
+        return found
+
+    both = merged(explained("a-1", 3, "offline"), explained("a-2", 3, "first"))
+    assert [both.reason_of(row).strategy for row in range(2)] == ["offline", "first"]
+
+    # Merged again: the reason that no row has any more is not kept.
+    later = merged(both, explained("a-1", 4, "preferred"), lead_one("a-3", US, 1))
+    assert [later.reason_of(row).strategy for row in range(3)] == ["preferred", "first", ""]
+    assert len(later.reasons) == 3

@@ -36,6 +36,8 @@ class StateRow(msgspec.Struct, frozen=True):
     topic_id: bytes = ZERO_ID
     recovering: bool = False
     hold: bool = False
+    previous: int = NO_BROKER
+    reason: int = 0
 
     def but(self, **changes: object) -> "StateRow":
         return msgspec.structs.replace(self, **changes)
@@ -73,6 +75,8 @@ def states(*rows: StateRow) -> PartitionStates:
         replicas=lists([row.replicas for row in rows]),
         recovering=np.array([row.recovering for row in rows], np.bool_),
         hold=np.array([row.hold for row in rows], np.bool_) if any(row.hold for row in rows) else None,
+        previous=ints([row.previous for row in rows]) if any(row.previous != NO_BROKER for row in rows) else None,
+        reason=ints([row.reason for row in rows]) if any(row.reason for row in rows) else None,
     )
 
 

@@ -24,7 +24,16 @@ from kactl.errors import (
 )
 from kactl.messages import admin, broker, leases
 from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Acknowledged, LeaderAndIsr, ReplicaReset, StateSent, UpdateMetadata
+from kactl.messages.control import (
+    Acknowledged,
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    OrderReason,
+    PartitionErrors,
+    ReplicaReset,
+    StateSent,
+    UpdateMetadata,
+)
 from kactl.messages.following import FollowerReports, FollowerReportsRequested
 from kactl.messages.routes import LeaderColumns
 from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, TopicPartition, TopicRef
@@ -32,7 +41,7 @@ from kactl.state.records import Names
 from kactl.state.replica_reports import ReplicaReport
 from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, UPDATE, plain_message
 from kactl.wire.requests import every_request
-from tests.support.control_requests import lease_release
+from tests.support.control_requests import StateRow, leader_and_isr, lease_release
 
 ORDERS_0, BILLS_1 = TopicPartition("orders", 0), TopicPartition("bills", 1)
 LEADERSHIP = Leadership(1, 2, (1, 2), 3, 4)
@@ -92,9 +101,15 @@ REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
 # -- round trips -------------------------------------------------------------------------------------------------------
 
 
+TRACE: Final = f"00-{1:032x}-{2:016x}-01"
+EXPLAINED: Final = dataclasses.replace(
+    leader_and_isr(StateRow(ORDERS_0, previous=2), StateRow(BILLS_1, reason=1)),
+    reasons=(OrderReason("BrokersChanged", "offline", 2**50, 2**49, TRACE), OrderReason("TopicsChanged", "first", 3)),
+)
 OF_PARTICIPANTS: Final[list[tuple[Any, Any]]] = [
     (lease_release(ORDERS_0, BILLS_1, leader_epoch=7), Acknowledged(0)),
     (StateSent(1, 2, 2**40), Acknowledged(0)),
+    (EXPLAINED, LeaderAndIsrResponse(0, PartitionErrors.none())),
     (ReplicaReset(1, 2, 2**40, TopicRef("orders", bytes(range(16))), 3), Acknowledged(31)),
 ]
 
@@ -106,6 +121,13 @@ def test_orders_and_responses_arrive_unchanged(order: Any, response: Any) -> Non
 
     assert plain_message(arrived) == plain_message(order)
     assert plain_message(answered) == plain_message(response)
+
+
+def test_reason_that_is_not_listed_is_malformed() -> None:
+    encoded = wire.encode(dataclasses.replace(EXPLAINED, reasons=EXPLAINED.reasons[:1]))
+
+    with pytest.raises(MalformedMessage, match="names a reason"):
+        wire.decode(encoded, wire.ORDERS)
 
 
 def test_columns_arrive_with_their_types_and_cannot_be_written() -> None:

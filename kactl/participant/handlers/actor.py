@@ -167,7 +167,7 @@ class PartitionActor:
             self.name,
             order.token,
             isr=order.isr,
-            previous=order.previous,
+            reason=order.reason,
             now_ns=environment.clock.lease_ns,
             resign=self._resign,
         )

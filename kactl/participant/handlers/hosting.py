@@ -3,10 +3,12 @@
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from kactl.clock import Clock
 from kactl.errors import NotFound
 from kactl.messages.broker import PartitionReport
-from kactl.messages.control import PartitionStates, StopReplica
+from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, TopicPartition
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
@@ -141,13 +143,13 @@ class HandlerHosting:
 
     # -- orders
 
-    def lead(
-        self, states: PartitionStates, chosen: Bools, results: Results, hosted: HostedReplicas, held: Bools
-    ) -> None:
+    def lead(self, request: LeaderAndIsr, chosen: Bools, results: Results, hosted: HostedReplicas, held: Bools) -> None:
         """Order to lead the chosen rows of a LeaderAndIsr; those that are `held` after their release."""
+        states = request.states
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
-            before = hosted.view(name)
-            follows = before is not None and before.role is Role.FOLLOWER and before.leader != NO_BROKER
+            reason = request.reason_of(row)
+            if reason.previous is None:
+                reason = msgspec.structs.replace(reason, previous=_followed(hosted, name))
             topic_id = states.topics[states.topic[row]].id
             self._submit(
                 name,
@@ -155,7 +157,7 @@ class HandlerHosting:
                     results.ticket(row),
                     FencingToken(int(states.controller_epoch[row]), int(states.leader_epoch[row]), topic_id),
                     isr=broker_list(states.isr, row),
-                    previous=before.leader if before is not None and follows else None,
+                    reason=reason,
                     held=bool(held[row]),
                 ),
             )
@@ -256,6 +258,12 @@ class HandlerHosting:
     def is_idle(self, actor: PartitionActor) -> None:
         if actor.handler is None and actor.state is HandlerState.IDLE and self._actors.get(actor.name) is actor:
             del self._actors[actor.name]
+
+
+def _followed(hosted: HostedReplicas, name: TopicPartition) -> int | None:
+    """Returns the leader that this participant follows; None if it follows none."""
+    view = hosted.view(name)
+    return None if view is None or view.role is not Role.FOLLOWER or view.leader == NO_BROKER else view.leader
 
 
 def _rows(names: Names, chosen: Bools) -> Iterator[tuple[int, TopicPartition]]:

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 
+from kactl.messages.control import OrderReason
 from kactl.model import Endpoint
 from kactl.participant.leases.token import FencingToken
 
@@ -38,6 +39,7 @@ class Lead:
     """Lead a partition.
 
     Attributes:
+        reason: of the order.
         held: an earlier leader may still act; `lead` is called after the release.
         begun: the calls of earlier orders have ended, or this one was refused.
     """
@@ -45,7 +47,7 @@ class Lead:
     ticket: Ticket
     token: FencingToken
     isr: tuple[int, ...]
-    previous: int | None
+    reason: OrderReason
     held: bool = False
     begun: bool = False
 

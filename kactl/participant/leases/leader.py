@@ -5,6 +5,7 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from kactl.errors import IllegalState, LeadershipLost
+from kactl.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition
 
 from .lease import ENDED, Lease
@@ -19,10 +20,11 @@ class Leader:
         partition: the partition that this participant leads.
         token: passed to resources that compare tokens.
         isr: the in-sync replicas when the leadership began.
-        previous: the leader that this participant followed before; None if it did not follow one.
+        reason: why the controller sent the order to lead: the event, and the election. Empty for a `Listener`.
+        previous: the leader before; None if there was none, or it is not known.
     """
 
-    __slots__ = ("_lease", "_now_ns", "_resign", "_tasks", "isr", "partition", "previous", "token")
+    __slots__ = ("_lease", "_now_ns", "_resign", "_tasks", "isr", "partition", "reason", "token")
 
     def __init__(
         self,
@@ -31,18 +33,22 @@ class Leader:
         *,
         isr: tuple[int, ...],
         now_ns: Callable[[], int],
-        previous: int | None = None,
+        reason: OrderReason = UNKNOWN_REASON,
         lease: Lease = ENDED,
         resign: Callable[["Leader", str], None] | None = None,
     ) -> None:
         self.partition = partition
         self.token = token
         self.isr = isr
-        self.previous = previous
+        self.reason = reason
         self._tasks: TaskGroup | None = None
         self._resign = resign
         self._lease = lease
         self._now_ns = now_ns
+
+    @property
+    def previous(self) -> int | None:
+        return self.reason.previous
 
     def check(self) -> None:
         """Verify that the leadership has not ended. Call it immediately before each step that only a leader may do.

@@ -129,13 +129,13 @@ NOTHING: list[tuple[Request, Response]] = [
 def plain_message(message: Request | Response) -> Any:
     """Returns a message as comparable values: columns as lists, lists without gaps.
 
-    Of a live leader only the id, which every version of the protocol contains.
+    Of a live leader only the id, which every version of the protocol contains. Reasons follow the live leaders.
     """
     match message:
         case LeaderAndIsr() | UpdateMetadata():
             live: list[Any]
             if isinstance(message, LeaderAndIsr):
-                live = [broker.id for broker in message.live_leaders]
+                live = [*(broker.id for broker in message.live_leaders), *message.reasons]
             else:
                 live = [(broker.id, broker.endpoints, broker.rack) for broker in message.live_brokers]
             sender = (message.controller_id, message.controller_epoch, message.broker_epoch)
@@ -173,6 +173,8 @@ def _plain_rows(of: PartitionStates) -> list[Any]:
         "is_new",
         "recovering",
         "hold",
+        "previous",
+        "reason",
     )
     return [
         (
