@@ -4,17 +4,58 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .access import Access, Authorize
     from .client import Principal
+    from .embedded import (
+        Access,
+        AccessRequest,
+        Action,
+        Allow,
+        Certificates,
+        Decision,
+        Delegated,
+        Deny,
+        Limits,
+        Open,
+        Tokens,
+    )
     from .mounting import application
     from .role_endpoint import roles
 
-__all__ = ["Access", "Authorize", "Principal", "application", "roles"]
+__all__ = [
+    "Access",
+    "AccessRequest",
+    "Action",
+    "Allow",
+    "Certificates",
+    "Decision",
+    "Delegated",
+    "Deny",
+    "Limits",
+    "Open",
+    "Principal",
+    "Tokens",
+    "application",
+    "roles",
+]
 
 # Imported when first used: other modules of this package are needed without aiohttp.
 _HOME = {
-    "Access": "access",
-    "Authorize": "access",
+    **dict.fromkeys(
+        (
+            "Access",
+            "AccessRequest",
+            "Action",
+            "Allow",
+            "Certificates",
+            "Decision",
+            "Delegated",
+            "Deny",
+            "Limits",
+            "Open",
+            "Tokens",
+        ),
+        "embedded",
+    ),
     "Principal": "client",
     "application": "mounting",
     "roles": "role_endpoint",

@@ -1,27 +1,29 @@
-"""Decisions on who may use a route: tokens and roles of kactl's own server, or the host program's own.
+"""Decisions on who may use a route: tokens and roles of kactl's own server, or the access object of another program.
 
 The server checks a request in this order: its host, its credential, the page that sent it, and the role that its route
 needs. Nothing of a body is read before.
 """
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
 
-from kactl.access.role import Role, RoleName
+from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
-from kactl.runtime.addresses import is_loopback
 from kactl.runtime.logs import logger
 
-from . import origin
-from .client import Known, Principal, address_of, forbidden, identify, known_client, user_of
+from . import embedded, origin
+from .client import PRINCIPAL, STILL_ADMITTED, Known, Principal, address_of, forbidden, identify, known_client, user_of
+from .embedded import AccessRequest, Action, Allow, Deny
 from .identity.certificates import Certificates
 from .identity.credentials import Credentials
 from .problem import Refused
@@ -36,27 +38,10 @@ OWN_CLIENT: Final = "X-Kactl-Request"
 # The application decides how clients identify themselves; HTTP requires that a challenge names a scheme.
 _CHALLENGE: Final = 'Application realm="kactl"'
 _BEARER: Final = 'Bearer realm="kactl"'
-_SITES_OF_OTHERS: Final = frozenset({"cross-site", "same-site"})
-
-
-class Access(msgspec.Struct, frozen=True):
-    """What a request does.
-
-    Attributes:
-        action: "read" changes nothing; "admin" concerns the process itself: resign, kill, restart; "write" is the rest.
-        operation: the operation id of the OpenAPI document, such as `delete_v1_topics_by_topic`.
-        resource: what the path names, such as `orders`, `orders-7` or `3`; None if it names nothing.
-        role: the role that kactl's own server demands for it.
-    """
-
-    action: Literal["read", "write", "admin"]
-    operation: str
-    resource: str | None
-    role: RoleName = "viewer"
-
-
-# Returns who the client is; None if that is not known. Raises web.HTTPForbidden if it may not do what it requests.
-Authorize = Callable[[web.Request, Access], Awaitable[Principal | None] | Principal | None]
+# The client of the request that this task carries out, as the program in which the API is mounted has identified it.
+_PRINCIPAL: Final["contextvars.ContextVar[Principal | None]"] = contextvars.ContextVar(
+    "kactl.admin.mounted_principal", default=None
+)
 
 
 class Policy(Protocol):
@@ -65,23 +50,23 @@ class Policy(Protocol):
     def check_host(self, http: web.Request) -> None:
         """Check the host that a request of any kind names."""
 
-    def authenticate(self, http: web.Request, *, is_open: bool) -> None:
+    async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """Identify the client of a request, before its route is known. Open paths need no identity."""
 
     def check_site(self, http: web.Request) -> None:
         """Check the page that sent a request of any kind."""
 
-    async def authorize(self, http: web.Request, access: Access, least: Role) -> Principal:
+    async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
         """Check a request for a route, before its body is read. Returns the client.
 
         Args:
             least: the role for the body to be read; the content may need another one.
         """
 
-    def check_rate(self, http: web.Request, access: Access) -> None:
+    def check_rate(self, http: web.Request, action: Action) -> None:
         """Check how often the client sends such requests."""
 
-    async def check_content(self, http: web.Request, access: Access, needed: Role) -> None:
+    async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """Check the role that the content of a request needs."""
 
 
@@ -101,7 +86,7 @@ class ServerPolicy:
         """See `Policy`."""
         origin.check_host(http, self._config, compare=user_of(http) is None)
 
-    def authenticate(self, http: web.Request, *, is_open: bool) -> None:
+    async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """See `Policy`."""
         known = identify(http, self._credentials, self._certificates)
         if known is None and not is_open:
@@ -124,125 +109,167 @@ class ServerPolicy:
         """See `Policy`."""
         origin.check_site(http, self._config, compare=user_of(http) is None)
 
-    async def authorize(self, http: web.Request, access: Access, least: Role) -> Principal:
+    async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
         """See `Policy`."""
         known = _require_role(least)
-        if known.is_ambient and access.action != "read" and http.headers.get(OWN_CLIENT) != "1":
+        if known.is_ambient and action.effect != "read" and http.headers.get(OWN_CLIENT) != "1":
             what = "over the Unix socket" if known.way == "socket" else "by certificate"
             raise forbidden(f"changes {what} need the header `{OWN_CLIENT}: 1`")
         return known.principal
 
-    def check_rate(self, http: web.Request, access: Access) -> None:
+    def check_rate(self, http: web.Request, action: Action) -> None:
         """See `Policy`."""
-        buckets, what = (self._reads, "reads") if access.action == "read" else (self._changes, "changes")
+        buckets, what = (self._reads, "reads") if action.effect == "read" else (self._changes, "changes")
         client = _client()
         wait_s = buckets.take(client.principal.label if client.token is None else client.token.id)
         if wait_s:
             raise _too_many(f"{what} come from {client.principal.label}", wait_s)
 
-    async def check_content(self, http: web.Request, access: Access, needed: Role) -> None:
+    async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """See `Policy`."""
         _require_role(needed)
 
 
-class LocalPolicy:
-    """The rule without `authorize`: any client may read, and clients on this machine may make changes.
+class MountedPolicy:
+    """The rule of the program in which the API is mounted, as its access object states it.
 
-    A page in a browser on this machine is such a client, too, so the origin of a change is checked.
+    Hosts and sites are checked as by kactl's own server: the program's pages may send requests, others may not.
+
+    Args:
+        hosts: names by which clients reach the program, as `api.hosts`.
     """
 
-    def check_host(self, http: web.Request) -> None:
-        """See `Policy`."""
-
-    def authenticate(self, http: web.Request, *, is_open: bool) -> None:
-        """See `Policy`."""
-
-    def check_site(self, http: web.Request) -> None:
-        """See `Policy`."""
-
-    async def authorize(self, http: web.Request, access: Access, least: Role) -> Principal:
-        """See `Policy`."""
-        if access.action != "read":
-            _require_loopback(http, "pass authorize= to kactl.admin.application")
-            origin.check_host(http, ApiConfig())
-            origin.check_site(http, ApiConfig())
-        return Principal("")
-
-    def check_rate(self, http: web.Request, access: Access) -> None:
-        """See `Policy`. The host program limits its clients."""
-
-    async def check_content(self, http: web.Request, access: Access, needed: Role) -> None:
-        """See `Policy`."""
-
-
-class HostPolicy:
-    """The rule of the host program."""
-
-    def __init__(self, authorize: Authorize) -> None:
-        self._authorize = authorize
-        self._name = getattr(authorize, "__qualname__", type(authorize).__qualname__)
+    def __init__(self, access: embedded.Access, hosts: Sequence[str] = ()) -> None:
+        self._access = access
+        self._config = ApiConfig(hosts=tuple(hosts))
 
     def check_host(self, http: web.Request) -> None:
         """See `Policy`."""
+        origin.check_host(http, self._config, compare=http.remote != "")
 
-    def authenticate(self, http: web.Request, *, is_open: bool) -> None:
-        """See `Policy`."""
+    async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
+        """See `Policy`. Open paths do not call the program."""
+        principal = None if is_open else await self._identify(http)
+        _PRINCIPAL.set(principal)
+        PRINCIPAL.set("" if principal is None else principal.label)  # for the record of a denial
 
     def check_site(self, http: web.Request) -> None:
         """See `Policy`."""
+        origin.check_site(http, self._config, compare=http.remote != "")
 
-    async def authorize(self, http: web.Request, access: Access, least: Role) -> Principal:
+    async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
         """See `Policy`."""
-        site = http.headers.get("Sec-Fetch-Site", "")
-        if access.action != "read" and site in _SITES_OF_OTHERS:
-            # A browser would send the host's own cookies.
-            raise self._refused(HTTPStatus.FORBIDDEN, "Foreign origin", f"a page of another site ({site}) sent it")
-        return await self._decide(http, access)
-
-    async def _decide(self, http: web.Request, access: Access) -> Principal:
-        """Call the program's function. Whatever goes wrong there denies the request."""
-        try:
-            async with asyncio.timeout(DECISION_S):
-                found = self._authorize(http, access)
-                principal = await found if inspect.isawaitable(found) else found
-        except web.HTTPForbidden as refusal:
-            raise self._refused(HTTPStatus.FORBIDDEN, "Forbidden", refusal.text or "no reason was given") from None
-        except web.HTTPUnauthorized as refusal:
-            challenge = refusal.headers.get("WWW-Authenticate", _CHALLENGE)
-            raise self._unknown(refusal.text or "no reason was given", challenge) from None
-        except TimeoutError:
-            reason = f"it did not return within {DECISION_S:g} s"
-            raise self._refused(HTTPStatus.FORBIDDEN, "Forbidden", reason) from None
-        except Exception as error:
-            log.error("%s failed, so the request is denied: %s", self._name, error, exc_info=error)
-            reason = "it failed; details are in the log of the application"
-            raise self._refused(HTTPStatus.FORBIDDEN, "Forbidden", reason) from None
-        if principal is None:
-            raise self._unknown("it returned no principal", _CHALLENGE)
-        if not isinstance(principal, Principal):
-            reason = f"it returned a {type(principal).__name__}, and no principal"
-            raise self._refused(HTTPStatus.FORBIDDEN, "Forbidden", reason)
+        if action.effect != "read" and _is_ambient(http) and http.headers.get(OWN_CLIENT) != "1":
+            raise forbidden(
+                f"changes by cookie, certificate or password of a browser need the header `{OWN_CLIENT}: 1`"
+            )
+        action = msgspec.structs.replace(action, role=least.label)
+        principal = _principal()
+        await self._require(principal, action)
+        STILL_ADMITTED.set(functools.partial(self._still_admits, http, principal, action))
         return principal
 
-    def _unknown(self, reason: str, challenge: str) -> Refused:
-        return self._refused(HTTPStatus.UNAUTHORIZED, "Unauthorized", reason, {"WWW-Authenticate": challenge})
+    def check_rate(self, http: web.Request, action: Action) -> None:
+        """See `Policy`. The program limits its clients."""
 
-    def _refused(self, status: int, title: str, reason: str, headers: dict[str, str] | None = None) -> Refused:
+    async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
+        """See `Policy`."""
+        await self._require(_principal(), msgspec.structs.replace(action, role=needed.label))
+
+    async def _identify(self, http: web.Request) -> Principal:
+        """Returns the client.
+
+        Raises:
+            Refused: 401, or 403 if the program failed.
+        """
+        connection = None if http.transport is None else http.transport.get_extra_info("ssl_object")
+        request = AccessRequest(
+            http.method,
+            http.path,
+            http.headers.copy(),
+            http.remote,
+            None if connection is None else connection.getpeercert(binary_form=True),
+            http,
+        )
+        principal = await self._decide(self._access.authenticate, request)
+        if principal is None:
+            raise self._refused(HTTPStatus.UNAUTHORIZED, "the client is not known", {"WWW-Authenticate": _CHALLENGE})
+        if not isinstance(principal, Principal):
+            raise self._refused(HTTPStatus.FORBIDDEN, f"it returned a {type(principal).__name__}, and no principal")
+        return principal
+
+    async def _require(self, principal: Principal, action: Action) -> None:
+        """Check that a client may do something.
+
+        Raises:
+            Refused: 403.
+        """
+        decision = await self._decide(self._access.authorize, principal, action)
+        if isinstance(decision, Deny):
+            raise self._refused(HTTPStatus.FORBIDDEN, decision.reason)
+        if not isinstance(decision, Allow):
+            raise self._refused(HTTPStatus.FORBIDDEN, f"it returned a {type(decision).__name__}, and no decision")
+
+    async def _still_admits(self, http: web.Request, principal: Principal, action: Action) -> bool:
+        """Returns whether a client would be admitted as the same one now."""
+        try:
+            if await self._identify(http) != principal:
+                return False
+            await self._require(principal, action)
+        except Refused:
+            return False
+        return True
+
+    async def _decide(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the program. Whatever goes wrong there denies the request.
+
+        Raises:
+            Refused: it raised an exception, or did not return in time.
+        """
+        try:
+            async with asyncio.timeout(DECISION_S):
+                found = function(*arguments)
+                return await found if inspect.isawaitable(found) else found
+        except Refused:
+            raise  # of the ready-made ones
+        except web.HTTPForbidden as refusal:
+            raise self._refused(HTTPStatus.FORBIDDEN, refusal.text or "no reason was given") from None
+        except web.HTTPUnauthorized as refusal:
+            challenge = refusal.headers.get("WWW-Authenticate", _CHALLENGE)
+            reason = refusal.text or "no reason was given"
+            raise self._refused(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": challenge}) from None
+        except TimeoutError:
+            raise self._refused(HTTPStatus.FORBIDDEN, f"it did not return within {DECISION_S:g} s") from None
+        except Exception as error:
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            log.error("%s failed, so the request is denied: %s", name, error, exc_info=error)
+            reason = "it failed; details are in the log of the application"
+            raise self._refused(HTTPStatus.FORBIDDEN, reason) from None
+
+    def _refused(self, status: HTTPStatus, reason: str, headers: dict[str, str] | None = None) -> Refused:
         return Refused(
             status,
-            title,
-            f"{self._name}, which this application passed as authorize=, does not admit the request: {reason}",
+            status.phrase,
+            f"the access of this application ({type(self._access).__qualname__}) does not admit the request: {reason}",
             code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             headers=headers,
         )
 
-    def check_rate(self, http: web.Request, access: Access) -> None:
-        """See `Policy`. The host program limits its clients."""
 
-    async def check_content(self, http: web.Request, access: Access, needed: Role) -> None:
-        """See `Policy`. The host program decides again if the content needs more than the path."""
-        if needed > Role.of(access.role):
-            await self._decide(http, msgspec.structs.replace(access, role=needed.label))
+def _principal() -> Principal:
+    principal = _PRINCIPAL.get()
+    assert principal is not None, "set before the route was known"
+    return principal
+
+
+def _is_ambient(http: web.Request) -> bool:
+    """Returns whether a browser could have sent a credential unasked. No page can send a bearer token unseen."""
+    schemes = {value.partition(" ")[0].lower() for value in http.headers.getall("Authorization", [])}
+    if "bearer" in schemes:
+        return False
+    connection = None if http.transport is None else http.transport.get_extra_info("ssl_object")
+    has_certificate = connection is not None and connection.getpeercert(binary_form=True) is not None
+    return bool(schemes) or "Cookie" in http.headers or has_certificate
 
 
 def _client() -> Known:
@@ -274,22 +301,4 @@ def _too_many(what: str, wait_s: float, *, closes: bool = False) -> Refused:
         headers={"Retry-After": str(math.ceil(wait_s))},
         retriable=True,
         closes=closes,
-    )
-
-
-def _require_loopback(http: web.Request, remedy: str) -> None:
-    """Check that a client that wants to change something runs on this machine.
-
-    Raises:
-        Refused: 403.
-    """
-    peer = http.transport.get_extra_info("peername") if http.transport is not None else None
-    if isinstance(peer, tuple) and is_loopback(peer[0]):
-        return
-    raise Refused(
-        HTTPStatus.FORBIDDEN,
-        "Read only",
-        f"this server accepts changes from its own machine only, and {peer[0] if peer else 'this client'} is another "
-        f"one: send the request from there, or {remedy}",
-        code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     )

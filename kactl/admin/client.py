@@ -2,6 +2,7 @@
 
 import contextvars
 import re
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final, Literal, NamedTuple
 
@@ -46,16 +47,19 @@ class Principal(msgspec.Struct, frozen=True):
     """A client that has been identified. The name is stored with each change that it makes.
 
     Attributes:
-        kind: how it was identified: by the host program, by a token, as a user of this machine, or by a certificate.
+        kind: how it was identified: by the host program, by a token, as a user of this machine, by a certificate, or
+            not at all.
+        groups: for the decisions of the host program.
     """
 
     name: str
-    kind: Literal["application", "token", "unix", "certificate"] = "application"
+    kind: Literal["application", "token", "unix", "certificate", "anonymous"] = "application"
+    groups: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """The name for logs and events, unique among the kinds."""
-        return self.name if self.kind == "application" else f"{self.kind}:{self.name}"
+        return self.name if self.kind in ("application", "anonymous") else f"{self.kind}:{self.name}"
 
 
 class Known(NamedTuple):
@@ -79,8 +83,20 @@ class Known(NamedTuple):
         return self.way in ("socket", "certificate")
 
 
+# Returns whether the client of this task's request would still be admitted; None if `Credentials.follow` knows it.
+STILL_ADMITTED: Final["contextvars.ContextVar[Callable[[], Awaitable[bool]] | None]"] = contextvars.ContextVar(
+    "kactl.admin.still_admitted", default=None
+)
 # The client of the request that this task carries out; None if it is not identified.
 _KNOWN: Final[contextvars.ContextVar[Known | None]] = contextvars.ContextVar("kactl.admin.known", default=None)
+
+
+def forget() -> None:
+    """Forget the client of the previous request: one task handles all requests of a connection."""
+    PRINCIPAL.set("")
+    CLIENT.set(None)
+    STILL_ADMITTED.set(None)
+    _KNOWN.set(None)
 
 
 def identify(http: web.Request, credentials: Credentials, certificates: Certificates) -> Known | None:

@@ -6,7 +6,8 @@ may reconnect with `Last-Event-ID`.
 """
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.log import AnyEvent, encode
 
 from . import problem
-from .client import PRINCIPAL, known_client
+from .client import PRINCIPAL, STILL_ADMITTED, known_client
 from .connections import streaming
 from .problem import Refused
 from .route import ApiRequest
@@ -27,6 +28,8 @@ from .service import Service
 CONTENT_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 2000
 PING_MS: Final = 15_000
+# The interval at which a program that has mounted the API decides again about the client of a stream.
+DECIDED_AGAIN_MS: Final = 2_000
 # If a write does not complete in this time, with the buffers of both sides full, the client is considered dead.
 STALLED_MS: Final = 30_000
 # About 100 kB per write: large enough for throughput, small enough to yield to other tasks.
@@ -74,7 +77,7 @@ async def stream(service: Service, request: ApiRequest[NoData, StreamQuery, NoDa
     streaming(request.http)
     try:
         await response.prepare(request.http)
-        with service.follow(known_client()) as ended:
+        async with _admission(service) as ended:
             await _Stream(service, request.http, response, ended).run(after, frozenset(request.query.kinds))
     except (ConnectionError, Stalled):
         response.force_close()
@@ -84,6 +87,30 @@ async def stream(service: Service, request: ApiRequest[NoData, StreamQuery, NoDa
         if not service.streams_of[client]:
             del service.streams_of[client]
     return response
+
+
+@contextlib.asynccontextmanager
+async def _admission(service: Service) -> AsyncIterator[asyncio.Event]:
+    """Yields an event that is set when the client of this task's request may no longer read."""
+    still_admitted = STILL_ADMITTED.get()
+    if still_admitted is None:
+        with service.follow(known_client()) as ended:
+            yield ended
+        return
+    ended = asyncio.Event()
+
+    async def watch() -> None:
+        try:
+            while await still_admitted():
+                await service.controller.clock.sleep_ms(DECIDED_AGAIN_MS)
+        finally:
+            ended.set()
+
+    watching = asyncio.get_running_loop().create_task(watch())
+    try:
+        yield ended
+    finally:
+        watching.cancel()
 
 
 def _resumed(http: web.Request) -> int | None:

@@ -1,14 +1,15 @@
 """The admin API as an aiohttp application, which a host program can mount.
 
-    host.add_subapp("/kactl", kactl.admin.application(controller, prefix="/kactl", authorize=authorize))
+    host.add_subapp("/kactl", kactl.admin.application(controller, prefix="/kactl", access=access))
 
 The host's middlewares run first. Errors are converted to problem documents below the prefix only.
 """
 
+import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -26,13 +27,16 @@ from kactl.participant.participant import Participant
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 
-from . import dashboard_files, limits, openapi, problem, versions
-from .access import Access, Authorize, HostPolicy, LocalPolicy, Policy
+from . import dashboard_files, exposure, openapi, problem, versions
+from .access import MountedPolicy, Policy
 from .audit import AUDIT_LOGGER
-from .client import CLIENT, PRINCIPAL, client_of
+from .client import CLIENT, PRINCIPAL, client_of, forget
 from .connections import Connection
+from .embedded import Access, Action, Limits, Open, Tokens
 from .host import Host
+from .limits import REQUESTS_AT_ONCE_MAX, Capacity
 from .one_participant import OneParticipant
+from .origin import is_host
 from .problem import Refused
 from .rates import HEAVY_MAX
 from .request_origin import REQUEST_ID, origin_of
@@ -46,6 +50,7 @@ audit_log = logger(AUDIT_LOGGER)
 
 # The part of a request that an error message repeats.
 SHOWN_MAX: Final = 200
+REMINDER_S: Final = 24 * 3600
 # Statuses of requests that the audit trail records.
 DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 LIVENESS: Final = "/livez"
@@ -58,9 +63,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def application(
     controller: Controller | Callable[[], Controller | None],
     *,
+    access: Access,
     prefix: str = "",
+    hosts: Sequence[str] = (),
+    limits: Limits | None = None,
     participants: Participants | Participant | None = None,
-    authorize: Authorize | None = None,
     metrics: Callable[[], bytes] | None = None,
 ) -> web.Application:
     """Returns the admin API of a controller, to be mounted in an aiohttp application.
@@ -69,17 +76,26 @@ def application(
 
     Args:
         controller: need not be entered yet: until it is, requests get 503. Or a function that returns it, or None.
+        access: decides about each request but the probes and the files of the dashboard, which contain no data.
         prefix: the path at which the application is mounted, as given to `add_subapp`.
+        hosts: names by which clients reach the application, as `name` or `name:port`, besides its addresses and
+            `localhost`.
+        limits: of event streams; None for the defaults.
         participants: the brokers of this process, which the API can kill and restart.
-        authorize: identifies the client of each request but the probes. Without it any client may read, and only
-            clients on this machine may make changes.
         metrics: renders the metrics for Prometheus.
 
     Raises:
-        BadRequest: the prefix does not begin with a slash, or ends with one.
+        BadRequest: the prefix does not begin with a slash, or ends with one; a host has another form; the access object
+            lacks a method.
     """
     if arguments.text(prefix, "prefix") and (not prefix.startswith("/") or prefix.endswith("/")):
         raise BadRequest("prefix", f"{prefix!r} cannot be used: begin with a slash and end without one, as in '/kactl'")
+    if access is None:
+        raise BadRequest("access", "is None: pass an object that decides about requests, such as kactl.admin.Delegated")
+    arguments.implements(access, Access, "access")
+    _check_hosts(hosts)
+    limits = limits or Limits()
+    is_insecure = isinstance(access, Open)
     host = Host(
         controller,
         config=None,
@@ -87,8 +103,40 @@ def application(
         render_metrics=metrics,
         document=openapi_document(prefix),
         prefix=prefix,
+        capacity=Capacity(streams=limits.streams, streams_per_client=limits.streams_per_principal),
+        credentials=access.credentials if isinstance(access, Tokens) else None,
+        insecure=(exposure.API,) if is_insecure else (),
     )
-    return mountable(host, LocalPolicy() if authorize is None else HostPolicy(authorize))
+    made = mountable(host, MountedPolicy(access, hosts))
+    if is_insecure:
+        made.cleanup_ctx.append(_reminded)
+    return made
+
+
+async def _reminded(_: web.Application) -> AsyncIterator[None]:
+    """Log each day that clients need no identity."""
+
+    async def remind() -> None:
+        while True:
+            log.warning("the mounted admin API has no authentication: see kactl.admin.Open")
+            await asyncio.sleep(REMINDER_S)
+
+    task = asyncio.get_running_loop().create_task(remind())
+    yield
+    task.cancel()
+
+
+def _check_hosts(hosts: Sequence[str]) -> None:
+    """Check the names of an application.
+
+    Raises:
+        BadRequest: one of them is no host.
+    """
+    if isinstance(hosts, str):
+        raise BadRequest("hosts", f"{hosts!r} is one name: give a list of them")
+    for host in hosts:
+        if not isinstance(host, str) or not is_host(host):
+            raise BadRequest("hosts", f"{host!r} is not a name: write name or name:port, without a scheme")
 
 
 @functools.lru_cache(maxsize=16)
@@ -133,22 +181,24 @@ def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
     """Returns the aiohttp handler of a route: parse the request, check it, call the handler, encode the response."""
 
     async def handle(http: web.Request) -> web.StreamResponse:
-        access = Access(route.action, route.operation(route.method), _resource(http), route.role.label)
+        action = Action(
+            route.action, route.operation(route.method), route.resource_kind, _resource(http), route.role.label
+        )
         if route.role is not Role.NONE:
-            PRINCIPAL.set((await policy.authorize(http, access, route.least_role)).label)
+            PRINCIPAL.set((await policy.authorize(http, action, route.least_role)).label)
             CLIENT.set(client_of(http))
             check_type(route, http)
-            policy.check_rate(http, access)
+            policy.check_rate(http, action)
         if route.path == LIVENESS and host.find() is None:
             return _encoded(Reply(Probe(status="ok", detail="the controller does not run now")))
         service = host.service()
         with _heavy(service, http) if route.is_heavy else contextlib.nullcontext():
-            return await carry_out(service, http, access)
+            return await carry_out(service, http, action)
 
-    async def carry_out(service: Service, http: web.Request, access: Access) -> web.StreamResponse:
+    async def carry_out(service: Service, http: web.Request, action: Action) -> web.StreamResponse:
         asked = await read(route, http)
         if (needed := route.role_of(asked)) is not route.least_role:
-            await policy.check_content(http, access, needed)
+            await policy.check_content(http, action, needed)
         check_reason(route, asked)
         if route.from_copy:
             await service.prepare()
@@ -230,9 +280,7 @@ def _middleware(host: Host, policy: Policy) -> Middleware:
 
     @web.middleware
     async def handle_request(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        # One task handles all requests of a connection.
-        PRINCIPAL.set("")
-        CLIENT.set(None)
+        forget()
         service = host.find()
         if service is not None:
             service.answering += 1
@@ -242,7 +290,7 @@ def _middleware(host: Host, policy: Policy) -> Middleware:
             if request.version < HttpVersion10:
                 raise unreadable(HTTPStatus.BAD_REQUEST, "not an HTTP version")
             policy.check_host(request)
-            policy.authenticate(request, is_open=_is_open(host, local_path(host, request)))
+            await policy.authenticate(request, is_open=_is_open(host, local_path(host, request)))
             policy.check_site(request)
             return await handler(request)
         except web.HTTPException as refusal:
@@ -295,8 +343,8 @@ def _check_room(service: Service, http: web.Request) -> None:
         Refused: 503.
     """
     reserved = isinstance(http.protocol, Connection) and http.protocol.probes_only
-    if reserved or service.answering - service.streams > limits.REQUESTS_AT_ONCE_MAX:
-        limit = service.capacity.connections if reserved else limits.REQUESTS_AT_ONCE_MAX
+    if reserved or service.answering - service.streams > REQUESTS_AT_ONCE_MAX:
+        limit = service.capacity.connections if reserved else REQUESTS_AT_ONCE_MAX
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Too many connections" if reserved else "Too many requests at once",

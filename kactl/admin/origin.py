@@ -90,6 +90,8 @@ def check_site(http: web.Request, config: ApiConfig, *, compare: bool = True) ->
 def _check_host(host: str, scheme: str, local: Authority | None, config: ApiConfig) -> None:
     if _is_accepted(_authority(host, scheme), local, config.hosts):
         return
+    if is_host(host) and urlsplit(f"//{host}").port is None and _is_listed_at_any_default(host, config.hosts):
+        return  # a proxy with TLS forwards the name that it was called by, which has no port
     raise problem.of_header(
         "Host",
         f"{escaped(host, _SHOWN_MAX)!r} is not this server: use the address that it listens on, or add the name to "
@@ -146,6 +148,16 @@ def _is_listed(named: Authority, entry: str, port: int) -> bool:
     if listed is None or listed.host != named.host:
         return False
     return named.port == (port if urlsplit(f"//{entry}").port is None else listed.port)
+
+
+def is_host(text: str) -> bool:
+    """Returns whether a text is `name`, `name:port`, or an address in one of these forms."""
+    return _authority(text, "http") is not None
+
+
+def _is_listed_at_any_default(host: str, hosts: Sequence[str]) -> bool:
+    listed = {_authority(entry.lower(), "http") for entry in hosts}
+    return any(_authority(host, scheme) in listed for scheme in _DEFAULT_PORTS)
 
 
 def _same_address(named: str, local: str) -> bool:

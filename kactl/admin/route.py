@@ -5,6 +5,7 @@ Parameters and bodies are described by structs. They are parsed and validated he
 
 import asyncio
 import dataclasses
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -34,6 +35,8 @@ PathT = TypeVar("PathT", bound=Question)
 QueryT = TypeVar("QueryT", bound=Question)
 BodyT = TypeVar("BodyT", bound=Question)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
+# Parts of paths that are not collections.
+_UNCOUNTABLE: Final = frozenset({"metrics"})
 _Question = TypeVar("_Question", bound=Question)
 _CONDITIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Precondition))
 
@@ -111,6 +114,16 @@ class Route:
         if not self.writes:
             return "read"
         return "admin" if self.concerns_process else "write"
+
+    @property
+    def resource_kind(self) -> str:
+        """What the path leads to, in the singular: its last collection with a parameter, or else its first part."""
+        parts = self.path.strip("/").removeprefix("v1/").split("/")
+        named = [
+            part for part, after in itertools.pairwise(parts) if after.startswith("{") and not part.startswith("{")
+        ]
+        kind = named[-1] if named else parts[0]
+        return kind if kind in _UNCOUNTABLE else kind.removesuffix("s")
 
     @property
     def least_role(self) -> Role:

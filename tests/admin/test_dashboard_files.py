@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 
 import kactl
-from kactl.admin import application, dashboard_files
+from kactl.admin import Open, application, dashboard_files
 from tests.admin.conftest import Served, served
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +71,7 @@ async def test_dashboard_can_be_turned_off() -> None:
 async def test_mounted_dashboard_refers_to_files_below_its_prefix(free_tcp_port: int) -> None:
     async with kactl.Controller(node_id=0) as controller:
         host = web.Application()
-        host.add_subapp("/kactl", application(controller, prefix="/kactl"))
+        host.add_subapp("/kactl", application(controller, access=Open(), prefix="/kactl"))
         runner = web.AppRunner(host)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", free_tcp_port).start()

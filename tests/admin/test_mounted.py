@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-import anyio
 import msgspec
 import pytest
 from aiohttp import web
@@ -73,6 +72,10 @@ def host_with(mounted: web.Application, prefix: str = "/kactl") -> web.Applicati
     return host
 
 
+def opened(controller: kactl.Controller, prefix: str = "/kactl") -> web.Application:
+    return admin.application(controller, access=admin.Open(), prefix=prefix)
+
+
 @asynccontextmanager
 async def cluster() -> AsyncIterator[kactl.Controller]:
     async with (
@@ -87,7 +90,7 @@ async def cluster() -> AsyncIterator[kactl.Controller]:
 
 async def test_requests_before_the_controller_runs_and_after_it_get_503() -> None:
     controller = kactl.Controller(100)
-    async with running(host_with(admin.application(controller, prefix="/kactl"))) as client:
+    async with running(host_with(opened(controller))) as client:
         early = await client.ask("GET", "/kactl/v1/topics")
         assert (early.status, early.headers["Content-Type"]) == (503, "application/problem+json")
         assert early.headers["Retry-After"] == "1"
@@ -105,7 +108,7 @@ async def test_requests_before_the_controller_runs_and_after_it_get_503() -> Non
 
 async def test_controller_can_be_looked_up_for_each_request() -> None:
     present: list[kactl.Controller] = []
-    mounted = admin.application(lambda: present[0] if present else None, prefix="/kactl")
+    mounted = admin.application(lambda: present[0] if present else None, access=admin.Open(), prefix="/kactl")
     async with running(host_with(mounted)) as client:
         assert (await client.ask("GET", "/kactl/v1/controller")).status == 503
         for number in (3, 4):
@@ -116,7 +119,10 @@ async def test_controller_can_be_looked_up_for_each_request() -> None:
 
 
 async def test_prefix_is_in_all_addresses() -> None:
-    async with cluster() as controller, running(host_with(admin.application(controller, prefix="/kactl"))) as client:
+    async with (
+        cluster() as controller,
+        running(host_with(opened(controller))) as client,
+    ):
         created = await client.ask("POST", "/kactl/v1/topics", json=TOPIC)
         missing = await client.ask("GET", "/kactl/v1/topics/none")
         unknown = await client.ask("GET", "/kactl/nothing")
@@ -132,13 +138,16 @@ async def test_prefix_is_in_all_addresses() -> None:
 
 
 async def test_a_proxy_may_remove_the_prefix() -> None:
-    async with cluster() as controller, running(admin.application(controller, prefix="/ops")) as client:
+    async with (
+        cluster() as controller,
+        running(opened(controller, "/ops")) as client,
+    ):
         assert (await client.ask("GET", "/v1/topics/none")).json()["instance"] == "/ops/v1/topics/none"
 
 
 async def test_host_keeps_its_middlewares_and_its_errors() -> None:
     async with cluster() as controller:
-        host = host_with(admin.application(controller, prefix="/kactl"))
+        host = host_with(opened(controller))
         host.router.add_get("/own", _refuse)
         async with running(host) as client:
             own, other = await client.ask("GET", "/own"), await client.ask("GET", "/elsewhere")
@@ -158,156 +167,9 @@ async def _refuse(_: web.Request) -> web.Response:
     raise web.HTTPConflict(text="mine")
 
 
-class Keys:
-    """Identifies clients by a header."""
-
-    def __init__(self) -> None:
-        self.asked: list[admin.Access] = []
-
-    async def __call__(self, request: web.Request, access: admin.Access) -> admin.Principal | None:
-        self.asked.append(access)
-        name = request.headers.get("Key")
-        if name == "guest" and access.action != "read":
-            raise web.HTTPForbidden(text="guests only read")
-        if name == "basic":
-            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Basic"})
-        return None if name is None else admin.Principal(name)
-
-
-def by_name(request: web.Request, access: admin.Access) -> admin.Principal | None:
-    return None
-
-
-async def test_authorize_decides_and_names_who_made_a_change(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="kactl.admin.audit")
-    keys = Keys()
-    mounted = admin.application(cluster_of := kactl.Controller(100), prefix="/kactl", authorize=keys)
-    async with (
-        cluster_of as controller,
-        kactl.Participants(1, store=controller.store, hub=controller.hub),
-        running(host_with(mounted)) as client,
-    ):
-        await controller.wait_active()
-        while not controller.brokers():
-            await controller.history.changed()
-
-        unknown = await client.ask("GET", "/kactl/v1/topics")
-        basic = await client.ask("GET", "/kactl/v1/topics", headers={"Key": "basic"})
-        guest = await client.ask("POST", "/kactl/v1/topics", json=TOPIC, headers={"Key": "guest"})
-        assert (unknown.status, basic.status, guest.status) == (401, 401, 403)
-        for refused in (unknown, basic, guest):
-            assert refused.headers["Content-Type"] == "application/problem+json"
-            assert "Keys, which this application passed as authorize=" in refused.json()["detail"]
-            assert "127.0.0.1" not in refused.json()["detail"]
-        assert basic.headers["WWW-Authenticate"] == "Basic"
-        assert "WWW-Authenticate" in unknown.headers
-        assert "guests only read" in guest.json()["detail"]
-        assert controller.topics() == []
-
-        foreign = {"Key": "ada", "Sec-Fetch-Site": "cross-site"}
-        assert (await client.ask("POST", "/kactl/v1/topics", json=TOPIC, headers=foreign)).status == 403
-        created = await client.ask("POST", "/kactl/v1/topics", json=TOPIC, headers={"Key": "ada"})
-        assert created.status == 201
-        deleted = await client.ask("DELETE", "/kactl/v1/topics/jobs?reason=old", headers={"Key": "eve"})
-        assert deleted.status in (200, 202)
-
-        events = [event for event in controller.history.read(0)[0] if isinstance(event, kactl.RequestEvent)]
-        assert [(event.principal, event.reason) for event in events] == [("ada", "because"), ("eve", "old")]
-        listed = await client.ask("GET", "/kactl/v1/events?kinds=request", headers={"Key": "guest"})
-        assert [item["principal"] for item in listed.json()["items"]] == ["ada", "eve"]
-        lines = [record.getMessage() for record in caplog.records if record.name == "kactl.admin.audit"]
-        assert any("by ada, reason: because" in line for line in lines)
-
-        keys.asked.clear()
-        for path in ("/kactl/livez", "/kactl/readyz", "/kactl/leader"):
-            assert (await client.ask("GET", path)).status == 200
-        assert keys.asked == []
-        await client.ask("GET", "/kactl/v1/topics/a/partitions/3")
-        await client.ask("POST", "/kactl/v1/brokers/1/kill")
-        await client.ask("PATCH", "/kactl/v1/topics/a")
-        assert keys.asked == [
-            admin.Access("read", "get_v1_topics_by_topic_partitions_by_partition", "a-3", "viewer"),
-            admin.Access("admin", "post_v1_brokers_by_id_kill", "1", "admin"),
-            admin.Access("write", "patch_v1_topics_by_topic", "a", "admin"),
-        ]
-
-
-async def test_authorize_may_be_a_plain_function() -> None:
-    async with (
-        cluster() as controller,
-        running(host_with(admin.application(controller, prefix="/kactl", authorize=by_name))) as client,
-    ):
-        refused = await client.ask("GET", "/kactl/v1/topics")
-
-        assert refused.status == 401
-        assert "by_name" in refused.json()["detail"]
-
-
-async def raises(request: web.Request, access: admin.Access) -> admin.Principal | None:
-    raise RuntimeError("secret of the program")
-
-
-async def hangs(request: web.Request, access: admin.Access) -> admin.Principal | None:
-    await anyio.sleep_forever()
-    raise AssertionError
-
-
-def returns_garbage(request: web.Request, access: admin.Access) -> Any:
-    return "ada"
-
-
-@pytest.mark.parametrize("authorize", [raises, hangs, returns_garbage])
-async def test_failing_authorize_denies(monkeypatch: pytest.MonkeyPatch, authorize: admin.Authorize) -> None:
-    monkeypatch.setattr("kactl.admin.access.DECISION_S", 0.05)
-    async with (
-        cluster() as controller,
-        running(host_with(admin.application(controller, prefix="/kactl", authorize=authorize))) as client,
-    ):
-        for method in ("GET", "POST"):
-            denied = await client.ask(method, "/kactl/v1/topics")
-            assert denied.status == 403
-            assert "secret of the program" not in denied.body.decode()
-        assert (await client.ask("GET", "/kactl/livez")).status == 200
-
-
-async def test_authorize_decides_again_about_an_unclean_election() -> None:
-    roles: list[str] = []
-
-    def operators(request: web.Request, access: admin.Access) -> admin.Principal | None:
-        roles.append(access.role)
-        if access.role == "admin":
-            raise web.HTTPForbidden(text="operators only")
-        return admin.Principal("ada")
-
-    async with (
-        cluster() as controller,
-        running(host_with(admin.application(controller, prefix="/kactl", authorize=operators))) as client,
-    ):
-        election = {"type": "unclean", "all": True, "reason": "a"}
-        refused = await client.ask("POST", "/kactl/v1/elections", json=election)
-        assert (refused.status, roles) == (403, ["operator", "admin"])
-        preview = await client.ask("POST", "/kactl/v1/elections", json=election | {"dry_run": True})
-        assert (preview.status, roles[2:]) == (200, ["operator"])
-
-
-async def test_without_authorize_only_this_machine_makes_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with cluster() as controller, running(host_with(admin.application(controller, prefix="/kactl"))) as client:
-        from_here = await client.ask("POST", "/kactl/v1/topics", json=TOPIC)
-        page = await client.ask("DELETE", "/kactl/v1/topics/jobs", headers={"Origin": "http://evil.example"})
-        assert (from_here.status, page.status) == (201, 403)
-
-        monkeypatch.setattr("kactl.admin.access.is_loopback", lambda address: False)  # any other address
-        refused = await client.ask("DELETE", "/kactl/v1/topics/jobs")
-
-        assert refused.status == 403
-        assert "pass authorize= to kactl.admin.application" in refused.json()["detail"]
-        assert (await client.ask("GET", "/kactl/v1/topics/jobs")).status == 200
-        assert (await client.ask("GET", "/kactl/v1/topics", headers={"Host": "any.name"})).status == 200
-
-
 async def test_shutdown_of_the_host_ends_streams_at_once() -> None:
     async with cluster() as controller:
-        runner = web.AppRunner(host_with(admin.application(controller, prefix="/kactl")), shutdown_timeout=60)
+        runner = web.AppRunner(host_with(opened(controller)), shutdown_timeout=60)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -327,7 +189,7 @@ async def test_several_applications_serve_one_controller() -> None:
     async with cluster() as controller:
         host = web.Application()
         for prefix in ("/one", "/two"):
-            host.add_subapp(prefix, admin.application(controller, prefix=prefix))
+            host.add_subapp(prefix, opened(controller, prefix))
         async with running(host) as client:
             created = await client.ask("POST", "/one/v1/topics", json=TOPIC)
             assert created.headers["Location"] == "/one/v1/topics/jobs"
@@ -336,7 +198,10 @@ async def test_several_applications_serve_one_controller() -> None:
 
 
 async def test_every_read_answers_head_and_if_match() -> None:
-    async with cluster() as controller, running(host_with(admin.application(controller, prefix="/kactl"))) as client:
+    async with (
+        cluster() as controller,
+        running(host_with(opened(controller))) as client,
+    ):
         await controller.create_topic("orders", partitions=1, replication_factor=1)
         for route in ROUTES:
             if route.method != "GET":
@@ -358,7 +223,7 @@ async def test_every_read_answers_head_and_if_match() -> None:
 async def test_a_single_participant_can_be_killed() -> None:
     async with kactl.Controller(100) as controller:
         participant = kactl.Participant(7, store=controller.store, hub=controller.hub)
-        mounted = admin.application(controller, prefix="/kactl", participants=participant)
+        mounted = admin.application(controller, access=admin.Open(), prefix="/kactl", participants=participant)
         async with participant, running(host_with(mounted)) as client:
             assert (await client.ask("POST", "/kactl/v1/brokers/8/kill", json={"reason": "a"})).status == 404
             assert (await client.ask("POST", "/kactl/v1/brokers/7/kill", json={"reason": "a"})).status == 200
@@ -369,4 +234,4 @@ async def test_a_single_participant_can_be_killed() -> None:
 @pytest.mark.parametrize("prefix", ["kactl", "/kactl/", "/"])
 def test_prefix_has_one_form(prefix: str) -> None:
     with pytest.raises(BadRequest, match="prefix"):
-        admin.application(kactl.Controller(1), prefix=prefix)
+        opened(kactl.Controller(1), prefix)
