@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from kactl.clock import Clock
 from kactl.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
-from kactl.model import NO_BROKER, NO_EPOCH
+from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
 from kactl.state.rows import Bools, Ints
 from kactl.stores.base import Names
 
 from .growable import grow
 from .hosted_replicas import HostedReplicas, names_of
+from .leader_positions import NEVER, LeaderPositions
 from .row_index import ABSENT, RowIndex
 
 Floats = npt.NDArray[np.float64]
@@ -26,7 +27,6 @@ Floats = npt.NDArray[np.float64]
 REPORTS_PER_LAG: Final = 4
 # A follower counts as following until two reports are missing.
 MISSING_MAX: Final = 2
-NEVER: Final = -np.inf
 
 
 class _Follower:
@@ -98,6 +98,7 @@ class Followers:
         self._clock = clock
         self._epoch_of = epoch_of
         self._send = send
+        self._positions = LeaderPositions(broker)
         self._fresh_ms = lag_ms * MISSING_MAX / REPORTS_PER_LAG
         self._followers: dict[int, _Follower] = {}
 
@@ -130,9 +131,28 @@ class Followers:
                 epoch, generation = (NO_EPOCH, 0) if known is None else (known.broker_epoch, known.generation)
                 self._send(FollowerReportsRequested(self._broker, broker, epoch, generation))
 
+    def report(self, name: TopicPartition, leader_epoch: int, broker: int, position: int) -> bool:
+        """Note a position that a leader of this broker reports; see `leader_positions`. Returns whether the replica has
+        caught up now."""
+        return self._positions.report(
+            name,
+            leader_epoch,
+            broker,
+            position,
+            broker_epoch=self.epoch_of(broker),
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def leadership_ended(self, name: TopicPartition, leader_epoch: int) -> None:
+        """Forget the positions that a leader of this broker has reported."""
+        self._positions.end(name, leader_epoch)
+
     def confirmed_ms(self, broker: int, names: Names, leader_epoch: Ints) -> Floats:
         """Returns float64[n]: when a broker last reported that it follows each partition under that leader epoch and
-        has caught up; NEVER if it has not since the leadership began, or reports something else now."""
+        has caught up; NEVER if it has not since the leadership began, or reports something else now.
+
+        Where the leader reports positions, these decide when it had caught up.
+        """
         confirmed = np.full(len(names), NEVER)
         follower = self._followers.get(broker)
         if follower is None or follower.broker_epoch < self._epoch_of(broker):
@@ -142,12 +162,21 @@ class Followers:
         ours = self._hosted.index.find(topics, names.topic, names.partition)
         known = (rows != ABSENT) & (ours != ABSENT)
         rows, ours = rows[known], ours[known]
-        follows = (
-            (follower.leader_epoch[rows] == leader_epoch[known])
-            & follower.caught_up[rows]
-            & (self._hosted.began[ours] <= follower.turn)
-        )
-        confirmed[known] = np.where(follows, follower.received_ms, NEVER)
+        follows = (follower.leader_epoch[rows] == leader_epoch[known]) & (self._hosted.began[ours] <= follower.turn)
+        times = np.where(follows & follower.caught_up[rows], follower.received_ms, NEVER)
+        now_ms = self._clock.monotonic_ms()
+        for name in self._positions.names():
+            for place in np.flatnonzero(follows & (ours == self._hosted.index.find_one(name))).tolist():
+                caught_up_ms = self._positions.caught_up_ms(
+                    name,
+                    int(follower.leader_epoch[rows[place]]),
+                    broker,
+                    broker_epoch=follower.broker_epoch,
+                    now_ms=now_ms,
+                )
+                if caught_up_ms is not None:
+                    times[place] = min(follower.received_ms, caught_up_ms)
+        confirmed[known] = times
         return confirmed
 
     def follows(self, broker: int, names: Names, leader_epoch: Ints) -> Bools:

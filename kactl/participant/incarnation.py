@@ -191,7 +191,12 @@ class Incarnation:
         async with anyio.create_task_group() as tasks:
             if self._hosting is not None:
                 self._hosting.begin_life(
-                    margin_ms=pacemaker.margin_ms, reporter=self.reporter, ends=self._handover, following=self.following
+                    margin_ms=pacemaker.margin_ms,
+                    reporter=self.reporter,
+                    ends=self._handover,
+                    following=self.following,
+                    followers=self.followers,
+                    caught_up=self.isr.schedule,
                 )
             tasks.start_soon(self.reporter.run)
             tasks.start_soon(self._leadership_reporter.run)

@@ -18,9 +18,10 @@ from kactl.model import NO_BROKER, TopicPartition
 from kactl.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names
 
-from .followers import NEVER, Floats, Followers
+from .followers import Floats, Followers
 from .hosted_replicas import HostedReplicas, Role
 from .isr_update import InSync
+from .leader_positions import NEVER
 
 # Kafka's default (replica.lag.time.max.ms).
 LAG_MS: Final = 30_000

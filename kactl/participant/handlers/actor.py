@@ -170,6 +170,7 @@ class PartitionActor:
             reason=order.reason,
             now_ns=environment.clock.lease_ns,
             resign=self._resign,
+            report=environment.follower_at,
         )
         self.state = HandlerState.PREPARING
         # A method that is not overridden needs no task: a failure concerns many partitions at once.

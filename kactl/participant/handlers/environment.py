@@ -48,6 +48,9 @@ class Environment(Protocol):
     def follows(self, follower: Follower, position: int, caught_up: bool, /) -> None:
         """Report the position of a followership to its leader."""
 
+    def follower_at(self, leader: Leader, follower: int, position: int, /) -> None:
+        """Note how far a follower of a leadership has copied."""
+
     def began(self, name: TopicPartition, order: Order) -> None:
         """Called once for each order that is not replaced, when the calls of earlier orders have ended."""
 

@@ -49,6 +49,14 @@ class Positions(Protocol):
     def report(self, name: TopicPartition, position: int, *, caught_up: bool, epoch: int | None = None) -> None: ...
 
 
+class FollowerPositions(Protocol):
+    """Receives what leaders report of their followers; see `kactl.participant.followers`."""
+
+    def report(self, name: TopicPartition, leader_epoch: int, broker: int, position: int) -> bool: ...
+
+    def leadership_ended(self, name: TopicPartition, leader_epoch: int) -> None: ...
+
+
 class HandlerHosting:
     """The actors of one participant, in all its registrations, and what they share; see `Environment`.
 
@@ -79,6 +87,8 @@ class HandlerHosting:
         self._reporter: Reporter | None = None
         self._ends: LeadershipEnds | None = None
         self._following: Positions | None = None
+        self._followers: FollowerPositions | None = None
+        self._caught_up: Callable[[], None] | None = None
         self._unbegun = 0  # orders that wait for the end of a call
         self._actors: dict[TopicPartition, PartitionActor] = {}
 
@@ -95,9 +105,16 @@ class HandlerHosting:
         reporter: Reporter,
         ends: LeadershipEnds | None = None,
         following: Positions | None = None,
+        followers: FollowerPositions | None = None,
+        caught_up: Callable[[], None] | None = None,
     ) -> None:
-        """Begin to serve under a new registration."""
+        """Begin to serve under a new registration.
+
+        Args:
+            caught_up: called when a follower has caught up, according to its leader.
+        """
         self.margin_ms = margin_ms
+        self._followers, self._caught_up = followers, caught_up
         self._following = following
         self._reporter = reporter
         self._ends = ends
@@ -110,7 +127,7 @@ class HandlerHosting:
         Args:
             silent: as if the process had been killed: calls are cancelled, and `stop` is not called.
         """
-        self._reporter = self._ends = self._following = None
+        self._reporter = self._ends = self._following = self._followers = None
         self.lease_ended()
         results = Results(self.clock)
         actors = list(self._actors.values())
@@ -228,6 +245,14 @@ class HandlerHosting:
     def leads(self, leader: Leader, leads: bool, /) -> None:
         if self._reporter is not None:
             self._reporter.leaders.report(leader.partition, leader.token.leader_epoch, leads)
+        if self._followers is not None and not leads:
+            self._followers.leadership_ended(leader.partition, leader.token.leader_epoch)
+
+    def follower_at(self, leader: Leader, follower: int, position: int, /) -> None:
+        if self._followers is None or self._caught_up is None:
+            return
+        if self._followers.report(leader.partition, leader.token.leader_epoch, follower, position):
+            self._caught_up()
 
     def follows(self, follower: Follower, position: int, caught_up: bool, /) -> None:
         if self._following is not None:

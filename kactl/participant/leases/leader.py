@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
-from kactl.errors import IllegalState, LeadershipLost
+from kactl.errors import BadRequest, IllegalState, LeadershipLost
+from kactl.messages import arguments
 from kactl.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition
 
@@ -24,7 +25,7 @@ class Leader:
         previous: the leader before; None if there was none, or it is not known.
     """
 
-    __slots__ = ("_lease", "_now_ns", "_resign", "_tasks", "isr", "partition", "reason", "token")
+    __slots__ = ("_lease", "_now_ns", "_report", "_resign", "_tasks", "isr", "partition", "reason", "token")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Leader:
         reason: OrderReason = UNKNOWN_REASON,
         lease: Lease = ENDED,
         resign: Callable[["Leader", str], None] | None = None,
+        report: Callable[["Leader", int, int], None] | None = None,
     ) -> None:
         self.partition = partition
         self.token = token
@@ -43,6 +45,7 @@ class Leader:
         self.reason = reason
         self._tasks: TaskGroup | None = None
         self._resign = resign
+        self._report = report
         self._lease = lease
         self._now_ns = now_ns
 
@@ -96,6 +99,27 @@ class Leader:
             raise IllegalState(f"{self} cannot resign: pass a handler to its participant")
         self.check()
         self._resign(self, reason)
+
+    def report(self, follower: int, position: int) -> None:
+        """Report how far a follower has copied, for handlers with a replication of their own.
+
+        From the first report on, these positions decide which followers have caught up, in place of what the followers
+        report. Report the position of this participant, under its own id, as often as it writes: a follower has caught
+        up when it reaches that position. A follower that has not caught up for `lag_ms` leaves the ISR, and joins it
+        again when it has. Positions of an earlier registration of a follower do not count.
+
+        Raises:
+            LeadershipLost: the leadership has ended, or has not begun yet, as in `PartitionHandler.prepare`.
+            BadRequest: one of the arguments is not a whole number, or negative.
+            IllegalState: the participant has no handler.
+        """
+        if self._report is None:
+            raise IllegalState(f"{self} takes no reports: pass a handler to its participant")
+        for field, value in (("follower", follower), ("position", position)):
+            if arguments.whole(value, field) < 0:
+                raise BadRequest(field, f"{value} is negative")
+        self.check()
+        self._report(self, follower, position)
 
     def _begin(self, lease: Lease, tasks: TaskGroup) -> None:
         """Begin to lead under a lease."""
