@@ -176,7 +176,7 @@ def create_users(zookeeper: SecureZooKeeper, chroot: str, passwords: Mapping[str
 
 def set_password(zookeeper: SecureZooKeeper, chroot: str, name: str, password: str) -> None:
     """Store a user's password as `kafka-configs` does, with the notice about the change."""
-    verifier = msgspec.json.encode({"version": 1, "config": {_MECHANISM: _verifier(password)}})
+    verifier = user_record(password)
     path, changes = f"{chroot}/config/users/{name}", f"{chroot}/config/changes"
     notice = msgspec.json.encode({"version": 2, "entity_path": f"users/{name}"})
     with _Superuser(zookeeper) as client:
@@ -186,6 +186,11 @@ def set_password(zookeeper: SecureZooKeeper, chroot: str, name: str, password: s
             client.set(path, verifier)
         if client.exists(changes) is not None:
             client.create(f"{changes}/config_change_", notice, acl=_READABLE, sequence=True)
+
+
+def user_record(password: str) -> bytes:
+    """Returns the record of a user with this password."""
+    return msgspec.json.encode({"version": 1, "config": {_MECHANISM: _verifier(password)}})
 
 
 class SecureKactl(KactlController):

@@ -5,7 +5,6 @@ import functools
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from kio.static.primitive import i8
 from kactl.sasl import ScramClient
 from tests.support.canary import leaks
 from tests.support.marks import kept_and_long
-from tests.support.processes import POLL_S, HarnessError
+from tests.support.processes import HarnessError
 from tests.support.secure_zookeeper import PASSWORD
 from tests.transports.kafka.listener.client import Client, connected, part, request_class
 
@@ -32,7 +31,7 @@ from .secure_cluster import (
     login_setting,
     secret_file,
 )
-from .zookeeper_reader import ZooKeeperReader
+from .unled import Unled
 
 # A broker's session of 6 s, and elections on a busy machine.
 WAIT_S = 60.0
@@ -312,33 +311,6 @@ def test_controller_without_identity_does_not_start(secure: SecureCluster, tmp_p
     assert "NoAuth" in stranger.log or "no identity" in stranger.log
 
 
-class _Unled:
-    """Partitions of a topic that are seen without a leader in ZooKeeper, while the block runs."""
-
-    def __init__(self, secure: SecureCluster, topic: str) -> None:
-        self._topic = topic
-        self._reader = ZooKeeperReader(secure.zookeeper.connect(), "/kafka")
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.seen: set[str] = set()
-        self.looks = 0
-
-    def _look(self) -> None:
-        while not self._ends.wait(POLL_S):
-            self.seen |= {name for name, state in self._reader.states_of(self._topic).items() if state.leader == -1}
-            self.looks += 1
-
-    def __enter__(self) -> "_Unled":
-        self._reader.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-        self._reader.__exit__(None, None, None)
-
-
 @pytest.mark.long
 def test_rotation_of_all_passwords_takes_no_partition_offline(secure: SecureCluster, kactl: SecureKactl) -> None:
     """As docs/security.md describes it. The last test: passwords differ afterwards."""
@@ -348,7 +320,7 @@ def test_rotation_of_all_passwords_takes_no_partition_offline(secure: SecureClus
         return all(len(kactl.partitions()[f"rotated-{number}"]["isr"]) == 2 for number in range(4))
 
     kactl.until(in_sync, "full ISRs", WAIT_S)
-    with _Unled(secure, "rotated") as unled:
+    with Unled(secure.zookeeper.connect(), "/kafka", "rotated") as unled:
         secure.set_password("kactl", "another-kactl-secret")
         kactl.stop()
         secret_file(kactl.folder / "kactl.password", "another-kactl-secret")

@@ -13,14 +13,16 @@ _JOIN_S = 90.0
 
 
 class Traffic:
-    """Writes numbered records with an idempotent producer, and reads them in a group, each in a separate thread.
+    """Writes numbered records with a producer, and reads them in a group, each in a separate thread.
 
     Args:
         topic: a new topic; records of another instance would be counted.
+        idempotent: whether the producer takes a producer id, so that brokers recognize repeated records.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, group: str = "readers") -> None:
+    def __init__(self, bootstrap: str, topic: str, *, group: str = "readers", idempotent: bool = True) -> None:
         self.topic = topic
+        self._idempotent = idempotent
         self.acknowledged: set[int] = set()
         self.read: set[int] = set()
         # Partition and offset of each record, as acknowledged, and where the group began each partition.
@@ -99,7 +101,8 @@ class Traffic:
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
+                "enable.idempotence": self._idempotent,
+                "acks": "all",
                 "linger.ms": 5,
                 "delivery.timeout.ms": 60_000,
                 "topic.metadata.refresh.interval.ms": 1_000,
