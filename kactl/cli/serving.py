@@ -38,6 +38,7 @@ from .client_tls import client_tls
 from .listener_audit import ListenerAudit
 from .listening import listed_as, listener, listening
 from .network import BesideKafka, network_of, renewing
+from .permission_report import reporting_permissions
 from .secret_files import read_secret
 from .stores import describe_store, store_factory, zookeeper_store
 from .tracing import exporting
@@ -175,6 +176,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             async with (
                 _logging(controller, config),
                 controller,
+                reporting_permissions(store),
                 contextlib.nullcontext() if network is None else renewing(config, network),
                 listener(controller, config, sockets, store.access, credentials=transport.credentials, audit=audit),
                 serve(
