@@ -215,18 +215,16 @@ def _readings(
     return {
         "kactl.sse.client.count": lambda: [(streams(), {})],
         "kactl.security.reload_failed": lambda: [(failed(), {})],
-        "kactl.security.insecure": lambda: [(int(exposure.API in insecure), {"interface": exposure.API})],
+        "kactl.security.insecure": lambda: [(int(name in insecure), {"interface": name}) for name in exposure.NAMES],
         "kactl.audit.lost.count": lambda: [(trail.lost, {})],
     }
 
 
 async def _remind(config: Config) -> None:
-    """Log each day that others can reach the API without encryption."""
+    """Log each day what others can reach or read without encryption."""
     while True:
-        log.warning(
-            "api.listen: others can reach %s, which does not encrypt: they can read tokens; see "
-            "security.allow-insecure", config.api.listen,
-        )  # fmt: skip
+        for reminder in exposure.reminders(config):
+            log.warning("%s: others can read what is sent; see security.allow-insecure", reminder)
         await anyio.sleep(REMINDER_S)
 
 

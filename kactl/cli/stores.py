@@ -63,6 +63,7 @@ def zookeeper_store(store: StoreConfig) -> "ZooKeeperStore":
         tls=tls_context(store) if store.tls else None,
         username=store.user or None,
         password=_password(store),
+        scheme=store.auth_scheme,
         set_acl=None if store.set_acl == "auto" else store.set_acl,
     )
 
@@ -76,7 +77,9 @@ def zookeeper_permissions(store: StoreConfig) -> "Permissions":
     from kactl.stores.zookeeper.connection import Credentials
     from kactl.stores.zookeeper.permissions import Permissions
 
-    credentials = Credentials(tls_context(store) if store.tls else None, store.user or None, _password(store))
+    credentials = Credentials(
+        tls_context(store) if store.tls else None, store.user or None, _password(store), store.auth_scheme
+    )
     return Permissions(store.connect, session_timeout_ms=store.session_timeout, credentials=credentials)
 
 

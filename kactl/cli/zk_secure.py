@@ -21,7 +21,7 @@ def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool) -> Non
     """
     from kactl.errors import KactlError
 
-    from .setup import read_config
+    from .setup import check_exposure, read_config
     from .stores import zookeeper_permissions
 
     config = read_config(file)
@@ -29,6 +29,7 @@ def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool) -> Non
         raise Failure(
             f"{file}: store.kind is {config.store.kind}: only nodes in ZooKeeper have permissions", Exit.USAGE
         )
+    check_exposure(config)
 
     async def run() -> None:
         async with zookeeper_permissions(config.store) as permissions:

@@ -316,6 +316,8 @@ def _check_store(store: StoreConfig, origins: Origins) -> None:
             reject("cert", "has no effect without tls: write tls = true, too")
         if store.set_acl is True and not store.user and not store.cert:
             reject("set-acl", "needs an identity: write user and password-file, or tls with cert and key")
+        if store.auth_scheme == "digest" and (not store.user or ":" in store.user):
+            reject("auth-scheme", '"digest" needs user and password-file, and a user without a colon')
         if store.client == "kazoo" and (store.tls or store.user):
             reject("client", '"kazoo" connects in clear text and without an identity: write "kactl"')
     elif store.kind == "etcd":

@@ -63,6 +63,8 @@ class StoreConfig(Section, frozen=True):
         tls: for zookeeper: connect to the servers' secure ports.
         ca, cert, key: for etcd over https, and zookeeper with `tls`: the files that the servers' certificates are
             checked by, and the client's.
+        auth_scheme: for zookeeper: sasl for DIGEST-MD5, as brokers log in; digest for ensembles that no broker uses,
+            which sends the password itself.
         set_acl: for zookeeper: whether the nodes that kactl creates give everybody else only the right to read, as
             those of brokers with `zookeeper.set.acl=true`; "auto" to do as the nodes that exist.
         session_timeout: a broker or controller that is silent for this long counts as dead.
@@ -89,6 +91,7 @@ class StoreConfig(Section, frozen=True):
     cert: str = ""
     key: str = ""
     tls: bool = False
+    auth_scheme: Literal["sasl", "digest"] = "sasl"
     set_acl: Literal["auto"] | bool = "auto"
 
 
@@ -349,7 +352,8 @@ class SecurityConfig(Section, frozen=True):
 
     Attributes:
         folder: for tokens and keys, which only the user of kactl may use; empty for one in the user's state folder.
-        allow_insecure: interfaces that others can reach although they do not encrypt. Only the file can name them.
+        allow_insecure: interfaces that others can reach although they do not encrypt (api), and the store if others can
+            read what is sent to it (store). Only the file can name them.
     """
 
     folder: str = ""

@@ -15,10 +15,10 @@ import anyio.to_thread
 import pytest
 
 from kactl.access.role import Role
-from kactl.admin.exposure import insecure
+from kactl.admin.exposure import insecure, reminders
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
-from kactl.config.settings import ApiConfig, ApiTlsConfig, Config, SecurityConfig
+from kactl.config.settings import ApiConfig, ApiTlsConfig, Config, SecurityConfig, StoreConfig
 from kactl.errors import BadConfig
 from kactl.runtime import server_tls
 from tests.admin.conftest import Served, served
@@ -58,12 +58,71 @@ def test_other_addresses_need_tls_or_consent(host: str) -> None:
     [
         (ApiConfig(listen="127.0.0.1:0"), "api", "is secure: remove it"),
         (ApiConfig(listen="0.0.0.0:0", tls=TLS), "api", "is secure: remove it"),
-        (ApiConfig(listen="0.0.0.0:0"), "everything", "is no interface"),
+        (
+            ApiConfig(listen="0.0.0.0:0"),
+            "everything",
+            'is no interface that may be opened: there are "api" and "store"',
+        ),
+        (ApiConfig(listen="127.0.0.1:0"), "store", '"store" is secure: remove it'),
     ],
 )
 def test_consent_without_reason_is_an_error(api: ApiConfig, name: str, reason: str) -> None:
     with pytest.raises(BadConfig, match=reason):
         insecure(Config(node_id=0, api=api, security=SecurityConfig(allow_insecure=(name,))))
+
+
+OTHERS_ETCD = StoreConfig(kind="etcd", endpoints=("https://192.0.2.1:2379", "http://192.0.2.2:2379"))
+OTHERS_DIGEST = StoreConfig(
+    kind="zookeeper", connect="127.0.0.1:2181,192.0.2.3:2181/kafka", auth_scheme="digest", user="kactl"
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        (
+            OTHERS_ETCD,
+            'store.endpoints: "http://192.0.2.2:2379" is another host, and has no TLS: write it as "https://...", or '
+            'name "store" in security.allow-insecure',
+        ),
+        (
+            OTHERS_DIGEST,
+            'store.auth-scheme: "digest" would send the password to 192.0.2.3:2181 in clear text: set store.tls and '
+            'store.ca, or name "store" in security.allow-insecure',
+        ),
+    ],
+)
+def test_secrets_are_sent_to_other_hosts_by_consent_only(store: StoreConfig, message: str) -> None:
+    with pytest.raises(BadConfig) as refused:
+        insecure(Config(node_id=0, store=store))
+    assert str(refused.value) == message
+    allowed = SecurityConfig(allow_insecure=("store",))
+    assert insecure(Config(node_id=0, store=store, security=allowed)) == ("store",)
+    assert reminders(Config(node_id=0, store=store)) == (message.partition(": write")[0].partition(": set")[0],)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        StoreConfig(kind="etcd", endpoints=("http://127.0.0.1:2379", "http://[::1]:2379", "http://localhost:2379")),
+        StoreConfig(kind="etcd", endpoints=("https://192.0.2.1:2379",)),
+        StoreConfig(kind="zookeeper", connect="127.0.0.1:2181,[::1]:2181/kafka", auth_scheme="digest", user="kactl"),
+        StoreConfig(kind="zookeeper", connect="192.0.2.3:2182", auth_scheme="digest", user="kactl", tls=True),
+        StoreConfig(kind="zookeeper", connect="192.0.2.3:2181", user="kactl"),
+    ],
+)
+def test_stores_that_need_no_consent(store: StoreConfig) -> None:
+    assert insecure(Config(node_id=0, store=store)) == ()
+
+
+def test_server_without_consent_to_an_open_store_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "kactl.toml"
+    file.write_text('node-id = 0\n[store]\nkind = "etcd"\nendpoints = ["http://192.0.2.2:2379"]\n')
+
+    refused = kactl("up", "--config", file, "--data-dir", tmp_path / "data", "--participants", "1")
+
+    assert refused.code == 2
+    assert 'name "store" in security.allow-insecure' in refused.err
 
 
 def test_consent_can_only_be_given_in_the_file(tmp_path: Path) -> None:
@@ -95,7 +154,7 @@ async def test_open_server_says_so(caplog: pytest.LogCaptureFixture, tmp_path: P
         assert (await server.get("/v1/controller", headers=headers)).json()["insecure"] == ["api"]
         metrics = (await server.get("/metrics", headers=headers)).body.decode()
     assert 'kactl_security_insecure{interface="api"} 1.0' in metrics
-    assert "does not encrypt" in caplog.text
+    assert "has no TLS: others can read what is sent" in caplog.text
 
 
 async def test_secure_server_lists_nothing(shared: Served) -> None:

@@ -101,17 +101,21 @@ def _granted(acls: list[Any] | None, own: Collection[Identity]) -> int:
     return granted
 
 
-async def check(client: AclReader, *, secure: bool, identity: str) -> None:
+async def check(client: AclReader, *, secure: bool, identity: str, digest: Identity | None = None) -> None:
     """Read the permissions, and log what others may do.
 
     Args:
         secure: whether the cluster's nodes belong to an identity.
         identity: of this connection, for messages.
+        digest: its identity of scheme digest, of which the server names only the user.
 
     Raises:
         StoreError: this connection may not do what a controller does.
     """
-    found = findings(await _acls(client), await _identities(client))
+    own = await _identities(client)
+    if own and digest is not None:
+        own = (*own, digest)
+    found = findings(await _acls(client), own)
     where = f"ZooKeeper at {client.hosts}{client.chroot}"
     if found.not_ours:
         path, missing = next(iter(found.not_ours.items()))

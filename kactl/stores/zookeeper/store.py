@@ -96,7 +96,9 @@ class ZooKeeperStore:
             operating system.
         clock: for times that are stored with the controllership and with registrations; by default the machine's.
         tls: for the servers' secure port; their certificates are compared with the hosts in `connect`.
-        username, password: of SASL's DIGEST-MD5, for every connection.
+        username, password: of every connection's identity.
+        scheme: how the identity is proved: by SASL's DIGEST-MD5, as brokers do, or by scheme digest, for ensembles that
+            no broker uses. The latter sends the password itself: use tls, too.
         set_acl: whether new nodes give other identities than the creator's only the right to read, as those of brokers
             with `zookeeper.set.acl=true`; None to do as the nodes that exist.
 
@@ -118,10 +120,12 @@ class ZooKeeperStore:
         tls: ssl.SSLContext | None = None,
         username: str | None = None,
         password: Secret | str | None = None,
+        scheme: connection.Scheme = "sasl",
         set_acl: bool | None = None,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
-        self._credentials = connection.Credentials(tls, username, None if password is None else Secret.of(password))
+        secret = None if password is None else Secret.of(password)
+        self._credentials = connection.Credentials(tls, username, secret, scheme)
         if set_acl and self._credentials.is_default:
             raise BadConfig(
                 "set_acl", "needs an identity: give username and password, or tls with a client certificate"
@@ -162,8 +166,7 @@ class ZooKeeperStore:
             await self._acls.adapt(
                 self._client, identity=None if self._credentials.is_default else self._credentials.identity
             )
-            if self._acls.is_automatic or not self._credentials.is_default:
-                await start_check.check(self._client, secure=self._acls.secure, identity=self._credentials.identity)
+            await self.check_permissions()
             await tree.make(self._client, self._rng)
         except BaseException:
             await self._client.close()
@@ -187,6 +190,18 @@ class ZooKeeperStore:
     def access(self) -> AccessRecords:
         """The brokers' users and access control lists."""
         return AccessRecords(self._client)
+
+    async def check_permissions(self) -> None:
+        """Log which nodes of a secure cluster others may change, or read although they hold credentials.
+
+        Raises:
+            StoreError: this connection may not do what a controller does, or the permissions cannot be read.
+        """
+        if self._acls.is_automatic or not self._credentials.is_default:
+            credentials = self._credentials
+            await start_check.check(
+                self._client, secure=self._acls.secure, identity=credentials.identity, digest=credentials.digest_id
+            )
 
     @property
     def trouble(self) -> str:

@@ -4,15 +4,17 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
+from kazoo.security import make_acl, make_digest_acl_credential
 
 from kactl.errors import BadConfig, StoreError, StoreUnavailable
 from kactl.model import Assignment, Broker, TopicRef
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.connection import messages
 from tests.support.secure_zookeeper import OTHER_PASSWORD, OTHER_USER, PASSWORD, SUPERUSER, USER, SecureZooKeeper
 
 # Of the server's 1 to 10 s. An unsuccessful start takes as long.
@@ -206,6 +208,70 @@ async def test_client_certificate_is_an_identity(server: SecureZooKeeper, chroot
     async with _store(server.secure_connect(chroot), tls=tls, set_acl=True) as store:
         await store.contest(1)
     assert ("x509", "CN=kactl", 31) in _ids(inspect.get_acls("/controller_epoch")[0])
+
+
+async def test_certificate_and_login_own_nodes_together(server: SecureZooKeeper, chroot: str, inspect: Any) -> None:
+    """`auth` in a permission means all identities of the connection."""
+    tls = server.tls(server.authority.sign("both"))
+    connect = server.secure_connect(chroot)
+    async with _store(connect, tls=tls, username=USER, password=PASSWORD, set_acl=True) as store:
+        await store.contest(1)
+    assert _ids(inspect.get_acls("/controller_epoch")[0]) == {OWNER, ("x509", "CN=both", 31), WORLD_READS}
+
+
+def _digest(server: SecureZooKeeper, chroot: str, password: str = "own-secret", **settings: Any) -> ZooKeeperStore:
+    return _store(
+        server.secure_connect(chroot),
+        tls=server.tls(),
+        username="kactl",
+        password=password,
+        scheme="digest",
+        **settings,
+    )
+
+
+async def test_digest_is_an_identity_that_survives_reconnections(
+    server: SecureZooKeeper, chroot: str, inspect: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _digest(server, chroot, set_acl=True) as store:
+        fence = await store.contest(1)
+        connection = store._client._connection
+        for _ in range(3):
+            connection._connection.drop("cut by the test")  # type: ignore[attr-defined]
+            await store.check(fence)
+            await store.set_default_config({"min.insync.replicas": "2"})
+    owner = ("digest", make_digest_acl_credential("kactl", "own-secret"), 31)
+    assert _ids(inspect.get_acls("/controller_epoch")[0]) == {owner, WORLD_READS}
+
+    async with _digest(server, chroot) as again:
+        await again.contest(1)
+    assert "own-secret" not in caplog.text
+
+
+async def test_digest_with_another_password_is_another_identity(server: SecureZooKeeper, chroot: str) -> None:
+    """A server knows no passwords of this scheme, so that it accepts each."""
+    async with _digest(server, chroot, set_acl=True) as store:
+        await store.contest(1)
+    with pytest.raises(StoreError, match=r"does not let this connection \(digest:kactl\) create nodes below"):
+        async with _digest(server, chroot, "mistaken"):
+            pass
+
+
+async def test_server_that_rejects_an_identity_is_reported(server: SecureZooKeeper, chroot: str) -> None:
+    """A server without the scheme answers with an error, and closes the connection."""
+    store = _digest(server, chroot)
+    with (
+        patch.object(messages, "auth", lambda scheme, secret, auth=messages.auth: auth("no-such-scheme", secret)),
+        pytest.raises(StoreUnavailable, match=r"does not accept digest:kactl: the server rejects this client"),
+    ):
+        async with store:
+            pass
+
+
+@pytest.mark.parametrize("settings", [{}, {"username": "a:b", "password": "x"}])
+def test_digest_needs_a_user_without_a_colon(settings: dict[str, str]) -> None:
+    with pytest.raises(BadConfig, match=r"username: .*without a colon"):
+        _store("127.0.0.1:2181", scheme="digest", **settings)
 
 
 async def test_server_that_demands_a_login_gets_it_before_any_request(jars: str, tmp_path: Path, chroot: str) -> None:

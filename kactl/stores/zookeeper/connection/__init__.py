@@ -22,10 +22,21 @@ from typing import Final, Literal, Protocol
 
 from kactl.errors import BadConfig
 
-from .credentials import NONE, Credentials
+from .credentials import NONE, Credentials, Scheme
 from .interface import Connection, ConnectionListener, State
 
-__all__ = ["KINDS", "NONE", "Connection", "ConnectionListener", "Credentials", "Factory", "Kind", "State", "make"]
+__all__ = [
+    "KINDS",
+    "NONE",
+    "Connection",
+    "ConnectionListener",
+    "Credentials",
+    "Factory",
+    "Kind",
+    "Scheme",
+    "State",
+    "make",
+]
 
 Kind = Literal["kactl", "kazoo"]
 KINDS: Final[tuple[Kind, ...]] = ("kactl", "kazoo")

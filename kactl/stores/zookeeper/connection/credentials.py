@@ -1,12 +1,18 @@
 """Encryption of connections to ZooKeeper, and the identity that they present."""
 
+import base64
 import dataclasses
+import hashlib
 import ssl
+from typing import Final, Literal, get_args
 
 from kactl.errors import BadConfig
 from kactl.runtime.secret import Secret
 from kactl.runtime.tls import rejected_certificate, require_verification
 from kactl.sasl import ClientMechanism, DigestMd5
+
+Scheme = Literal["sasl", "digest"]
+SCHEMES: Final[tuple[Scheme, ...]] = get_args(Scheme)
 
 # ZooKeeper's servers accept these names in a digest-uri, wherever they run.
 _SERVICE = "zookeeper"
@@ -19,21 +25,29 @@ class Credentials:
 
     Args:
         tls: settings of the encryption; the server's certificate is compared with the host in the connect string.
-        username, password: of SASL's DIGEST-MD5.
+        username, password: of the identity.
+        scheme: sasl proves that it knows the password by DIGEST-MD5, as brokers do. digest sends the password itself,
+            which any server accepts: it is the name of an identity that others cannot guess.
 
     Raises:
-        BadConfig: only one of username and password is given, or TLS settings that compare no host name.
+        BadConfig: only one of username and password is given, a name that the scheme cannot have, or TLS settings that
+            compare no host name.
     """
 
     tls: ssl.SSLContext | None = None
     username: str | None = None
     password: Secret | None = None
+    scheme: Scheme = "sasl"
 
     def __post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
             raise BadConfig("username", "needs a password, and a password needs a username")
         if self.username == "":
             raise BadConfig("username", "is empty")
+        if self.scheme not in SCHEMES:
+            raise BadConfig("scheme", f"{self.scheme!r} is not one of {', '.join(SCHEMES)}")
+        if self.scheme == "digest" and (self.username is None or ":" in self.username):
+            raise BadConfig("username", "digest needs one, without a colon")
         require_verification(self.tls)
 
     @property
@@ -43,13 +57,29 @@ class Credentials:
     @property
     def identity(self) -> str:
         """What servers know this connection by, as far as it is known here; for messages."""
-        return "no identity" if self.username is None else f"sasl:{self.username}"
+        return "no identity" if self.username is None else f"{self.scheme}:{self.username}"
 
     def login(self) -> ClientMechanism | None:
-        """Returns the client's side of a new login; None without a username."""
-        if self.username is None or self.password is None:
+        """Returns the client's side of a new login by SASL; None without one."""
+        if self.username is None or self.password is None or self.scheme != "sasl":
             return None
         return DigestMd5(self.username, self.password.reveal().decode(), service=_SERVICE, host=_HOST)
+
+    @property
+    def digest(self) -> bytes | None:
+        """What scheme digest sends; None without it."""
+        if self.username is None or self.password is None or self.scheme != "digest":
+            return None
+        return self.username.encode() + b":" + self.password.reveal()
+
+    @property
+    def digest_id(self) -> tuple[str, str] | None:
+        """Scheme and id in permissions; None without scheme digest. Source: DigestAuthenticationProvider."""
+        secret = self.digest
+        if secret is None:
+            return None
+        hashed = hashlib.sha1(secret, usedforsecurity=False).digest()  # the server's choice
+        return "digest", f"{self.username}:{base64.b64encode(hashed).decode()}"
 
 
 NONE = Credentials()

@@ -1,7 +1,7 @@
 """Messages between client and server other than the bodies of requests and responses.
 
 Source: ZooKeeper's zookeeper.jute (ConnectRequest, ConnectResponse, RequestHeader, ReplyHeader, WatcherEvent,
-GetSASLRequest, SetSASLResponse).
+GetSASLRequest, SetSASLResponse, AuthPacket).
 """
 
 import struct
@@ -14,9 +14,11 @@ from .frames import MalformedFrame
 # In place of a request's number, in unsolicited messages. Request numbers begin at 1.
 WATCH_XID: Final = -1
 PING_XID: Final = -2
+AUTH_XID: Final = -4
 XID_MAX: Final = 2**31 - 1
 
 _PING: Final = 11
+_AUTH: Final = 100
 _SASL: Final = 102
 _CLOSE: Final = -11
 
@@ -86,6 +88,13 @@ def request_frame(xid: int, request: Any) -> tuple[bytes, bytes]:
 def sasl(xid: int, token: bytes) -> bytes:
     """Returns the frame with a message of the client in a login. Source: GetSASLRequest."""
     return _REQUEST.pack(len(token) + 12, xid, _SASL) + _LENGTH.pack(len(token)) + token
+
+
+def auth(scheme: str, secret: bytes) -> bytes:
+    """Returns the frame that adds an identity to a connection. Source: AuthPacket."""
+    name = scheme.encode()
+    body = _LENGTH.pack(0) + _LENGTH.pack(len(name)) + name + _LENGTH.pack(len(secret)) + secret
+    return _REQUEST.pack(len(body) + 8, AUTH_XID, _AUTH) + body
 
 
 def sasl_token(frame: bytes) -> bytes:

@@ -188,7 +188,11 @@ class NativeConnection:
             async with asyncio.timeout(limit_s):
                 await self._open(connection, host, address)
                 granted = await connection.handshake(
-                    self._session, timeout_ms=self._timeout_ms, zxid=self._zxid, login=self._credentials.login()
+                    self._session,
+                    timeout_ms=self._timeout_ms,
+                    zxid=self._zxid,
+                    login=self._credentials.login(),
+                    digest=self._credentials.digest,
                 )
             reason = self._refusal(granted)
         except NotAuthenticated as error:

@@ -70,6 +70,7 @@ class SocketConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._granted: asyncio.Future[Granted] = self._loop.create_future()
         self._login: asyncio.Future[bytes] | None = None
+        self._login_xid = 0
         self._reason = ""
         self._pending: deque[tuple[int, PendingCall | None]] = deque()
         self._out: list[bytes] = []
@@ -85,7 +86,13 @@ class SocketConnection(asyncio.Protocol):
     # -- beginning and end
 
     async def handshake(
-        self, session: Session, *, timeout_ms: int, zxid: int, login: ClientMechanism | None = None
+        self,
+        session: Session,
+        *,
+        timeout_ms: int,
+        zxid: int,
+        login: ClientMechanism | None = None,
+        digest: bytes | None = None,
     ) -> Granted:
         """Request a session and wait for the response, and log in; from then on the server is pinged.
 
@@ -93,6 +100,7 @@ class SocketConnection(asyncio.Protocol):
 
         Args:
             login: presents an identity to the server, which belongs to the connection and not to the session.
+            digest: the secret of an identity of scheme digest.
 
         Returns:
             the granted session.
@@ -105,6 +113,8 @@ class SocketConnection(asyncio.Protocol):
         granted = await self._first(self._granted)
         self.zxid = zxid
         if granted.timeout_ms > 0:
+            if digest is not None:
+                await self._asked(messages.AUTH_XID, messages.auth("digest", digest))
             if login is not None:
                 await self._log_in(login)
             self._third_s = granted.timeout_ms / 3000
@@ -115,15 +125,19 @@ class SocketConnection(asyncio.Protocol):
     async def _log_in(self, login: ClientMechanism) -> None:
         token = login.first()
         try:
-            while True:
-                self._login = self._loop.create_future()
-                self._write([messages.sasl(self._xid, token)])
-                token = login.respond(await self._first(self._login))
+            while not login.is_complete:
+                challenge = await self._asked(self._xid, messages.sasl(self._xid, token))
+                token = login.respond(challenge)
                 self._next_xid()
-                if login.is_complete:
-                    break
         except SaslError as error:
             raise NotAuthenticated(f"{login.name}: {error}") from None
+
+    async def _asked(self, xid: int, frame: bytes) -> bytes:
+        """Returns the server's message in response to one of a login."""
+        self._login, self._login_xid = self._loop.create_future(), xid
+        try:
+            self._write([frame])
+            return await self._first(self._login)
         finally:
             self._login = None
 
@@ -241,13 +255,13 @@ class SocketConnection(asyncio.Protocol):
 
     def _take_login(self, frame: bytes, xid: int, code: int) -> None:
         assert self._login is not None
-        if xid != self._xid or self._login.done():
+        if xid != self._login_xid or self._login.done():
             raise MalformedFrame(f"a response to request {xid} during the login")
         if code:
             reason = _NOT_LET_IN.get(code, f"the server ended the login with error {code}")
             self._login.set_exception(NotAuthenticated(reason))
         else:
-            self._login.set_result(messages.sasl_token(frame))
+            self._login.set_result(b"" if xid == messages.AUTH_XID else messages.sasl_token(frame))
 
     def _take_event(self, frame: bytes) -> None:
         kind, path = messages.event(frame)
