@@ -27,6 +27,7 @@ from kactl.machines.remote_sessions import (
 )
 from kactl.messages.sessions import (
     Closed,
+    EndpointVerified,
     Goodbye,
     Granted,
     Heartbeat,
@@ -37,6 +38,7 @@ from kactl.messages.sessions import (
     SessionAnswer,
     SessionRequest,
     Unconfirmed,
+    VerifyEndpoint,
     is_next_life,
 )
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Fence
@@ -196,9 +198,7 @@ class RemoteSessions:
             async with term.lock(request.broker):
                 if self._term is not term:
                     return self._not_controller()
-                answer = await (
-                    self._register(term, request) if isinstance(request, Register) else self._goodbye(term, request)
-                )
+                answer = await self._carry_out(term, request)
         except ControllerMoved:
             self._depose(term)
             return self._not_controller()
@@ -223,6 +223,16 @@ class RemoteSessions:
             reason = f"the session of broker {request.broker} under epoch {request.broker_epoch} has ended"
             return Refused("SessionExpired", reason, request.seq)
         return Granted(request.seq, session.timeout_ms, epoch)
+
+    async def _carry_out(self, term: SessionTerm, request: Register | Goodbye | VerifyEndpoint) -> SessionAnswer:
+        match request:
+            case Register():
+                return await self._register(term, request)
+            case Goodbye():
+                return await self._goodbye(term, request)
+            case VerifyEndpoint():
+                self._check_peer(term, request)
+                return EndpointVerified(term.fence.epoch)
 
     async def _register(self, term: SessionTerm, request: Register) -> SessionAnswer:
         for _ in range(_TRIES_MAX):
@@ -268,7 +278,7 @@ class RemoteSessions:
         return self._registered(term, session)
 
     @staticmethod
-    def _check_peer(term: SessionTerm, request: Register) -> None:
+    def _check_peer(term: SessionTerm, request: Register | VerifyEndpoint) -> None:
         """Raises EndpointUnreachable if other participants cannot use the address in a request."""
         if request.peer is None:
             return

@@ -20,7 +20,14 @@ from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, ControllerChanged, Event, LinksChanged, Started
 from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
+from kactl.messages.sessions import (
+    NotController,
+    ParticipantLink,
+    Refused,
+    SessionAnswer,
+    SessionRequest,
+    VerifyEndpoint,
+)
 from kactl.model import Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
@@ -241,7 +248,10 @@ class Controller(Commands, Queries):
 
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         """See `kactl.transports.base.ControllerPort`."""
-        return await self.sessions.answer(request, received_ns=received_ns)
+        answer = await self.sessions.answer(request, received_ns=received_ns)
+        if isinstance(request, VerifyEndpoint) and isinstance(answer, Refused):
+            self.links.endpoint_failed(ParticipantLink(request.broker, request.incarnation), answer.reason)
+        return answer
 
     def link_opened(self, link: ParticipantLink) -> None:
         """See `kactl.transports.base.ControllerPort`."""

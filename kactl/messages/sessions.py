@@ -8,6 +8,11 @@
         ── Goodbye ───────────────────────────────▶  ends the registration
         ◀──────────────────────── Closed | Refused
 
+A participant that registers with the store, and advertises an address, has the controller verify it before:
+
+        ── VerifyEndpoint ────────────────────────▶  connects to the address
+        ◀────────────── EndpointVerified | Refused
+
 A controller that is not active answers NotController to each of them. Every request has exactly one answer.
 
 New fields are appended and have a default: an earlier version ignores them, a later one fills them in. A field is never
@@ -50,6 +55,26 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
     rack: _Text | None = None
     features: Annotated[tuple[tuple[str, int, int], ...], msgspec.Meta(max_length=_Listed)] = ()
     peer: Endpoint | None = None
+
+
+class VerifyEndpoint(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Connect to the address that a participant is about to advertise in a session with the store, or advertises in
+    one. Answer: EndpointVerified, or Refused with EndpointUnreachable.
+
+    Attributes:
+        incarnation: the registration that has to be found there.
+        peer: where other participants connect.
+    """
+
+    broker: int
+    incarnation: _Incarnation
+    peer: Endpoint
+
+
+class EndpointVerified(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The participant was found at its address, or the controller permits that it was not."""
+
+    controller_epoch: int = NO_EPOCH
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -135,8 +160,8 @@ class NotController(msgspec.Struct, frozen=True, array_like=True, tag=True):
     controller_epoch: int = NO_EPOCH
 
 
-SessionRequest = Register | Heartbeat | Goodbye
-SessionAnswer = Registered | Granted | Unconfirmed | Closed | Refused | NotController
+SessionRequest = Register | Heartbeat | Goodbye | VerifyEndpoint
+SessionAnswer = Registered | Granted | Unconfirmed | Closed | Refused | NotController | EndpointVerified
 
 
 class ParticipantLink(NamedTuple):

@@ -104,7 +104,11 @@ class Lives:
     async def _serve(self, registration: Registration) -> None:
         """Serve until the session is lost."""
         try:
-            await registration.incarnation.run(registration.pacemaker)
+            async with anyio.create_task_group() as tasks:
+                if not registration.endpoint.is_verified:
+                    tasks.start_soon(registration.endpoint.run)
+                await registration.incarnation.run(registration.pacemaker)
+                tasks.cancel_scope.cancel()
             log.warning("broker %d has lost its registration and registers again", self._broker)
         except Exception:
             log.exception("broker %d has failed, and registers again", self._broker)

@@ -9,6 +9,7 @@ import anyio
 from kactl.errors import ControllerUnreachable
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.following import PeerMessage
+from kactl.messages.sessions import SessionAnswer, SessionRequest
 
 from .network import ControlLink, LinkState, ParticipantNetwork, ParticipantPort
 
@@ -47,6 +48,11 @@ class OwnLink:
         while self._link is not None and self._link.state is LinkState.CONNECTING:
             await self._changed.wait()
 
+    async def wait_lost(self) -> None:
+        """Wait until the link has no active controller any more."""
+        while self.is_open:
+            await self._changed.wait()
+
     def registered(self, epoch: int) -> None:
         """See `ControlLink`."""
         if self._link is not None:
@@ -56,6 +62,12 @@ class OwnLink:
         """See `ControlLink`."""
         if self._link is not None:
             self._link.send(message)
+
+    async def session(self, request: SessionRequest) -> SessionAnswer:
+        """See `ControlLink`."""
+        if self._link is None:
+            raise ControllerUnreachable("the broker has no link to its network")
+        return await self._link.session(request)
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """See `ControlLink`."""

@@ -29,6 +29,7 @@ from .leases.pacemaker import Pacemaker
 from .leases.terms import LeaseConfig, handover_wait_ms
 from .leases.watchdog import Watchdog
 from .network import ParticipantNetwork
+from .own_endpoint import OwnEndpoint
 from .pause_gate import PauseGate
 from .sessions import SessionSource
 from .time_limit import limited
@@ -51,6 +52,7 @@ class Registration(NamedTuple):
     session: Session
     incarnation: Incarnation
     pacemaker: Pacemaker
+    endpoint: OwnEndpoint
 
 
 class Registrar:
@@ -118,6 +120,8 @@ class Registrar:
             # here.
             link = await incarnation.connect(self._network, self._controllers)
             await self._wait_linked(incarnation)
+            endpoint = self._own_endpoint(incarnation, link.peer)
+            await endpoint.verify_if_linked()
             session = await self._sessions.open(link)
             epoch = await session.register(self._broker_in(session, incarnation, link.peer))
             pacemaker = self._pacemaker(session, incarnation)
@@ -131,7 +135,7 @@ class Registrar:
                 with anyio.move_on_after(CLOSE_S):
                     await incarnation.disconnect()
             raise
-        return Registration(session, incarnation, pacemaker)
+        return Registration(session, incarnation, pacemaker, endpoint)
 
     async def _wait_linked(self, incarnation: Incarnation) -> None:
         """Wait for the link for a while: without it the controller would fence the registration."""
@@ -139,6 +143,10 @@ class Registrar:
             await limited(self._clock, LINK_MS, incarnation.link.wait_open, TimeoutError())
         except TimeoutError:
             log.info("broker %d registers without a link to a controller", self._broker.id)
+
+    def _own_endpoint(self, incarnation: Incarnation, peer: Endpoint | None) -> OwnEndpoint:
+        unverified = None if self._sessions.verifies else peer
+        return OwnEndpoint(self._broker.id, incarnation.incarnation, unverified, incarnation.link, self._clock)
 
     def _broker_in(self, session: Session, incarnation: Incarnation, peer: Endpoint | None) -> Broker:
         is_witnessed = session.bound.kind == "witnessed"

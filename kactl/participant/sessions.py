@@ -27,7 +27,7 @@ from kactl.messages.sessions import (
     SessionRequest,
     Unconfirmed,
 )
-from kactl.model import NO_EPOCH, Broker
+from kactl.model import NO_EPOCH, Broker, Endpoint
 from kactl.stores.base import Session, SessionBound, Store
 
 from .network import ControlLink
@@ -44,7 +44,13 @@ _BOUND: Final = SessionBound(kind="counted")
 
 
 class SessionSource(Protocol):
-    """Opens sessions."""
+    """Opens sessions.
+
+    Attributes:
+        verifies: whether registering has the address of the participant verified.
+    """
+
+    verifies: bool
 
     async def open(self, link: ControlLink) -> Session:
         """Returns a new session of a participant with an open link."""
@@ -52,6 +58,8 @@ class SessionSource(Protocol):
 
 class StoreSessions:
     """Sessions with the store."""
+
+    verifies = False
 
     def __init__(self, store: Store, timeout_ms: int) -> None:
         self._store = store
@@ -64,6 +72,8 @@ class StoreSessions:
 
 class ControllerSessions:
     """Sessions with the active controller."""
+
+    verifies = True
 
     def __init__(self, timeout_ms: int, clock: Clock) -> None:
         self._timeout_ms = timeout_ms
@@ -168,6 +178,11 @@ class RemoteSession:
                 raise _error(request, answer)
 
 
+def unreachable(peer: Endpoint, reason: str) -> EndpointUnreachable:
+    """Returns the error of a controller that has refused an address, from its text."""
+    return EndpointUnreachable(peer.host, peer.port, reason.removeprefix(f"{peer.host}:{peer.port}: "))
+
+
 def _error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
     """Returns the error of an answer that is not the wanted one."""
     match answer:
@@ -176,8 +191,7 @@ def _error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
         case Refused(error="SessionExpired", reason=reason):
             return SessionExpired(reason)
         case Refused(error="EndpointUnreachable", reason=reason) if isinstance(request, Register) and request.peer:
-            host, port = request.peer.host, request.peer.port
-            return EndpointUnreachable(host, port, reason.removeprefix(f"{host}:{port}: "))
+            return unreachable(request.peer, reason)
         case Refused(error=error, reason=reason):
             return StoreUnavailable(f"the controller has refused the request ({error}): {reason}")
         case Unconfirmed():

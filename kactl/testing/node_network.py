@@ -12,7 +12,7 @@ from kactl.errors import BrokerUnreachable, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.following import PeerMessage
 from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import Goodbye, Heartbeat, Register, SessionAnswer, SessionRequest
+from kactl.messages.sessions import Goodbye, Heartbeat, Register, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
 from kactl.spectator.network import SpectatorLink
@@ -80,7 +80,7 @@ class NodeNetwork:
 
         async def handle(arrived: Any) -> Any:
             match arrived:
-                case Register() | Heartbeat() | Goodbye():
+                case Register() | Heartbeat() | Goodbye() | VerifyEndpoint():
                     return await port.session(arrived, received_ns=port.clock.lease_ns())
                 case Watch():
                     return await port.watch_routes(arrived)

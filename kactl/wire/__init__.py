@@ -74,12 +74,13 @@ ORDERS: Final = Family(*control.REQUEST_HEADS)
 RESPONSES: Final = Family(*control.RESPONSE_HEADS)
 REQUESTS: Final = Family(*requests.HEADS)
 PEER_MESSAGES: Final = Family(*following.HEADS)
-SESSIONS: Final = Family(sessions.Register, sessions.Heartbeat, sessions.Goodbye)
+SESSIONS: Final = Family(sessions.Register, sessions.Heartbeat, sessions.Goodbye, sessions.VerifyEndpoint)
 ANSWERS_OF_SESSIONS: Final = Family(
     sessions.Registered,
     sessions.Granted,
     sessions.Unconfirmed,
     sessions.Closed,
+    sessions.EndpointVerified,
     sessions.Refused,
     sessions.NotController,
 )

@@ -9,6 +9,7 @@ from kactl.messages import sessions
 from kactl.messages.sessions import (
     START_BYTES,
     Closed,
+    EndpointVerified,
     Goodbye,
     Granted,
     Heartbeat,
@@ -19,6 +20,7 @@ from kactl.messages.sessions import (
     SessionAnswer,
     SessionRequest,
     Unconfirmed,
+    VerifyEndpoint,
     incarnation_ids,
     is_next_life,
 )
@@ -30,12 +32,14 @@ REQUESTS: list[SessionRequest] = [
     Register(3, INCARNATION, 6_000, (Endpoint("A", "h", 1),), "r1", (("f", 1, 2),), Endpoint("P", "h", 2)),
     Heartbeat(3, 41, 7),
     Goodbye(3, 41),
+    VerifyEndpoint(3, INCARNATION, Endpoint("P", "h", 2)),
 ]
 ANSWERS: list[SessionAnswer] = [
     Registered(41, 6_000, 2),
     Granted(7, 6_000, 2, 90),
     Unconfirmed(7, 2),
     Closed(41),
+    EndpointVerified(2),
     Refused("BrokerIdTaken", "another session", 7),
     NotController(100, "host:7373", 2),
 ]

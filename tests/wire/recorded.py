@@ -39,6 +39,7 @@ def samples() -> dict[str, tuple[wire.Family, Any]]:
         sessions.Register(3, INCARNATION, 6_000, (endpoint,), "r1", (("f", 1, 2),), endpoint),
         sessions.Heartbeat(3, 41, 7),
         sessions.Goodbye(3, 41),
+        sessions.VerifyEndpoint(3, INCARNATION, endpoint),
     ):
         found[type(request).__name__] = wire.SESSIONS, request
     for answer in (
@@ -46,6 +47,7 @@ def samples() -> dict[str, tuple[wire.Family, Any]]:
         sessions.Granted(7, 6_000, 2, 90),
         sessions.Unconfirmed(7, 2),
         sessions.Closed(41),
+        sessions.EndpointVerified(2),
         sessions.Refused("BrokerIdTaken", "another session", 7),
         sessions.NotController(100, "host:7373", 2),
     ):

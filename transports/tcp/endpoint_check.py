@@ -5,7 +5,7 @@ from typing import Final, Protocol
 import anyio
 
 from kactl.errors import EndpointUnreachable
-from kactl.messages.sessions import ParticipantLink, Register, SessionRequest
+from kactl.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
 from kactl.runtime.logs import logger
 from kactl.transports.base import ControllerPort
 
@@ -35,19 +35,22 @@ class EndpointCheck:
         self._dials = anyio.CapacityLimiter(_DIALS_MAX)
 
     async def before(self, request: SessionRequest, link: ParticipantLink) -> None:
-        """Check the address in a Register.
+        """Check the address in a Register or a VerifyEndpoint.
 
         Raises:
             EndpointUnreachable: another program or none is there, and the check is required.
         """
-        if not isinstance(request, Register) or request.peer is None or self._port.standby() is not None:
+        if not isinstance(request, Register | VerifyEndpoint) or request.peer is None:
+            return
+        if self._port.standby() is not None:
             return
         try:
             async with self._dials:
                 await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port)
         except EndpointUnreachable as error:
+            # Shown for a registration that exists: a session with the store may have begun without a controller.
+            self._port.endpoint_failed(link, str(error))
             if self._required:
                 log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, error)
                 raise
             log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, error)
-            self._port.endpoint_failed(link, str(error))

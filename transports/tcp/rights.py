@@ -6,7 +6,7 @@ from typing import Final
 from kactl.errors import NotAuthorized
 from kactl.messages import admin, broker, leases
 from kactl.messages.admin import ControllerRequest
-from kactl.messages.sessions import Register, SessionRequest
+from kactl.messages.sessions import Register, SessionRequest, VerifyEndpoint
 from kactl.model import NO_EPOCH
 
 
@@ -64,5 +64,5 @@ def check_session(request: SessionRequest, broker: int, incarnation: bytes) -> N
     name = type(request).__name__
     if request.broker != broker:
         raise NotAuthorized(f"participant {broker} must not send {name} for broker {request.broker}")
-    if isinstance(request, Register) and request.incarnation != incarnation:
-        raise NotAuthorized(f"participant {broker} must not register another incarnation than that of its link")
+    if isinstance(request, Register | VerifyEndpoint) and request.incarnation != incarnation:
+        raise NotAuthorized(f"participant {broker} must not send {name} for another incarnation than that of its link")

@@ -19,6 +19,7 @@ from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.messages.following import PeerMessage
 from kactl.messages.routes import Delta, RemovedColumns, RouteColumns, RouteMessage, Version, Watch
 from kactl.messages.sessions import (
+    EndpointVerified,
     Granted,
     Heartbeat,
     ParticipantLink,
@@ -27,6 +28,7 @@ from kactl.messages.sessions import (
     SessionAnswer,
     SessionRequest,
     Unconfirmed,
+    VerifyEndpoint,
     incarnation_ids,
 )
 from kactl.model import Broker, ProducerIdBlock
@@ -106,6 +108,8 @@ class ContractOffice:
             return Registered(41, request.timeout_ms, 5)
         if isinstance(request, Heartbeat):
             return Granted(request.seq, 6_000, 5, 90) if request.broker_epoch == 41 else Unconfirmed(request.seq, 5)
+        if isinstance(request, VerifyEndpoint):
+            return EndpointVerified(5)
         return sessions.Closed(request.broker_epoch)
 
     async def watch_routes(self, asked: Watch) -> RouteMessage:

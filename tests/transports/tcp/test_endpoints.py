@@ -20,7 +20,7 @@ from tests.support.certificates import Authority
 pytestmark = pytest.mark.anyio
 
 LOOPBACK = "127.0.0.1:0"
-SESSION_MS = 100  # a start gives up after twice as long, at the second attempt
+SESSION_MS = 400  # a start gives up after twice as long, at the second attempt
 PATIENCE_S = 60
 
 
@@ -32,21 +32,29 @@ class Cluster:
         self.address = str(network.address)
         self.brokers = state.brokers
 
-    def participant(self, broker: int, *, session_timeout_ms: int = SESSION_MS, **network: Any) -> kactl.Participant:
+    def participant(
+        self, broker: int, *, session: str = "controller", session_timeout_ms: int = SESSION_MS, **network: Any
+    ) -> kactl.Participant:
         return kactl.Participant(
             broker,
+            store=self.controller.store if session == "store" else None,
             network=kactl.TcpNetwork(controllers=[self.address], **network),
             session_timeout_ms=session_timeout_ms,
         )
 
 
 @asynccontextmanager
-async def cluster(**network: Any) -> AsyncIterator[Cluster]:
-    state, own = MemoryState(), kactl.TcpNetwork(listen=LOOPBACK, **network)
+async def cluster(
+    state: MemoryState | None = None, *, listen: str = LOOPBACK, **network: Any
+) -> AsyncIterator[Cluster]:
+    state, own = state or MemoryState(), kactl.TcpNetwork(listen=listen, **network)
     with anyio.fail_after(PATIENCE_S):
         async with kactl.Controller(100, store=MemoryStore(state), network=own) as controller:
             await controller.wait_active()
             yield Cluster(controller, own, state)
+
+
+both_sessions = pytest.mark.parametrize("session", ["controller", "store"])
 
 
 @pytest.fixture
@@ -58,13 +66,25 @@ def closed_port() -> int:
     return number
 
 
-async def test_participant_that_listens_is_registered_with_its_address() -> None:
+@both_sessions
+async def test_participant_that_listens_is_registered_with_its_address(
+    session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified, verify = list[tuple[int, bytes]](), kactl.TcpNetwork.verify
+
+    async def recorded(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int) -> None:
+        verified.append((broker, incarnation))
+        await verify(network, broker, incarnation, host, port)
+
+    monkeypatch.setattr(kactl.TcpNetwork, "verify", recorded)
     async with cluster() as found:
-        network = kactl.TcpNetwork(listen=LOOPBACK, controllers=[found.address])
-        async with kactl.Participant(1, network=network):
+        participant = found.participant(1, session=session, session_timeout_ms=6_000, listen=LOOPBACK)
+        async with participant:
             registered = found.brokers[1][0]
+            assert registered.session == session
             assert registered.peer is not None
-            assert f"{registered.peer.host}:{registered.peer.port}" == network.address
+            assert registered.peer.host == "127.0.0.1"
+            assert verified == [(1, registered.incarnation)]
 
 
 async def test_participant_that_does_not_listen_advertises_nothing() -> None:
@@ -72,13 +92,16 @@ async def test_participant_that_does_not_listen_advertises_nothing() -> None:
         assert found.brokers[1][0].peer is None
 
 
-async def test_address_that_leads_nowhere_is_refused(closed_port: int, caplog: pytest.LogCaptureFixture) -> None:
+@both_sessions
+async def test_address_that_leads_nowhere_is_refused(
+    session: str, closed_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with cluster() as found:
         with (
             caplog.at_level(logging.WARNING),
             pytest.raises(EndpointUnreachable, match="participant 1 was not found there") as raised,
         ):
-            async with found.participant(1, listen=LOOPBACK, advertise=f"127.0.0.1:{closed_port}"):
+            async with found.participant(1, session=session, listen=LOOPBACK, advertise=f"127.0.0.1:{closed_port}"):
                 pytest.fail("it has started")
 
         assert (raised.value.host, raised.value.port) == ("127.0.0.1", closed_port)
@@ -86,43 +109,49 @@ async def test_address_that_leads_nowhere_is_refused(closed_port: int, caplog: p
         assert "the registration of broker 1 from 127.0.0.1" in caplog.text
 
 
-async def test_address_of_another_participant_is_refused() -> None:
+@both_sessions
+async def test_address_of_another_participant_is_refused(session: str) -> None:
     async with cluster() as found:
         network = kactl.TcpNetwork(listen=LOOPBACK, controllers=[found.address])
         async with kactl.Participant(1, network=network):
             with pytest.raises(EndpointUnreachable, match="no participant 2 runs at this address"):
-                async with found.participant(2, listen=LOOPBACK, advertise=network.address):
+                async with found.participant(2, session=session, listen=LOOPBACK, advertise=network.address):
                     pytest.fail("it has started")
 
             assert found.brokers.keys() == {1}
 
 
-async def test_address_of_all_of_a_host_is_refused_with_the_remedy() -> None:
+@both_sessions
+async def test_address_of_all_of_a_host_is_refused_with_the_remedy(session: str) -> None:
     async with cluster() as found:
         with pytest.raises(EndpointUnreachable, match="give advertise="):
-            async with found.participant(1, listen=LOOPBACK, advertise="0.0.0.0:7373"):
+            async with found.participant(1, session=session, listen=LOOPBACK, advertise="0.0.0.0:7373"):
                 pytest.fail("it has started")
 
         assert found.brokers == {}
 
 
-async def test_loopback_is_refused_beside_an_address_of_the_network() -> None:
+@both_sessions
+async def test_loopback_is_refused_beside_an_address_of_the_network(session: str) -> None:
     # The address of the first one is for documentation and leads nowhere, so the check by connecting is off.
     async with (
         cluster(verify_endpoint=False) as found,
-        found.participant(1, session_timeout_ms=6_000, listen=LOOPBACK, advertise="192.0.2.1:7373"),
+        found.participant(1, session=session, session_timeout_ms=6_000, listen=LOOPBACK, advertise="192.0.2.1:7373"),
     ):
         with pytest.raises(EndpointUnreachable, match=r"advertises 192\.0\.2\.1:7373: give advertise="):
-            async with found.participant(2, listen=LOOPBACK):
+            async with found.participant(2, session=session, listen=LOOPBACK):
                 pytest.fail("it has started")
 
         assert found.brokers.keys() == {1}
 
 
-async def test_unchecked_address_is_a_warning(closed_port: int, caplog: pytest.LogCaptureFixture) -> None:
+@both_sessions
+async def test_unchecked_address_is_a_warning(session: str, closed_port: int, caplog: pytest.LogCaptureFixture) -> None:
     async with (
         cluster(verify_endpoint=False) as found,
-        found.participant(1, session_timeout_ms=6_000, listen=LOOPBACK, advertise=f"127.0.0.1:{closed_port}"),
+        found.participant(
+            1, session=session, session_timeout_ms=6_000, listen=LOOPBACK, advertise=f"127.0.0.1:{closed_port}"
+        ),
     ):
         await until(lambda: 1 in found.controller.cluster.brokers)
         link = found.controller.links.view(found.controller.cluster.brokers[1])
@@ -130,6 +159,32 @@ async def test_unchecked_address_is_a_warning(closed_port: int, caplog: pytest.L
         assert link is not None
         assert f"127.0.0.1:{closed_port}" in link.endpoint_error
         assert "others cannot connect to it" in caplog.text
+
+
+@pytest.mark.slow  # a participant waits for its link for two seconds
+async def test_address_registered_without_a_controller_is_shown(
+    closed_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        later = f"127.0.0.1:{bound.getsockname()[1]}"
+    state = MemoryState()
+    network = kactl.TcpNetwork(listen=LOOPBACK, advertise=f"127.0.0.1:{closed_port}", controllers=[later])
+    async with (
+        MemoryStore(state) as store,
+        kactl.Participant(1, store=store, network=network),
+        cluster(state, listen=later) as found,
+    ):
+
+        def error() -> str:
+            broker = found.controller.cluster.brokers.get(1)
+            link = None if broker is None else found.controller.links.view(broker)
+            return "" if link is None else link.endpoint_error
+
+        await until(error)
+
+        assert f"127.0.0.1:{closed_port}: participant 1 was not found there" in error()
+        await until(lambda: "broker 1 is registered, but others cannot connect to it" in caplog.text)
 
 
 @pytest.mark.slow  # a participant waits for its link for two seconds

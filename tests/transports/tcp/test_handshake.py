@@ -26,7 +26,8 @@ from kactl.errors import (
 from kactl.messages.admin import TopicDeletionRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.messages.following import FollowerReportsRequested
-from kactl.messages.sessions import Heartbeat, Register
+from kactl.messages.sessions import Heartbeat, Register, VerifyEndpoint
+from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
@@ -489,7 +490,11 @@ async def test_participant_speaks_only_for_itself() -> None:
             with pytest.raises(NotAuthorized, match="participant 1 must not send"):
                 await link.ask(request, controller=100)
         before = len(office.received_ns)
-        for session in (Heartbeat(2, 41, 1), Register(1, bytes(16), 6_000)):
+        for session in (
+            Heartbeat(2, 41, 1),
+            Register(1, bytes(16), 6_000),
+            VerifyEndpoint(1, bytes(16), Endpoint("PEER", "127.0.0.1", 7373)),
+        ):
             with pytest.raises(NotAuthorized, match="participant 1 must not"):
                 await link.session(session)
         assert (await link.ask(ProducerIdsRequested(1, 77), controller=100)).broker == 1

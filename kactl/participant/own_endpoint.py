@@ -1,0 +1,97 @@
+"""Verification of the address that a participant advertises in a session with the store.
+
+The store does not connect to it, so the active controller does, at the request of the participant:
+
+    unverified ──registration of the participant found there──▶ verified
+         │ ▲
+         │ └── the link is lost ──┐
+         └── not found ──▶ refused ┘
+
+Before the registration a refusal is an error. Without a controller the participant registers unverified, as it has to
+lead on while there is none. It is verified when its link opens; the controller shows it if it is refused then.
+"""
+
+from typing import Final
+
+from kactl.clock import Clock
+from kactl.errors import ControllerUnreachable, EndpointUnreachable, KactlError
+from kactl.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
+from kactl.model import Endpoint
+from kactl.runtime.logs import logger
+
+from .own_link import OwnLink
+from .sessions import unreachable
+from .time_limit import limited
+
+log = logger(__name__)
+
+# The controller takes no longer than its limits for connections and handshakes, which add up to half of this, unless
+# a whole cluster registers at the same moment.
+VERIFY_MS: Final = 10_000
+# Pause after a verification that no controller has answered.
+_RETRY_MS: Final = 500
+
+
+class OwnEndpoint:
+    """The address of one registration.
+
+    Args:
+        link: of the registration.
+
+    Attributes:
+        is_verified: nothing has to be verified any more.
+    """
+
+    def __init__(self, broker: int, incarnation: bytes, peer: Endpoint | None, link: OwnLink, clock: Clock) -> None:
+        self.is_verified = peer is None
+        self._broker = broker
+        self._incarnation = incarnation
+        self._peer = peer
+        self._link = link
+        self._clock = clock
+
+    async def verify(self) -> None:
+        """Have the address verified.
+
+        Raises:
+            EndpointUnreachable: the controller has refused it.
+            ControllerUnreachable: no controller answered.
+        """
+        if self._peer is None:
+            return
+        request = VerifyEndpoint(self._broker, self._incarnation, self._peer)
+        late = ControllerUnreachable(
+            f"no controller has verified {self._peer.host}:{self._peer.port} in {VERIFY_MS} ms"
+        )
+        answer = await limited(self._clock, VERIFY_MS, lambda: self._link.session(request), late)
+        if isinstance(answer, Refused):
+            raise unreachable(self._peer, answer.reason)
+        if not isinstance(answer, EndpointVerified):
+            raise ControllerUnreachable(f"the answer of the controller does not fit the request: {answer}")
+        self.is_verified = True
+
+    async def verify_if_linked(self) -> None:
+        """Have the address verified before the registration, unless there is no controller.
+
+        Raises:
+            EndpointUnreachable: the controller has refused it.
+        """
+        if self.is_verified or not self._link.is_open:
+            return
+        try:
+            await self.verify()
+        except ControllerUnreachable as error:
+            log.info("broker %d registers an address that is not verified: %s", self._broker, error)
+
+    async def run(self) -> None:
+        """Have the address of a registration verified by the controllers that come, until one has."""
+        while not self.is_verified:
+            await self._link.wait_open()
+            try:
+                await self.verify()
+            except EndpointUnreachable as error:
+                log.warning("broker %d is registered, but others cannot connect to it: %s", self._broker, error)
+                await self._link.wait_lost()
+            except KactlError as error:
+                log.info("the address of broker %d could not be verified, trying again: %s", self._broker, error)
+                await self._clock.sleep_ms(_RETRY_MS)
