@@ -1,7 +1,9 @@
 """Releases of leaders that wait for earlier ones: INV-60.
 
 An earlier leadership has ended when its participant has ended it after an order, when its registration is gone from the
-store, or some time after its registration was evicted. A lease that has lapsed is no end: it may be resumed.
+store, or some time after its registration was evicted. A lease that has lapsed is no end: it may be resumed. It cannot
+be resumed any more after an order for a later leader epoch, a stop, or a report that the handler has failed. None of
+these ends a leadership that acts, but a leadership that has lapsed begins again before it acts.
 """
 
 from typing import Any, Final
@@ -17,12 +19,17 @@ _Partition = tuple[str, str, int]
 _SHARE: Final = 0.9
 _RELEASE: Final = "LeaseRelease"
 _REGISTRATION: Final = "brokers/"
+# States of a handler that will not lead under the epochs that it has received.
+_FAILURES: Final = ("NOT_READY", "FAILED", "STUCK", "ERROR")
 
 
 class Releases(Checker):
     """A controller releases a leader only when no earlier leadership can act."""
 
-    kinds = ("store.commit", "lease.begin", "lease.end", "req.enqueue")
+    kinds = (
+        "store.commit", "lease.begin", "lease.end", "lease.lapse", "role.apply", "role.stop", "handler.report",
+        "req.enqueue",
+    )  # fmt: skip
     invariants = ("INV-60",)
 
     def __init__(self, rules: Rules) -> None:
@@ -31,6 +38,7 @@ class Releases(Checker):
         self._stored: dict[int, int] = {}  # broker epoch of each registered broker
         self._evicted_ms: dict[tuple[int, int], float] = {}  # by broker and broker epoch
         self._acting: dict[_Partition, dict[tuple[int, int], Event]] = {}
+        self._lapsed: set[tuple[_Partition, int, int]] = set()  # of those, with their brokers and lives
 
     def check(self, event: Event) -> Violation | None:
         fields = event.fields
@@ -42,10 +50,20 @@ class Releases(Checker):
             case "lease.begin" if not is_zero(fields["topic_id"]):
                 partition = fields["topic"], fields["topic_id"], fields["partition"]
                 self._acting.setdefault(partition, {})[fields["broker"], fields["life"]] = event
+                self._lapsed.discard((partition, fields["broker"], fields["life"]))
             case "lease.end":
                 for partition, acting in self._acting.items():
                     if (partition[0], partition[2]) == (fields["topic"], fields["partition"]):
                         acting.pop((fields["broker"], fields["life"]), None)
+            case "lease.lapse":
+                key = fields["broker"], fields["life"]
+                self._lapsed |= {(partition, *key) for partition, acting in self._acting.items() if key in acting}
+            case "role.apply" if fields["outcome"] in ("applied", "storage"):
+                self._ordered(fields, fields["leader_epoch"])
+            case "role.stop" if fields["outcome"] in ("applied", "same", "storage"):
+                self._ordered(fields, None)
+            case "handler.report" if fields["status"] in _FAILURES:
+                self._ordered(fields, None)
             case "req.enqueue" if fields["what"] == _RELEASE:
                 return self._released(event, fields)
         return None
@@ -57,6 +75,17 @@ class Releases(Checker):
             self._stored[broker] = value["epoch"]
             if value.get("evicted"):
                 self._evicted_ms.setdefault((broker, value["epoch"]), event.time_ms)
+
+    def _ordered(self, fields: dict[str, Any], leader_epoch: int | None) -> None:
+        """Forget the lapsed leaderships of a replica, all or those below an epoch: they are not resumed."""
+        for lapsed in tuple(self._lapsed):
+            (topic, _, index), broker, life = partition, _, _ = lapsed
+            if (topic, index, broker) != (fields["topic"], fields["partition"], fields["broker"]):
+                continue
+            began = self._acting[partition].get((broker, life))
+            if leader_epoch is None or began is None or began.fields["leader_epoch"] < leader_epoch:
+                self._acting[partition].pop((broker, life), None)
+                self._lapsed.discard(lapsed)
 
     def _released(self, event: Event, fields: dict[str, Any]) -> Violation | None:
         rows = zip(fields["partitions"], fields["topic_ids"], fields["leader_epochs"], strict=True)

@@ -1,5 +1,7 @@
 """INV-60 over hand-written histories."""
 
+from collections.abc import Callable
+
 import pytest
 
 from kactl.testing.checkers import Releases, Rules
@@ -79,6 +81,63 @@ def test_lapse_is_no_end_and_breaks_inv_60() -> None:
     release(one, 2, 5)
 
     assert one.found == ["INV-60"]
+
+
+def applied(one: Story, *, epoch: int, outcome: str = "applied") -> None:
+    one.record(
+        "role.apply", ONE, message=1, broker=1, broker_epoch=7, topic="t1", topic_id=T1, partition=0, role="follower",
+        leader=2, leader_epoch=epoch, partition_epoch=1, isr=[2], outcome=outcome,
+    )  # fmt: skip
+
+
+def stopped(one: Story, outcome: str) -> None:
+    one.record(
+        "role.stop", ONE, message=1, broker=1, broker_epoch=7, topic="t1", topic_id=T1, partition=0, leader_epoch=4,
+        delete=False, outcome=outcome,
+    )  # fmt: skip
+
+
+def reported(one: Story, status: str, *, partition: int = 0) -> None:
+    one.record("handler.report", ONE, broker=1, topic="t1", partition=partition, status=status)
+
+
+ENDS: list[Callable[[Story], None]] = [
+    lambda one: applied(one, epoch=5),
+    lambda one: applied(one, epoch=5, outcome="storage"),
+    lambda one: stopped(one, "applied"),
+    lambda one: reported(one, "STUCK"),
+    lambda one: reported(one, "NOT_READY"),
+]
+NO_ENDS: list[Callable[[Story], None]] = [
+    lambda one: applied(one, epoch=4, outcome="same"),
+    lambda one: applied(one, epoch=5, outcome="leader epoch"),
+    lambda one: stopped(one, "leader epoch"),
+    lambda one: reported(one, "BUSY"),
+    lambda one: reported(one, "ERROR", partition=1),
+]
+
+
+@pytest.mark.parametrize(("event", "found"), [*((e, []) for e in ENDS), *((e, ["INV-60"]) for e in NO_ENDS)])
+def test_lapsed_leadership_ends_when_it_cannot_be_resumed(event: Callable[[Story], None], found: list[str]) -> None:
+    one = story()
+    one.record("lease.lapse", ONE, broker=1, life=7)
+    event(one)
+    release(one, 2, 5)
+
+    assert one.found == found
+
+
+@pytest.mark.parametrize("event", ENDS)
+def test_leadership_that_acts_or_was_resumed_ends_by_its_end_only(event: Callable[[Story], None]) -> None:
+    for is_resumed in (False, True):
+        one = story()
+        if is_resumed:
+            one.record("lease.lapse", ONE, broker=1, life=7)
+            begin(one, 1, 7, 4)
+        event(one)
+        release(one, 2, 5)
+
+        assert one.found == ["INV-60"], is_resumed
 
 
 def test_other_requests_and_releases_are_not_judged() -> None:
