@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from . import references
+from .diagrams import BadDiagram
 from .navigation import tables_of_contents
 from .pages import BrokenLink, stage
 
@@ -19,6 +20,7 @@ def write_sources(folder: Path) -> None:
 
     Raises:
         BrokenLink: a page has a link to a file that does not exist.
+        BadDiagram: a page has a diagram that cannot be drawn.
     """
     stage(ROOT, folder)
     generated = {
@@ -56,7 +58,7 @@ def main() -> int:
         return 2
     try:
         return build(Path(sys.argv[1]))
-    except BrokenLink as error:
+    except (BadDiagram, BrokenLink) as error:
         print(f"docs: {error}", file=sys.stderr)
         return 1
 

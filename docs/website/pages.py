@@ -5,18 +5,20 @@ link is changed to the place of its target. A link to a file that is not a page 
 which the site shows by name.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from .diagrams import drawn
 from .layout import PAGES, SITE_PAGES
 
 # Inline links and images of Markdown: the text, the target, and the anchor in it.
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
-# Diagrams that code hosting sites draw. They are readable as text, and drawing them takes scripts of three megabytes.
-_DIAGRAM: Final = re.compile(r"^```mermaid$", re.MULTILINE)
+# Diagrams that code hosting sites draw by scripts of three megabytes. The site has pictures in their place.
+_DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE: Final = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 _PICTURES: Final = (".png", ".svg")
 
@@ -51,7 +53,13 @@ def page_places(root: Path) -> dict[PurePosixPath, PurePosixPath]:
 
 
 def relinked(text: str, source: PurePosixPath, places: Mapping[PurePosixPath, PurePosixPath], root: Path) -> str:
-    """Returns the text of a page with links for its place in the site. Code blocks stay as they are."""
+    """Returns the text of a page with links for its place in the site. Diagrams become pictures; other code
+    blocks stay as they are.
+
+    Raises:
+        BrokenLink: the target of a link does not exist.
+        BadDiagram: a diagram cannot be drawn.
+    """
 
     def changed(match: re.Match[str]) -> str:
         mark, words, target, anchor = match[1], match[2], match[3], match[4] or ""
@@ -65,5 +73,7 @@ def relinked(text: str, source: PurePosixPath, places: Mapping[PurePosixPath, Pu
             raise BrokenLink(f"{source}: there is no {named}")
         return words if words.startswith("`") else f"{words} (`{named}`)"
 
-    parts = _FENCE.split(_DIAGRAM.sub("```text", text))
-    return "".join(part if part.startswith("```") else _LINK.sub(changed, part) for part in parts)
+    parts = _FENCE.split(text)
+    linked = "".join(part if part.startswith("```") else _LINK.sub(changed, part) for part in parts)
+    number = itertools.count(1)
+    return _DIAGRAM.sub(lambda match: drawn(match[1], next(number)), linked)

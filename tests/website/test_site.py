@@ -92,7 +92,10 @@ def test_every_local_file_that_a_page_fetches_exists(site: Path) -> None:
                 assert (page.parent / path).exists(), f"{page.relative_to(site)}: {address}"
 
 
-@pytest.mark.parametrize("name", ["index", "tutorials/operate", "reference/cli", "reference/api", "compatibility"])
+@pytest.mark.parametrize(
+    "name",
+    ["index", "tutorials/operate", "reference/cli", "reference/api", "compatibility", "state-machines", "architecture"],
+)
 def test_page_fits_a_phone_and_requests_only_files_of_the_site(site: Path, browser: Browser, name: str) -> None:
     page, requested, errors = visit(browser, width=PHONE)
 
