@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
+from opentelemetry.trace import SpanContext
 
 from kactl.messages.log import Cause
 
@@ -47,6 +48,13 @@ def present(*, traced: bool) -> Origin:
     return origin
 
 
+class _Written(NamedTuple):
+    """The event that wrote a change, and its span if the trace is recorded."""
+
+    cause: Cause
+    span: SpanContext | None
+
+
 class StoredRequests:
     """Requests that the controller has written into the store, for the events that read them back.
 
@@ -54,18 +62,25 @@ class StoredRequests:
     """
 
     def __init__(self) -> None:
-        self._causes: dict[tuple[Written, str], Cause] = {}
+        self._written: dict[tuple[Written, str], _Written] = {}
 
     def written(self, what: Written, topic: str, trace: EventTrace) -> None:
-        """Remember that an event has written a change of a topic. Only requests of the admin API are remembered."""
-        if trace.because is None or not trace.because.request:
+        """Remember that an event has written a change of a topic, if it was requested by the admin API or is traced."""
+        if trace.because is None or not (trace.because.request or trace.anchor):
             return
-        self._causes[what, topic] = trace.because
-        if len(self._causes) > _WRITTEN_MAX:
-            del self._causes[next(iter(self._causes))]
+        span = None if trace.anchor is None else trace.anchor.get_span_context()
+        self._written[what, topic] = _Written(trace.because, span)
+        if len(self._written) > _WRITTEN_MAX:
+            del self._written[next(iter(self._written))]
 
     def read_back(self, what: Written, topics: Iterable[str], trace: EventTrace) -> None:
-        """Name the request that the event in progress carries out, unless it carries out those of several events."""
-        causes = [self._causes.pop((what, topic), None) for topic in topics]
-        if causes and causes[0] is not None and all(cause == causes[0] for cause in causes):
-            trace.carries_out(causes[0])
+        """Name the request that the event in progress carries out, unless it carries out those of several events.
+
+        Its span is linked to those of all these events.
+        """
+        found = [self._written.pop((what, topic), None) for topic in sorted(topics)]
+        spans = {each.span.span_id: each.span for each in found if each is not None and each.span is not None}
+        trace.links += tuple(spans.values())
+        first = found[0] if found else None
+        if first is not None and first.cause.request and all(each == first for each in found):
+            trace.carries_out(first.cause)

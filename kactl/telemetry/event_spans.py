@@ -7,6 +7,9 @@
 The tree continues the trace of the request that led to the event. An event that a response leads to has a span only if
 it changed or sent anything, or failed; it belongs to the tree of the event that sent the request. Nothing is made for a
 single partition, and nothing at all unless the host program records the trace.
+
+An event that reads from the store what earlier events have written, as created topics, has a tree of its own, and its
+span has links to theirs: it may carry out many requests, and has begun before it knows which.
 """
 
 from collections.abc import Sequence
@@ -78,6 +81,8 @@ class EventSpans:
         if event.error is not None:
             span.record_exception(event.error, timestamp=_ns(event, event.handled_ms))
             span.set_status(StatusCode.ERROR, str(event.error))
+        for written_by in event.links:
+            span.add_link(written_by)
         within = trace.set_span_in_context(span, Context())
         for name, stage in event.stages.items():
             if stage.count:

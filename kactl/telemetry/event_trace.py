@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 from opentelemetry.trace import Span as TraceSpan
+from opentelemetry.trace import SpanContext
 
 from kactl.clock import Clock
 from kactl.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
@@ -103,12 +104,13 @@ class EventTrace:
     Attributes:
         because: the cause of changes, without a strategy.
         error: what the event failed with; None if it did not.
+        links: spans of the events that wrote what this one has read.
         chunks_led: what to measure outages by; at the most an array for each chunk.
     """
 
     __slots__ = ("_now", "anchor", "apply", "because", "chunks_led", "commit", "committed", "controller_epoch",
-                 "detected_ms", "encode", "ended", "error", "handled_ms", "moved", "notified", "pending", "plan",
-                 "planned", "rejected", "started_ms", "strategy", "wall_ms")  # fmt: skip
+                 "detected_ms", "encode", "ended", "error", "handled_ms", "links", "moved", "notified", "pending",
+                 "plan", "planned", "rejected", "started_ms", "strategy", "wall_ms")  # fmt: skip
 
     def __init__(
         self,
@@ -136,6 +138,7 @@ class EventTrace:
         self.planned = self.committed = self.rejected = self.moved = 0
         self.strategy = ""  # the first one that moved leadership
         self.error: Exception | None = None
+        self.links: tuple[SpanContext, ...] = ()
         self.handled_ms: float | None = None
         self.notified: dict[int, _Notified] = {}
         self.pending = 0

@@ -1,7 +1,9 @@
 """Traces: the span tree of a controller event, and the traces that it continues."""
 
 from collections import Counter
+from functools import partial
 
+import anyio
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -131,6 +133,33 @@ async def test_request_continues_the_trace_of_its_caller() -> None:
         (event,) = [span for span in traced.spans() if span.name == "controller.event ManualLeaderBalance"]
         assert event.parent is not None
         assert event.parent.span_id == caller.context.span_id
+
+
+async def test_event_that_carries_out_requests_is_linked_to_their_spans() -> None:
+    traced = Traced()
+    async with world(1, 2, tracer_provider=traced.provider) as w:
+        callers = []
+        async with anyio.create_task_group() as tasks:
+            for topic in ("t", "u"):
+                with traced.provider.get_tracer("host").start_as_current_span(topic) as caller:
+                    callers.append(caller.get_span_context().trace_id)
+                    tasks.start_soon(partial(w.controller.create_topic, topic, assignment={0: [1, 2]}))
+            await settle()
+
+        requests = [span for span in traced.spans() if span.name == "controller.event TopicChange" and span.parent]
+        assert [span.context.trace_id for span in requests if span.context is not None] == callers
+        linked = [span for span in traced.spans() if span.links]
+        assert {span.name for span in linked} == {"controller.event TopicChange"}
+        assert [link.context for span in linked for link in span.links] == [span.context for span in requests]
+        assert all(span.parent is None and (span.attributes or {})["kactl.partition.moved"] for span in linked)
+
+
+async def test_event_without_a_traced_request_has_no_links() -> None:
+    traced = Traced()
+    async with world(1, 2, tracer_provider=traced.provider) as w:
+        await w.create("t", [[1, 2]])
+
+        assert not [span for span in traced.spans() if span.links]
 
 
 async def test_without_a_recorded_trace_no_span_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
