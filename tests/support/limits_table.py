@@ -20,7 +20,7 @@ from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
 from kactl.transports.kafka import client, credentials
-from kactl.transports.kafka.listener import admission, authentication, connection, quotas, relay, schema
+from kactl.transports.kafka.listener import admission, authentication, connection, field_types, quotas, relay
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
@@ -127,7 +127,7 @@ def _kafka() -> Iterator[Limit]:
         "error",
         "with the size",
     )
-    yield Limit("tagged fields of one struct", str(schema.TAGS_MAX), "error or closed")
+    yield Limit("tagged fields of one struct", str(field_types.TAGS_MAX), "error or closed")
     yield Limit(
         "time of a frame", f"{limits.frame_timeout_s:g} s, and its size at {size(limits.frame_rate_min)}/s", "closed"
     )

@@ -2,7 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from .schema import INT16, INT32, STRING, Field, Message
+from .field_types import INT16, INT32, STRING, Field
+from .schema import Message
 
 ERROR: Final = (Field("error_code", INT16), Field("error_message", STRING, nullable=0))
 THROTTLE: Final = Field("throttle_time_ms", INT32)

@@ -19,8 +19,8 @@ from .api_keys import (
     UPDATE_FEATURES,
 )
 from .config_apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from .field_types import Values
 from .relayed_apis import ALTER_CLIENT_QUOTAS, CREATE_ACLS, DELETE_ACLS
-from .schema import Values
 
 Outcome = Literal["denied", "done", "partly", "failed", "unknown"]
 

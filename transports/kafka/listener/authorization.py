@@ -29,9 +29,9 @@ from .api_keys import (
     METADATA,
     UPDATE_FEATURES,
 )
+from .field_types import Values
 from .relayed_authorization import RELAYED_CHECKS
 from .responses import result
-from .schema import Values
 from .verdict import Peer, Verdict, unchanged, with_error
 
 BROKER_REQUESTS: Final = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})

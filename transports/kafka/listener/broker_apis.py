@@ -7,7 +7,8 @@ from typing import Final
 
 from .api import THROTTLE, Api
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
-from .schema import INT8, INT16, INT32, INT64, STRING, UUID, Array, Field, Message
+from .field_types import INT8, INT16, INT32, INT64, STRING, UUID, Array, Field
+from .schema import Message
 
 CONTROLLED_SHUTDOWN_API: Final = Api(
     CONTROLLED_SHUTDOWN,

@@ -19,8 +19,8 @@ from kactl.messages.broker import (
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from .field_types import Values
 from .responses import Handler, error_of
-from .schema import Values
 from .served_controller import ServedController
 
 _RECOVERING: Final = 1

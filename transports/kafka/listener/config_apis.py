@@ -6,7 +6,8 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 from typing import Final
 
 from .api import Api
-from .schema import BOOL, INT8, INT16, INT32, STRING, Array, Field, Message
+from .field_types import BOOL, INT8, INT16, INT32, STRING, Array, Field
+from .schema import Message
 
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33

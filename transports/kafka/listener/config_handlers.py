@@ -9,8 +9,8 @@ from typing import Any, Final
 from kactl.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from .field_types import Values
 from .responses import Handler, result
-from .schema import Values
 
 # Resource types of the protocol.
 _BROKER: Final = 4

@@ -41,6 +41,7 @@ from .counters import ListenerCounters, PeerRejected
 from .discovery_apis import API_VERSIONS_API
 from .discovery_handlers import UNSUPPORTED
 from .fair_queue import FairQueues, StepRunner
+from .field_types import STRING, Elements, Reader, Steps, TooManyElements, Values, whole
 from .frames import Frames, Head, drained
 from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_request
 from .limits import ELEMENT_COST, FREE_SIZE, KIB, MIB, Limits
@@ -50,7 +51,6 @@ from .relay import Relay
 from .relayed_apis import RELAYED_APIS
 from .responses import Handler, result
 from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
-from .schema import STRING, Elements, Reader, Steps, TooManyElements, Values, whole
 from .stream import Stream
 
 _INT16: Final = struct.Struct(">h")

@@ -7,7 +7,8 @@ from typing import Final
 
 from .api import Api
 from .api_keys import API_VERSIONS, METADATA
-from .schema import BOOL, INT16, INT32, STRING, UUID, Array, Field, Message
+from .field_types import BOOL, INT16, INT32, STRING, UUID, Array, Field
+from .schema import Message
 
 # The response header has no tagged fields in any version. The response to an unknown version has version 0.
 API_VERSIONS_API: Final = Api(

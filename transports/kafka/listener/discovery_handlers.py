@@ -15,10 +15,10 @@ from kactl.transports.kafka.codec import endpoint_of
 from .api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .apis import APIS
 from .discovery_apis import API_VERSIONS_API
+from .field_types import Values
 from .relayed_apis import RELAYED_APIS
 from .responses import Handler
 from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
-from .schema import Values
 from .served_controller import ServedController
 from .topic_metadata import Listed, Named, TopicEntries, named
 

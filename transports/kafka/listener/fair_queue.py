@@ -14,7 +14,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
-from .schema import Steps
+from .field_types import Steps
 
 _T = TypeVar("_T")
 

@@ -31,8 +31,8 @@ from kactl.model import NO_EPOCH, Broker
 from kactl.runtime.logs import logger
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from .field_types import STRING, Elements, Reader
 from .frames import Head
-from .schema import STRING, Elements, Reader
 
 log = logger(__name__)
 

@@ -13,7 +13,8 @@ from .api_keys import (
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
-from .schema import BOOL, BYTES, INT8, INT16, INT32, STRING, Array, Field, Message
+from .field_types import BOOL, BYTES, INT8, INT16, INT32, STRING, Array, Field
+from .schema import Message
 
 ELECT_LEADERS_API: Final = Api(
     ELECT_LEADERS,

@@ -29,8 +29,8 @@ from .api_keys import (
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
+from .field_types import Values
 from .responses import Handler, error_of, result
-from .schema import Values
 from .served_controller import ServedController
 
 _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}

@@ -11,9 +11,9 @@ from .audit import CHANGES, Attempt, Audit, Outcome, outcome_of, target_of
 from .authentication import Login
 from .authorization import BROKER_REQUESTS, Decisions
 from .counters import ListenerCounters, PeerRejected
+from .field_types import Values
 from .quotas import QuotaKeeper
 from .responses import Handler
-from .schema import Values
 from .verdict import Verdict, unchanged
 
 

@@ -17,8 +17,8 @@ from kactl.errors import ErrorCode
 from kactl.model import TopicRef
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .field_types import Values
 from .responses import result
-from .schema import Values
 from .verdict import Verdict, unchanged
 
 # First versions whose clients know the error.

@@ -10,7 +10,8 @@ from typing import Final
 
 from .api import ERROR, THROTTLE, Api
 from .config_apis import ALTER_CONFIGS_API, DESCRIBE_CONFIGS_API, INCREMENTAL_ALTER_CONFIGS_API
-from .schema import BOOL, FLOAT64, INT8, INT16, INT32, STRING, Array, Field, Message
+from .field_types import BOOL, FLOAT64, INT8, INT16, INT32, STRING, Array, Field
+from .schema import Message
 
 FIND_COORDINATOR: Final = 10
 DESCRIBE_ACLS: Final = 29

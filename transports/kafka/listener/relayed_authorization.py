@@ -14,6 +14,7 @@ from kactl.access import CLUSTER, Operation, Resource, ResourceType, topic
 from kactl.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from .field_types import Values
 from .relayed_apis import (
     ALTER_CLIENT_QUOTAS,
     CREATE_ACLS,
@@ -24,7 +25,6 @@ from .relayed_apis import (
     FIND_COORDINATOR,
 )
 from .responses import result
-from .schema import Values
 from .verdict import Peer, Verdict, unchanged
 
 Check = Callable[[Peer, dict[str, Any], int], Verdict]

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kactl.errors import ErrorCode, KactlError
 from kactl.runtime.logs import logger
 
-from .schema import Values
+from .field_types import Values
 
 log = logger(__name__)
 

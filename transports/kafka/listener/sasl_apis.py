@@ -7,7 +7,8 @@ from typing import Final
 
 from .api import Api
 from .api_keys import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from .schema import BYTES, INT16, INT64, STRING, Array, Field, Message
+from .field_types import BYTES, INT16, INT64, STRING, Array, Field
+from .schema import Message
 
 SASL_HANDSHAKE_API: Final = Api(
     SASL_HANDSHAKE,

@@ -7,7 +7,8 @@ from typing import Final
 
 from .api import ERROR, THROTTLE, Api
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from .schema import BOOL, INT8, INT16, INT32, STRING, UUID, Array, Field, Message
+from .field_types import BOOL, INT8, INT16, INT32, STRING, UUID, Array, Field
+from .schema import Message
 
 CREATE_TOPICS_API: Final = Api(
     CREATE_TOPICS,

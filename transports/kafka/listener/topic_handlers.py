@@ -19,8 +19,8 @@ from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, To
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .field_types import Values
 from .responses import Handler, error_of, result
-from .schema import Values
 from .served_controller import ServedController
 
 # Number of partitions or replicas if the client uses the default.

@@ -15,7 +15,7 @@ from kactl.errors import ErrorCode
 from kactl.model import NO_BROKER, NO_LEADER, ZERO_ID
 from kactl.state.rows import Rows
 
-from .schema import Values
+from .field_types import Values
 
 # Rows that are turned into Python objects at a time.
 _CHUNK: Final = 256

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from kactl.access import CLUSTER, Authorizer, Operation, Principal, Resource, topic
 from kactl.errors import ErrorCode
 
+from .field_types import Values
 from .responses import result
-from .schema import Values
 
 
 class Verdict(NamedTuple):

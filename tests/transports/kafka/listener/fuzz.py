@@ -29,12 +29,12 @@ from kactl.transports.kafka.listener.broker_handlers import BrokerHandlers
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
 from kactl.transports.kafka.listener.config_handlers import ConfigHandlers
 from kactl.transports.kafka.listener.discovery_handlers import DiscoveryHandlers
+from kactl.transports.kafka.listener.field_types import Elements
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
 from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from kactl.transports.kafka.listener.relayed_authorization import RELAYED_CHECKS, Check
-from kactl.transports.kafka.listener.schema import Elements
 from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
 from kactl.transports.kafka.listener.verdict import Peer
 

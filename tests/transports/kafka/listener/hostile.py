@@ -7,8 +7,8 @@ from typing import Any
 from kactl.transports.kafka.codec.primitive import uvarint
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import CONTROLLED_SHUTDOWN
+from kactl.transports.kafka.listener.field_types import TAGS_MAX, Array, Field, Fixed, Varying
 from kactl.transports.kafka.listener.limits import Limits
-from kactl.transports.kafka.listener.schema import TAGS_MAX, Array, Field, Fixed, Varying
 
 _NO_TAGS = b"\0"
 # A count and its members, or tagged fields. None leaves the field unchanged.

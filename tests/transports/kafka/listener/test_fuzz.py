@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kactl.errors import MalformedMessage
-from kactl.transports.kafka.listener import schema
+from kactl.transports.kafka.listener import field_types
 
 from .fuzz import Violation, fuzz
 
@@ -22,11 +22,11 @@ async def test_no_input_violates_an_oracle() -> None:
 
 
 async def test_missing_length_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(self: schema.Reader, size: int) -> int:
+    def take(self: field_types.Reader, size: int) -> int:
         begin, self.offset = self.offset, self.offset + size
         return begin
 
-    monkeypatch.setattr(schema.Reader, "take", take)
+    monkeypatch.setattr(field_types.Reader, "take", take)
 
     with pytest.raises(Exception) as error:  # noqa: PT011 - whichever the missing check leads to
         await fuzz(3000, 1)
@@ -38,7 +38,7 @@ async def test_missing_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(self: Any, count: int) -> None:
         pass
 
-    monkeypatch.setattr(schema.Elements, "take", take)
+    monkeypatch.setattr(field_types.Elements, "take", take)
 
     with pytest.raises(Violation, match="charged"):
         await fuzz(3000, 1)

@@ -9,8 +9,8 @@ import pytest
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.field_types import Elements, TooManyElements
 from kactl.transports.kafka.listener.limits import SMALL_SIZE_MAX, Limits
-from kactl.transports.kafka.listener.schema import Elements, TooManyElements
 
 from .client import connected, request_class
 from .hostile import body, frame, hostile

@@ -12,8 +12,9 @@ from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.field_types import INT8, INT16, STRING, Array, Field
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
-from kactl.transports.kafka.listener.schema import INT8, INT16, STRING, Array, Field, Message
+from kactl.transports.kafka.listener.schema import Message
 from tests.support.marks import at_most
 
 from .client import encoded
