@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kactl.config.settings import HOST, ApiConfig
+from kactl.config.settings import ApiConfig
+from kactl.config.values import HOST
 from kactl.errors import ErrorCode
 from kactl.runtime.addresses import is_loopback
 from kactl.runtime.escaping import escaped

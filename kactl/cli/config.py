@@ -57,7 +57,7 @@ def schema(settings: Settings) -> None:
 
 def _plain(section: msgspec.Struct) -> dict[str, Any]:
     """Returns a section as in a file: keys with dashes, durations with units, unset values omitted."""
-    from kactl.config.settings import Duration
+    from kactl.config.values import Duration
 
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(section):

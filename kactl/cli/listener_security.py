@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from kactl.access import AclAuthorizer, BrokerPrincipals, PrincipalRules
-from kactl.config.settings import KafkaConfig
+from kactl.config.kafka_settings import KafkaConfig
 from kactl.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import ServerTls

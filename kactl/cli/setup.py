@@ -19,7 +19,8 @@ import anyio
 from kactl.admin.audit import AUDIT_LOGGER
 from kactl.admin.exposure import insecure
 from kactl.config.file import load
-from kactl.config.settings import Config, Listen
+from kactl.config.settings import Config
+from kactl.config.values import Listen
 from kactl.errors import KactlError
 from kactl.runtime import reloading
 from kactl.runtime.background import Background

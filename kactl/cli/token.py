@@ -43,7 +43,7 @@ class _Duration(click.types.StringParamType):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from kactl.config.settings import Duration
+        from kactl.config.values import Duration
 
         if isinstance(value, int):
             return value

@@ -10,20 +10,9 @@ from typing import Final, NoReturn
 from kactl.access import PrincipalRules
 from kactl.errors import BadConfig
 
-from .settings import (
-    API_URL,
-    ENDPOINT,
-    ETCD_ENDPOINT,
-    HOST,
-    LISTEN,
-    OTLP_URL,
-    ApiConfig,
-    Config,
-    KafkaClientConfig,
-    KafkaConfig,
-    NetworkConfig,
-    StoreConfig,
-)
+from .kafka_settings import KafkaClientConfig, KafkaConfig
+from .settings import ApiConfig, Config, NetworkConfig, StoreConfig
+from .values import API_URL, ENDPOINT, ETCD_ENDPOINT, HOST, LISTEN, OTLP_URL
 
 _ANY_HOST: Final = ("0.0.0.0", "::")
 _PORT_MAX: Final = 65_535

@@ -18,7 +18,8 @@ import msgspec
 from kactl.errors import BadConfig
 
 from .checks import Origins, checked, origin_of
-from .settings import Config, Duration, Section
+from .settings import Config
+from .values import Duration, Section
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
 _NEST: Final = "__"

@@ -6,7 +6,8 @@ import msgspec
 
 from kactl.runtime import docstrings
 
-from .settings import Config, Duration, Section
+from .settings import Config
+from .values import Duration, Section
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = {

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import Acl, Acls, Operation, Principal, topic
 from kactl.cli.listener_security import listener_security
-from kactl.config.settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
+from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig
 from kactl.messages.admin import TopicCreationRequested
 from kactl.messages.broker import ProducerIdsRequested

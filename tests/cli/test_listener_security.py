@@ -6,7 +6,7 @@ import pytest
 
 from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal
 from kactl.cli.listener_security import AclFollower, OpenRelayGuard, listener_security
-from kactl.config.settings import KafkaConfig, KafkaTlsConfig
+from kactl.config.kafka_settings import KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig, StoreUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,8 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.cli.listening import listed_as, listener, listening
-from kactl.config.settings import Config, KafkaConfig
+from kactl.config.kafka_settings import KafkaConfig
+from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
 

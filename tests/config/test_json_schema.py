@@ -9,7 +9,7 @@ import pytest
 
 from kactl.config.file import load
 from kactl.config.json_schema import json_schema
-from kactl.config.settings import Duration
+from kactl.config.values import Duration
 from kactl.errors import BadConfig
 
 SCHEMA = json_schema()

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.config.file import load
-from kactl.config.settings import Config, Duration, Listen, StoreConfig
+from kactl.config.settings import Config, StoreConfig
+from kactl.config.values import Duration, Listen
 from kactl.errors import BadConfig
 
 

@@ -19,7 +19,7 @@ from kactl.admin.routes.route_table import ROUTES
 from kactl.cli import context_file
 from kactl.cli.exits import Failure
 from kactl.config import file as config_file
-from kactl.config.settings import Duration
+from kactl.config.values import Duration
 from kactl.errors import BadConfig, MalformedMessage
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe, zone

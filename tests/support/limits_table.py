@@ -12,7 +12,8 @@ from kactl.admin import rates
 from kactl.admin.identity import login_codes, token_file
 from kactl.admin.route import BODY_BYTES_MAX, SMALL_BODY_BYTES_MAX
 from kactl.admin.schema import common
-from kactl.config.settings import ApiConfig, KafkaConfig
+from kactl.config.kafka_settings import KafkaConfig
+from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
 from kactl.sasl import digest_md5, scram
 from kactl.stores.etcd import gateway

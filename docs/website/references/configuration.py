@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.config.settings import Config, Duration
+from kactl.config.settings import Config
+from kactl.config.values import Duration
 
 _ROW: Final = re.compile(r"^\| (?:\*\*)?`([^`]+)`(?:\*\*)? \| ([^|]*)\|(.*)\|[ ]*$", re.MULTILINE)
 _HEAD: Final = """# Configuration
