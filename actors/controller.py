@@ -10,6 +10,7 @@ Source: the classic controller's ControllerEventManager.
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
@@ -92,7 +93,7 @@ class ControllerLoop(Actor[Event], Preemption):
 
     async def receive(self, message: Event) -> Any:
         """Handle one event completely. After any error the controller is ready for the next event."""
-        waited_ms = self.inbox.waited_ms
+        waited_ms, origin = self.inbox.waited_ms, self.inbox.origin
         self.event_stats.begin(message, waited_ms)
         self.telemetry.queued(waited_ms)
         before, self.state = self.state, message.state
@@ -106,21 +107,23 @@ class ControllerLoop(Actor[Event], Preemption):
                 waited_ms,
                 controller_id=self.cluster.controller_id,
                 controller_epoch=self.cluster.fence.epoch,
-                origin=self.inbox.origin,
+                origin=origin,
             ):
-                return await self._receive(message)
+                return await self._receive(message, origin.check)
         finally:
             self.state = before
             took_ms = self.event_stats.end()
             if message.state.is_timed:
                 self.telemetry.processed(message.state.label, took_ms)
 
-    async def _receive(self, message: Event) -> Any:
+    async def _receive(self, message: Event, check: Callable[[], None] | None) -> Any:
         if not self.is_active and not message.on_standby:
             if message.asked:
                 raise self._not_controller(message)
             return None
         try:
+            if message.asked and check is not None:
+                check()
             result = await self._handle(message)
             if isinstance(message, Started):
                 self._late_start.started()

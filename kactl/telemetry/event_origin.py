@@ -4,7 +4,7 @@ The origin travels in the context of the task that queues the event. The inbox s
 """
 
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
 from opentelemetry import trace
@@ -28,12 +28,15 @@ class Origin(NamedTuple):
         caller: the client that sent the request.
         answered: the events whose request a broker has answered; empty if the event is no answer.
         context: OpenTelemetry's, if it has a span.
+        check: decides again about a request whose event begins now; raises a KactlError if its client has lost the
+            right meanwhile. None if nothing decides again.
     """
 
     request: str = ""
     caller: str = ""
     answered: tuple[EventTrace, ...] = ()
     context: Context | None = None
+    check: Callable[[], None] | None = None
 
 
 NO_ORIGIN: Final = Origin()

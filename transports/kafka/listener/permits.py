@@ -1,12 +1,21 @@
-"""Permits for the requests of one connection: decisions by rights, quotas, and records of changes and denials."""
+"""Permits for the requests of one connection: decisions by rights, quotas, and records of changes and denials.
+
+A request is decided about when it has been read, and again when the controller begins to carry it out, if it has waited
+for some seconds meanwhile: rights that were removed while it waited do not count.
+"""
 
 import asyncio
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kactl.access import Principal
+from kactl.errors import ErrorCode, KactlError, Remedy
+from kactl.telemetry.event_origin import ORIGIN
 
 from .admission import Slot
 from .api import Api
+from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .audit import CHANGES, Attempt, Audit, Outcome, outcome_of, target_of
 from .authentication import Login
 from .authorization import BROKER_REQUESTS, Decisions
@@ -15,6 +24,33 @@ from .field_types import Values
 from .quotas import QuotaKeeper
 from .responses import Handler
 from .verdict import Verdict, unchanged
+
+# A decision that is older than this is repeated.
+DECIDED_AGAIN_S: Final = 5.0
+_OF_TOPICS: Final = frozenset({CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS})
+
+
+class RightsRemoved(KactlError):
+    """The client of a request lost its rights while the request waited; nothing was changed."""
+
+    remedy = Remedy.REPORT
+    http_status = 403
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def __init__(self, *, request: str, principal: str, waited_s: float) -> None:
+        super().__init__(
+            f"{principal} lost the rights for {request}, or for a part of it, during the {waited_s:.1f} s for which "
+            "it waited: grant them again, and repeat it"
+        )
+        self.request = request
+        self.principal = principal
+        self.waited_s = waited_s
+
+
+class TopicRightsRemoved(RightsRemoved):
+    """As above, for requests with a result for each topic."""
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class Permits:
@@ -67,8 +103,36 @@ class Permits:
         limited = self._within_quota(api, verdict.request, version, principal)
         if limited.request is None:
             return verdict.complete(limited.complete({}))
-        response = await self._audited(api, limited.request, version, handler, principal)
+        with self._decided_again(api, limited.request, version, principal):
+            response = await self._audited(api, limited.request, version, handler, principal)
         return verdict.complete(limited.complete(response))
+
+    @contextlib.contextmanager
+    def _decided_again(self, api: Api, request: dict[str, Any], version: int, principal: Principal) -> Iterator[None]:
+        """Let the controller decide again about the events that the block queues, when it begins them.
+
+        One request may be several events. A denial of a part of it ends the rest of it: which part an event carries out
+        is not known here.
+        """
+        error = TopicRightsRemoved if api.key in _OF_TOPICS else RightsRemoved
+        decided_s = _now_s()
+        denied_after_s: float | None = None
+
+        def check() -> None:
+            nonlocal decided_s, denied_after_s
+            waited_s = _now_s() - decided_s
+            if denied_after_s is None and waited_s > DECIDED_AGAIN_S:
+                decided_s += waited_s
+                if self.verdict(api, request, version, principal).denies:
+                    denied_after_s = waited_s
+            if denied_after_s is not None:
+                raise error(request=api.name, principal=principal.name, waited_s=denied_after_s)
+
+        token = ORIGIN.set(ORIGIN.get()._replace(check=check))
+        try:
+            yield
+        finally:
+            ORIGIN.reset(token)
 
     async def _audited(
         self, api: Api, request: dict[str, Any], version: int, handler: Handler, principal: Principal
@@ -127,3 +191,7 @@ def _reason_of(api: Api, principal: Principal) -> str:
         f"{api.name} from {principal.host}, which is not an address that this broker is registered under, or "
         "without the broker's epoch: if brokers connect from there, add it to kafka.broker-networks"
     )
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
