@@ -23,6 +23,7 @@ from kactl.transports.kafka.codec import endpoint_of
 from kactl.transports.kafka.credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
 
 from .counters import PeerRejected
+from .encryption import Encryption
 from .frames import Head, drained
 from .limits import Limits
 from .stream import PIECE_SIZE, Stream
@@ -193,10 +194,12 @@ class Relay:
         tls, name = None, None
         if self._credentials is not None and endpoint.protocol.endswith("SSL"):
             tls, name = self._credentials.tls, self._credentials.server_name or endpoint.host
+        made = Stream(self._buffer)
+        encryption = None if tls is None else Encryption(tls, made, self._buffer, server_hostname=name)
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(
-            lambda: Stream(self._buffer), endpoint.host, endpoint.port, ssl=tls, server_hostname=name
-        )
+        await loop.create_connection(lambda: encryption or made, endpoint.host, endpoint.port)
+        if encryption is not None:
+            await encryption.handshake(CONNECT_TIMEOUT_S)
         self._stream = made
         if self._credentials is not None and endpoint.protocol.startswith("SASL"):
             ends = _LoginStream(made)

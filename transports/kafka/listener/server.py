@@ -31,6 +31,7 @@ from .config_handlers import ConfigHandlers
 from .connection import Connection, Shared
 from .counters import ListenerCounters, PeerRejected
 from .discovery_handlers import DiscoveryHandlers
+from .encryption import Encryption
 from .fair_queue import FairQueues
 from .identity import BrokerAddresses, Claim, Network, plain_address
 from .limits import Limits
@@ -299,10 +300,10 @@ class KafkaListener:
         try:
             tls = self._security(name).tls
             made = Stream(self._buffer, on_lost)
-            # uvloop returns its own protocol for TLS.
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: made, accepted, ssl=tls, ssl_handshake_timeout=None if tls is None else LOGIN_TIMEOUT_S
-            )
+            encryption = None if tls is None else Encryption(tls, made, self._buffer)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption or made, accepted)
+            if encryption is not None:
+                await encryption.handshake(LOGIN_TIMEOUT_S)
             stream = made
             address = stream.transport.get_extra_info("peername") or ("unknown", 0)
             peer = f"{address[0]}:{address[1]} on {name}"

@@ -1,8 +1,8 @@
 """Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
-Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES [late]]`; "late" sets that limit after the
-listener has started. It prints its port and the brokers' epochs. For each line of its input it prints the meter
-readings since the previous line, and it ends with its input.
+Run as `python -m tests.transports.kafka.listener.attack.server [--tls CERT KEY | OPEN_FILES [late]]`; "late" sets that
+limit after the listener has started. It prints its port and the brokers' epochs. For each line of its input it prints
+the meter readings since the previous line, and it ends with its input.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import contextlib
 import gc
 import json
 import resource
+import ssl
 import sys
 import time
 from typing import Any
@@ -20,7 +21,8 @@ from kactl.cli.serving import collecting
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.stores.memory import MemoryStore
-from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
+from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener.authentication import Authentication
 from kactl.transports.memory import MemoryHub
 
 # Two brokers share an address and, in some attacks, the attacker has the same address.
@@ -104,10 +106,11 @@ async def main() -> None:
             await asyncio.sleep(0.01)
         socket = bound(Endpoint("INTERNAL", "127.0.0.1", 0))
         port = socket.getsockname()[1]
+        security = {"INTERNAL": encrypted(*sys.argv[2:])} if sys.argv[1:2] == ["--tls"] else {}
         listener = await stack.enter_async_context(
-            KafkaListener(ListenerController(controller), {"INTERNAL": socket}, ListenerSettings())
+            KafkaListener(ListenerController(controller), {"INTERNAL": socket}, ListenerSettings(security=security))
         )
-        if len(sys.argv) > 2:
+        if sys.argv[2:] == ["late"]:
             limit_files()
         # As in `kactl up`: long-lived objects are frozen, and collections wait until the controller has no events.
         gc.collect()
@@ -123,6 +126,13 @@ async def main() -> None:
         while await lines.readline():
             print(json.dumps(meters.read()), flush=True)
         ticking.cancel()
+
+
+def encrypted(cert: str, key: str) -> ListenerSecurity:
+    """Returns the security of a listener of protocol SSL."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    return ListenerSecurity(Authentication("SSL"), tls, None)
 
 
 def limit_files() -> None:

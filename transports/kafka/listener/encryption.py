@@ -1,0 +1,214 @@
+"""TLS of one connection, with small buffers.
+
+    socket ──bytes──▶ plain transport ──▶ Encryption ──plain text──▶ Stream
+                                     ◀──              ◀──
+
+asyncio's TLS has a buffer of 256 KiB for each connection, which stays allocated, and reads on while its protocol has
+paused reading. Here all connections of a listener receive into one shared buffer; a connection owns what OpenSSL needs
+between two records, and at most `PIECE` bytes that were received before reading was paused.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, Final, cast
+
+from .stream import Stream
+
+# What is received at a time: a record is not longer, except for its header.
+PIECE: Final = 16 * 1024
+
+
+class Encryption(asyncio.BufferedProtocol):
+    """The protocol of a socket, and the transport of a stream, which is connected once the handshake is complete.
+
+    Args:
+        server_hostname: of the client's side, which verifies it; None for the server's side.
+        buffer: see `stream.shared_buffer`. The stream uses the same one.
+
+    Attributes:
+        secured: set after the handshake. It raises ssl.SSLError or OSError if the handshake fails.
+    """
+
+    def __init__(
+        self, context: ssl.SSLContext, stream: Stream, buffer: memoryview, *, server_hostname: str | None = None
+    ) -> None:
+        self._context = context
+        self._stream = stream
+        self._shared = buffer[:PIECE]
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
+        )
+        self._loop = asyncio.get_running_loop()
+        self.secured: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._is_connected = False
+        self._is_paused = False
+        self._is_over = False
+        self._error: Exception | None = None
+
+    async def handshake(self, limit_s: float) -> None:
+        """Wait until the stream is connected. The connection is aborted if that fails.
+
+        Raises:
+            ssl.SSLError: the peer speaks something else, or one side rejects the other.
+            OSError: the peer has closed, or took too long.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.shield(self.secured)
+        except BaseException:
+            self.abort()
+            raise
+
+    # -- called by the socket's transport ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._advance()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._shared
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._incoming.write(self._shared[:nbytes])
+        self._advance()
+
+    def eof_received(self) -> bool:
+        self._incoming.write_eof()
+        self._advance()
+        return False  # TLS ends both directions at once
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        error = self._error or exc
+        if not self.secured.done():
+            self.secured.set_exception(error or ConnectionResetError("the peer closed during the TLS handshake"))
+            self.secured.exception()  # marks the exception as retrieved if no caller waits
+        if self._is_connected:
+            self._is_connected = False
+            self._stream.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        if self._is_connected:
+            self._stream.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_connected:
+            self._stream.resume_writing()
+
+    # -- the stream's transport ----------------------------------------------------------------------------------------
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._socket.set_write_buffer_limits(high=high, low=low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._socket.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        own = {"sslcontext": self._context, "ssl_object": self._tls}
+        return own[name] if name in own else self._socket.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._is_over or self._socket.is_closing()
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send. Data that cannot be encrypted ends the connection."""
+        if self._is_over or not data:
+            return
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._tls.write(view) :]
+        except ssl.SSLError as error:
+            self._fail(error)
+            return
+        self._flush()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Deliver what has been received, and then read on. The caller is not called from here."""
+        self._is_paused = False
+        self._loop.call_soon(self._resume)
+
+    def close(self) -> None:
+        """Tell the peer, and close the socket after everything is sent."""
+        if not self._is_over:
+            self._is_over = True
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()  # the peer's answer is not awaited
+            self._flush()
+            self._socket.close()
+
+    def abort(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _socket(self) -> asyncio.Transport:
+        assert self._transport is not None, "connected"
+        return self._transport
+
+    # -- both ----------------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        if not self._is_paused and not self._is_over:
+            self._advance()
+        if not self._is_paused and not self.is_closing():
+            self._socket.resume_reading()
+
+    def _advance(self) -> None:
+        """Continue the handshake, or deliver plain text until more has to be received or reading is paused."""
+        try:
+            if not self.secured.done():
+                self._tls.do_handshake()
+                self.secured.set_result(None)
+                self._is_connected = True
+                self._stream.connection_made(cast(asyncio.Transport, self))
+            while not self._is_paused and not self._is_over:
+                view = self._stream.get_buffer(-1)
+                count = self._read(view)
+                if not count:
+                    raise ssl.SSLZeroReturnError
+                self._stream.buffer_updated(count)
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
+            self._end(error)
+            return
+        except ssl.SSLError as error:
+            self._fail(error)
+            return
+        self._flush()
+
+    def _read(self, view: memoryview) -> int:
+        """Decrypt into a buffer. Returns the number of bytes, 0 at the end."""
+        count: Any = self._tls.read(len(view), cast(bytearray, view))
+        return int(count)
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._outgoing.read())
+
+    def _end(self, error: ssl.SSLError) -> None:
+        """The peer has closed."""
+        if not self._is_connected:
+            self._fail(error)
+            return
+        self._stream.eof_received()
+        self.close()
+
+    def _fail(self, error: ssl.SSLError) -> None:
+        """Send the alert, and close."""
+        self._error = error
+        self._is_over = True
+        if not self.secured.done():
+            self.secured.set_exception(error)
+            self.secured.exception()  # marks the exception as retrieved if no caller waits
+        self._flush()
+        self._socket.close()
