@@ -162,13 +162,15 @@ def test_bad_usage_names_the_remedy(tmp_path: Path, options: list[str], reasons:
 
 
 USERS_STORE = '''
-"""A store and a transport of a user: the store counts its calls, the transport keeps its requests."""
+"""A store, a transport and a handler of a user: the store counts its calls, the handler keeps what it leads."""
 
 import pytest
 
 from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
+from kactl.participant.handlers.handler import PartitionHandler
 from kactl.testing.contracts.network import NetworkContract
+from kactl.testing.contracts.participants import ParticipantContract
 from kactl.testing.contracts.store import StoreContract
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from kactl.model import Broker
@@ -224,6 +226,34 @@ class TestTransport(NetworkContract):
             return MemoryTransport(hub, request_timeout_ms=200), Broker(1, 77)
 
         return reach
+
+
+class KeepingHandler(PartitionHandler):
+    led = set()
+
+    async def lead(self, leader):
+        self.led.add(leader.token)
+
+    def lease_lost(self, leader):
+        self.led.discard(leader.token)
+
+
+class TestParticipants(ParticipantContract):
+    @pytest.fixture
+    def anyio_backend(self):
+        return "asyncio"
+
+    @pytest.fixture
+    def network(self):
+        return MemoryHub()
+
+    @pytest.fixture
+    def open_store(self):
+        return Stores().open_client
+
+    @pytest.fixture
+    def make_handler(self):
+        return KeepingHandler
 '''
 
 

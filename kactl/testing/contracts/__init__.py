@@ -1,4 +1,4 @@
-"""Contract suites of the parts that users may write: stores, and networks to brokers. They need pytest.
+"""Contract suites of the parts that users may write: stores, networks, and handlers of partitions. They need pytest.
 
 The suites are test classes for a test module of the user's own, which adds one fixture. They are shipped with kactl, so
 that a store or a transport in another package is held to the same behaviour as kactl's own.
@@ -13,12 +13,14 @@ pytest.register_assert_rewrite(
         for module in (
             "links",
             "network",
+            "participants",
             "store_brokers",
             "store_changes",
             "store_controllership",
             "store_deletion",
             "store_features",
             "store_leadership",
+            "store_remote_sessions",
             "store_requests",
             "store_support",
             "store_topics",
