@@ -22,8 +22,20 @@ from kactl.errors import ErrorCode
 from kactl.runtime.logs import logger
 
 from . import embedded, origin
-from .client import PRINCIPAL, STILL_ADMITTED, Known, Principal, address_of, forbidden, identify, known_client, user_of
+from .client import (
+    PEER,
+    PRINCIPAL,
+    STILL_ADMITTED,
+    Known,
+    Principal,
+    address_of,
+    forbidden,
+    identify,
+    known_client,
+    user_of,
+)
 from .embedded import AccessRequest, Action, Allow, Deny
+from .forwarded import forwarded_peer
 from .identity.certificates import Certificates
 from .identity.credentials import Credentials
 from .problem import Refused
@@ -77,6 +89,7 @@ class ServerPolicy:
         self._config = config
         self._credentials = credentials
         self._certificates = certificates
+        self._proxies = config.proxies
         self._failures = Failures()
         self._strangers = Buckets(Rate(STRANGERS_PER_S, 5 * STRANGERS_PER_S))
         self._reads = Buckets(Rate(config.reads_per_second, 5 * config.reads_per_second))
@@ -88,6 +101,7 @@ class ServerPolicy:
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """See `Policy`."""
+        PEER.set(forwarded_peer(http, address_of(http) or "", self._proxies))
         known = identify(http, self._credentials, self._certificates)
         if known is None and not is_open:
             address = address_of(http) or ""
@@ -130,6 +144,38 @@ class ServerPolicy:
         _require_role(needed)
 
 
+class ProbePolicy:
+    """The rule of the address that serves probes alone: any client that names it as its host may send them."""
+
+    def __init__(self, config: ApiConfig) -> None:
+        self._config = config
+
+    def check_host(self, http: web.Request) -> None:
+        """See `Policy`."""
+        origin.check_host(http, self._config)
+
+    async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
+        """See `Policy`. No credential is read here: it would have been sent in clear text."""
+        if not is_open:
+            raise Refused(
+                HTTPStatus.NOT_FOUND, "No such route", "this address serves /livez, /readyz and /leader alone"
+            )
+
+    def check_site(self, http: web.Request) -> None:
+        """See `Policy`."""
+        origin.check_site(http, self._config)
+
+    async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
+        """See `Policy`. No route of this address needs a role."""
+        raise forbidden("this address serves probes alone")
+
+    def check_rate(self, http: web.Request, action: Action) -> None:
+        """See `Policy`."""
+
+    async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
+        """See `Policy`."""
+
+
 class MountedPolicy:
     """The rule of the program in which the API is mounted, as its access object states it.
 
@@ -151,6 +197,7 @@ class MountedPolicy:
         """See `Policy`. Open paths do not call the program."""
         principal = None if is_open else await self._identify(http)
         _PRINCIPAL.set(principal)
+        PEER.set(http.remote or "")  # a middleware of the program may know a proxy
         PRINCIPAL.set("" if principal is None else principal.label)  # for the record of a denial
 
     def check_site(self, http: web.Request) -> None:

@@ -33,7 +33,7 @@ class ClientInfo(NamedTuple):
     """The client of a request, for the audit trail.
 
     Attributes:
-        peer: its address; `unix` for the Unix socket.
+        peer: its address; `192.0.2.7 via 10.0.0.5` if a trusted proxy names it; `unix` for the Unix socket.
         operation: method and path of the route.
     """
 
@@ -83,6 +83,8 @@ class Known(NamedTuple):
         return self.way in ("socket", "certificate")
 
 
+# The client of the request that this task carries out, as its proxies name it; empty without a trusted proxy.
+PEER: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("kactl.admin.peer", default="")
 # Returns whether the client of this task's request would still be admitted; None if `Credentials.follow` knows it.
 STILL_ADMITTED: Final["contextvars.ContextVar[Callable[[], Awaitable[bool]] | None]"] = contextvars.ContextVar(
     "kactl.admin.still_admitted", default=None
@@ -95,6 +97,7 @@ def forget() -> None:
     """Forget the client of the previous request: one task handles all requests of a connection."""
     PRINCIPAL.set("")
     CLIENT.set(None)
+    PEER.set("")
     STILL_ADMITTED.set(None)
     _KNOWN.set(None)
 
@@ -133,7 +136,7 @@ def client_of(http: web.Request) -> ClientInfo:
     return ClientInfo(
         principal=PRINCIPAL.get() if known is None else known.principal.label,
         role="" if known is None else known.role.label,
-        peer="unix" if user_of(http) is not None else address_of(http) or "",
+        peer="unix" if user_of(http) is not None else PEER.get() or address_of(http) or "",
         operation=f"{http.method}{path}",
     )
 

@@ -36,6 +36,8 @@ CONNECTIONS_MAX: Final = 256
 TLS_CONNECTIONS_MAX: Final = 96
 # In addition, for connections that only receive responses to probes.
 PROBE_CONNECTIONS: Final = 16
+# Of the address for probes alone, if there is one: load balancers and orchestrators.
+PROBE_ADDRESS_CONNECTIONS: Final = 32
 # A position in the ring costs little; a hundred clients that receive every event use half a core at full rate.
 STREAMS_MAX: Final = 100
 # Of these, streams of one client.

@@ -145,11 +145,14 @@ def openapi_document(prefix: str) -> bytes:
     return openapi.rendered(ROUTES, prefix=prefix)
 
 
-def mountable(host: Host, policy: Policy, *, headers: dict[str, str] | None = None) -> web.Application:
+def mountable(
+    host: Host, policy: Policy, *, headers: dict[str, str] | None = None, probes_only: bool = False
+) -> web.Application:
     """Returns the application of a host.
 
     Args:
         headers: of all responses, besides those of the API.
+        probes_only: it has the routes of probes alone.
     """
 
     async def close(_: web.Application) -> None:
@@ -160,14 +163,17 @@ def mountable(host: Host, policy: Policy, *, headers: dict[str, str] | None = No
             response.headers.setdefault(name, value)
         response.headers.update(headers or {})
 
-    made = web.Application(middlewares=[_middleware(host, policy)])
-    made.on_shutdown.append(close)
+    made = web.Application(middlewares=[_middleware(host, policy, probes_only=probes_only)])
+    if not probes_only:
+        made.on_shutdown.append(close)
     made.on_response_prepare.append(add_headers)
     for route in ROUTES:
+        if probes_only and route.path not in PROBES:
+            continue
         handler = _handler(host, policy, route)
         for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
             made.router.add_route(method, route.path, handler, expect_handler=_expect_later)
-    if host.has_dashboard:
+    if host.has_dashboard and not probes_only:
         for path in ("/", f"{dashboard_files.FOLDER}{{name}}"):
             made.router.add_get(path, dashboard_files.serve_file)
     return made
@@ -275,8 +281,11 @@ def _encoded(reply: Reply) -> web.Response:
 # -- middleware --------------------------------------------------------------------------------------------------------
 
 
-def _middleware(host: Host, policy: Policy) -> Middleware:
+def _middleware(host: Host, policy: Policy, *, probes_only: bool = False) -> Middleware:
     """Returns the middleware of all requests, which converts errors to problem documents."""
+
+    def is_open(path: str) -> bool:
+        return path in PROBES or (not probes_only and host.has_dashboard and dashboard_files.is_file(path))
 
     @web.middleware
     async def handle_request(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -290,7 +299,7 @@ def _middleware(host: Host, policy: Policy) -> Middleware:
             if request.version < HttpVersion10:
                 raise unreadable(HTTPStatus.BAD_REQUEST, "not an HTTP version")
             policy.check_host(request)
-            await policy.authenticate(request, is_open=_is_open(host, local_path(host, request)))
+            await policy.authenticate(request, is_open=is_open(local_path(host, request)))
             policy.check_site(request)
             return await handler(request)
         except web.HTTPException as refusal:
@@ -324,11 +333,6 @@ def _record_denial(host: Host, http: web.Request, error: Refused) -> None:
     if is_new:
         by = client.principal or "a client without identity"
         audit_log.warning("%s denied to %s from %s: %s", client.operation, by, client.peer, error)
-
-
-def _is_open(host: Host, path: str) -> bool:
-    """Returns whether a path below the prefix needs no credential: probes, and the files of the dashboard."""
-    return path in PROBES or (host.has_dashboard and dashboard_files.is_file(path))
 
 
 def local_path(host: Host, http: web.Request) -> str:

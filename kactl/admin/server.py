@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
+from kactl.config.values import Listen
 from kactl.errors import BadConfig
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background
@@ -29,7 +30,7 @@ from kactl.telemetry.past_states import PastStates
 
 from . import exposure, limits
 from .acceptor import Acceptor, bound
-from .access import Policy, ServerPolicy
+from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail
 from .connections import Connection, observe
@@ -122,7 +123,12 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(trail.close)
         make = await stack.enter_async_context(_connections(host, policy, gate))
-        acceptor = Acceptor(_bound(config), gate, make, None if tls is None else tls.context)
+        acceptor = Acceptor(
+            _bound("api.listen", config.api.listen, config.api.address),
+            gate,
+            make,
+            None if tls is None else tls.context,
+        )
         stack.push_async_callback(acceptor.stop)
         tasks = await stack.enter_async_context(Background("the tokens of the admin API"))
         tasks.start_soon(credentials.run, name="tokens")
@@ -132,6 +138,8 @@ async def serve(
         if open_interfaces:
             tasks.start_soon(_remind, config, name="reminder")
         host.find()  # it begins to watch the progress of reassignments
+        if config.api.probe_address is not None:
+            await stack.enter_async_context(_probes(host, config, config.api.probe_address))
         acceptor.start()
         host_name, port, *_ = acceptor.addresses[0]
         address = Address(host_name, port, "http" if tls is None else "https")
@@ -146,12 +154,31 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
+async def _probes(host: Host, config: Config, address: Listen) -> AsyncIterator[None]:
+    """Serve probes at an address of their own while the block runs: in clear text, and with connections of their own.
+
+    Raises:
+        BadConfig: the address cannot be bound.
+    """
+    gate = Gate(Capacity(connections=limits.PROBE_ADDRESS_CONNECTIONS, probes=0))
+    async with _connections(host, ProbePolicy(config.api), gate, probes_only=True) as make:
+        acceptor = Acceptor(_bound("api.probe-listen", config.api.probe_listen, address), gate, make)
+        try:
+            acceptor.start()
+            name, port, *_ = acceptor.addresses[0]
+            log.info("probes are served at %s", Address(name, port).url)
+            yield
+        finally:
+            await acceptor.stop()
+
+
+@contextlib.asynccontextmanager
 async def _connections(
-    host: Host, policy: Policy, gate: Gate
+    host: Host, policy: Policy, gate: Gate, *, probes_only: bool = False
 ) -> AsyncIterator[Callable[[str, int | None], Connection]]:
     """Run the application; yields a function that makes the protocol of a connection."""
     runner = web.AppRunner(
-        mountable(host, policy, headers=_SERVER),
+        mountable(host, policy, headers=_SERVER, probes_only=probes_only),
         access_log=None,
         handle_signals=False,
         shutdown_timeout=SHUTDOWN_TIMEOUT_S,
@@ -168,7 +195,8 @@ async def _connections(
         yield lambda peer, uid: Connection(server, gate, refuse, peer=peer, uid=uid)
     finally:
         await runner.cleanup()
-        host.close()
+        if not probes_only:
+            host.close()
 
 
 def _tls(config: Config) -> ServerTls | None:
@@ -257,13 +285,12 @@ def _key_file(config: Config, places: Places) -> Path | None:
     return places.key
 
 
-def _bound(config: Config) -> list[socket.socket]:
-    wanted = config.api.address
+def _bound(key: str, text: str, wanted: Listen) -> list[socket.socket]:
     try:
         return bound(wanted.host, wanted.port)
     except OSError as error:
-        reason = f"{config.api.listen} cannot be listened on ({error.strerror}): choose another address or port"
-        raise BadConfig("api.listen", reason) from None
+        reason = f"{text} cannot be listened on ({error.strerror}): choose another address or port"
+        raise BadConfig(key, reason) from None
 
 
 def _unix_socket(config: Config, places: Places, address: Address) -> socket.socket | None:
@@ -307,6 +334,7 @@ def _listed(places: Places, address: Address, unix: socket.socket | None) -> Ite
 
 def _capacity(config: Config) -> Capacity:
     others = config.kafka.max_connections if config.kafka.listeners else 0
+    others += limits.PROBE_ADDRESS_CONNECTIONS if config.api.probe_listen else 0
     descriptors = limits.descriptors_max()
     capacity = limits.capacity(descriptors, others=others)
     if config.api.tls.cert and capacity.connections > limits.TLS_CONNECTIONS_MAX:

@@ -258,6 +258,9 @@ def _api(file: str | None) -> Iterator[Check]:
         if STORE in found:
             detail = "others can read what is sent to it; see docs/security.md"
             yield Check(check="store", result=WARNING, value="open", detail=detail)
+    if config.api.tls.client_auth == "required" and not config.api.probe_listen:
+        detail = "probes need a certificate, as all clients do: give load balancers one, or set api.probe-listen"
+        yield Check(check="probes", result=WARNING, value="certificate", detail=detail)
     if config.api.tls.cert:
         yield _certificate(config.api.tls.cert, needs_identity=False)
     yield from _tokens(places_of(config).tokens, read_tokens)

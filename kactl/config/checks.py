@@ -35,6 +35,8 @@ def checked(config: Config, origins: Origins) -> Config:
         key = ("api", "listen")
         reason = f"{config.api.listen!r} is not an address: write it as 127.0.0.1:8080 or [::1]:8080"
         raise BadConfig(f"{origin_of(key, origins)}: api.listen", reason)
+    _check_probes(config.api, origins)
+    _check_proxies(config.api, origins)
     for host in config.api.hosts:
         matched = HOST.fullmatch(host)
         if matched is None or int(matched["port"] or 0) > _PORT_MAX:
@@ -59,6 +61,28 @@ def checked(config: Config, origins: Origins) -> Config:
         where = f"{origin_of(('telemetry', 'otlp'), origins)}: telemetry.otlp"
         raise BadConfig(where, f"{config.telemetry.otlp!r} is not a URL: write it as http://127.0.0.1:4318")
     return config
+
+
+def _check_probes(api: ApiConfig, origins: Origins) -> None:
+    if not api.probe_listen:
+        return
+    where = f"{origin_of(('api', 'probe-listen'), origins)}: api.probe-listen"
+    matched = LISTEN.fullmatch(api.probe_listen)
+    if matched is None or int(matched["port"]) > _PORT_MAX:
+        raise BadConfig(where, f"{api.probe_listen!r} is not an address: write it as 10.0.0.9:8081 or [::1]:8081")
+    if api.probe_listen == api.listen and int(matched["port"]):
+        raise BadConfig(where, f"{api.probe_listen!r} is the address of the API: probes need another port")
+
+
+def _check_proxies(api: ApiConfig, origins: Origins) -> None:
+    where = f"{origin_of(('api', 'trusted-proxies'), origins)}: api.trusted-proxies"
+    for text in api.trusted_proxies:
+        try:
+            network = ipaddress.ip_network(text)
+        except ValueError:
+            raise BadConfig(where, f"{text!r} is not a network: write it as 10.0.0.5 or 10.0.0.0/24") from None
+        if not network.prefixlen:
+            raise BadConfig(where, f"{text!r} contains every address, so that any client could forge its own")
 
 
 def _check_network(network: NetworkConfig, origins: Origins) -> None:

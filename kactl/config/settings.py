@@ -1,12 +1,13 @@
 """Configuration: the keys of a `kactl.toml` and their defaults. `kactl.config.file` reads the file."""
 
+import ipaddress
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from .kafka_settings import KafkaConfig
-from .values import INT32_MAX, LISTEN, Duration, Listen, Section
+from .values import INT32_MAX, LISTEN, Duration, Listen, Network, Section
 
 
 class StoreConfig(Section, frozen=True):
@@ -111,6 +112,10 @@ class ApiConfig(Section, frozen=True):
     Attributes:
         listen: address of the admin API, as `host:port` or `[ipv6]:port`.
         hosts: names and addresses that clients may use besides the ones that it listens on, as `name` or `name:port`.
+        probe_listen: another address, in clear text, for the probes `/livez`, `/readyz` and `/leader` alone; empty for
+            none.
+        trusted_proxies: networks of proxies whose `X-Forwarded-For` or `Forwarded` names the client in the audit
+            trail.
         tokens: the token file, which `kactl token` writes; empty for `tokens.toml` in `security.folder`. Without it, a
             server that listens on loopback makes a token for the user that it runs as.
         socket: path of the Unix socket for this user's programs; "auto" for one beside the run file, "off" for none.
@@ -122,6 +127,8 @@ class ApiConfig(Section, frozen=True):
 
     listen: str = "127.0.0.1:8080"
     hosts: tuple[str, ...] = ()
+    probe_listen: str = ""
+    trusted_proxies: tuple[str, ...] = ()
     tokens: str = ""
     socket: Annotated[str, Meta(min_length=1)] = "auto"
     tls: ApiTlsConfig = ApiTlsConfig()
@@ -133,9 +140,21 @@ class ApiConfig(Section, frozen=True):
 
     @property
     def address(self) -> Listen:
-        matched = LISTEN.fullmatch(self.listen)
-        assert matched is not None, "checked when it was read"
-        return Listen(matched["ipv6"] or matched["name"], int(matched["port"]))
+        return _listen(self.listen)
+
+    @property
+    def probe_address(self) -> Listen | None:
+        return _listen(self.probe_listen) if self.probe_listen else None
+
+    @property
+    def proxies(self) -> tuple[Network, ...]:
+        return tuple(map(ipaddress.ip_network, self.trusted_proxies))
+
+
+def _listen(text: str) -> Listen:
+    matched = LISTEN.fullmatch(text)
+    assert matched is not None, "checked when it was read"
+    return Listen(matched["ipv6"] or matched["name"], int(matched["port"]))
 
 
 class SecurityConfig(Section, frozen=True):

@@ -1,5 +1,6 @@
 """Values of the configuration: durations, addresses and the base class of sections."""
 
+import ipaddress
 import re
 from typing import Final, NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _HOST: Final = r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+))"
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LISTEN: Final = re.compile(_HOST + r":(?P<port>[0-9]{1,5})")
 HOST: Final = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")
 INT16_MAX: Final = 2**15 - 1

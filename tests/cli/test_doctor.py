@@ -11,6 +11,7 @@ import pytest
 from kactl.cli import doctor
 from kactl.cli.doctor import Check
 from kactl.cli.exits import Exit
+from tests.support.certificates import Authority
 from tests.support.processes import free_port
 
 from .server import Up, kactl, kactl_process
@@ -126,3 +127,16 @@ def test_open_api_and_ending_tokens_are_reported(tmp_path: Path) -> None:
     config.write_text('node-id = 1\n[api]\nlisten = "127.0.0.1:8080"\n')
     found = {check.check: check for check in kactl("doctor", "--config", config, "-o", "jsonl").jsonl(Check)}
     assert found["api 127.0.0.1:8080"].result == "pass"
+
+
+@pytest.mark.parametrize(("more", "warns"), [("", True), ('probe-listen = "127.0.0.1:8081"\n', False)])
+def test_probes_that_need_a_certificate_are_reported(tmp_path: Path, more: str, warns: bool) -> None:
+    signed = Authority(tmp_path).sign("server")
+    tls = f'[api.tls]\ncert = "{signed.cert}"\nkey = "{signed.key}"\nclient-auth = "required"\n'
+    config = tmp_path / "kactl.toml"
+    config.write_text(f'node-id = 1\n[api]\n{more}{tls}client-ca = "{tmp_path / "authority.pem"}"\n')
+
+    found = {check.check: check for check in kactl("doctor", "--config", config, "-o", "jsonl").jsonl(Check)}
+
+    assert ("probes" in found) is warns
+    assert not warns or "api.probe-listen" in found["probes"].detail

@@ -80,6 +80,12 @@ def _http() -> Iterator[Limit]:
         f"{http.CONNECTIONS_MAX}; {http.CONNECTIONS_PER_ADDRESS_MAX}",
         "the one longest without a complete head is closed",
     )
+    yield Limit(
+        "connections of the address for probes",
+        f"{http.PROBE_ADDRESS_CONNECTIONS}",
+        "the one longest without a complete head is closed",
+        "`api.probe-listen`",
+    )
     yield Limit("event streams; of one client", f"{http.STREAMS_MAX}; {http.STREAMS_PER_CLIENT_MAX}", "503")
     yield Limit(
         "reads, changes of one client",
