@@ -63,6 +63,7 @@ sim: $(READY) ## random scripts for simulated clusters, on all processors, then 
 fuzz: $(READY) ## a million changed inputs for the Kafka listener, and for all other decoders; minutes (ARGS='INPUTS SEED')
 	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)
 	@$(BIN)/python -m tests.fuzz.decoders $(ARGS)
+	@$(BIN)/python -m tests.fuzz.guided
 
 judge: $(READY) ## random operations on the simulated ZooKeeper and on a real one; Java (ARGS='OPERATIONS SEED')
 	@$(BIN)/python -m tests.sim.zookeeper.judge $(ARGS)
