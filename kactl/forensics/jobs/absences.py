@@ -153,4 +153,4 @@ def _line(row: Row) -> BrokerLine:
     )
 
 
-JOB: Final = Job("absences", "Times at which brokers were absent.", ("timed", "files"), COLUMNS, absences)
+JOB: Final = Job("absences", "Times at which brokers were absent.", COLUMNS, absences)

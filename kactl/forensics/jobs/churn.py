@@ -234,4 +234,4 @@ def _without(replicas: Value, others: Value, is_known: Value) -> Value:
     return f.when(is_known, no_replicas).otherwise(f.coalesce(f.array_except(replicas, others), no_replicas))
 
 
-JOB: Final = Job("churn", "Elections and ISR changes of each hour.", ("leadership", "states", "timed"), COLUMNS, churn)
+JOB: Final = Job("churn", "Elections and ISR changes of each hour.", COLUMNS, churn)

@@ -256,9 +256,5 @@ def _rank() -> Value:
 
 
 JOB: Final = Job(
-    "controllers",
-    "Terms of controllers: durations of takeovers, and whether two acted at once.",
-    ("timed",),
-    COLUMNS,
-    controllers,
+    "controllers", "Terms of controllers: durations of takeovers, and whether two acted at once.", COLUMNS, controllers
 )

@@ -163,6 +163,4 @@ def _unanswered(numbered: DataFrame) -> DataFrame:
     return waiting.groupBy("topic", "number").agg(f.collect_set("broker").alias("unanswered"))
 
 
-JOB: Final = Job(
-    "deletions", "Topics that were deleted, or whose deletion did not finish.", ("timed",), COLUMNS, deletions
-)
+JOB: Final = Job("deletions", "Topics that were deleted, or whose deletion did not finish.", COLUMNS, deletions)

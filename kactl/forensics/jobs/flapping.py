@@ -181,10 +181,4 @@ def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
     )
 
 
-JOB: Final = Job(
-    "flapping",
-    "Partitions whose leader or ISR changed repeatedly.",
-    ("leadership", "states", "timed"),
-    COLUMNS,
-    flapping,
-)
+JOB: Final = Job("flapping", "Partitions whose leader or ISR changed repeatedly.", COLUMNS, flapping)

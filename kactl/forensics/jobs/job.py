@@ -1,6 +1,7 @@
 """Definition of a job: a name, a function of DataFrames, and the columns of its result."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,18 +20,21 @@ class Job:
     Attributes:
         name: name of the job and of its table.
         description: description of its rows, in a sentence.
-        needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, or those of other jobs.
         columns: columns of the result, in this order.
-        run: returns the result as a DataFrame. Of many events it reads nothing; only `skew` and `absences` read at
-            once, about one row for each broker. Of few events it may read, and keep, rows that it needs several times;
-            see `tables.kept_if_small`.
+        run: returns the result as a DataFrame. Its parameters are named after the tables that it needs: `events`,
+            `files`, `levels`, or those of other jobs. Of many events it reads nothing; only `skew` and `absences` read
+            at once, about one row for each broker. Of few events it may read, and keep, rows that it needs several
+            times; see `tables.kept_if_small`.
     """
 
     name: str
     description: str
-    needs: tuple[str, ...]
     columns: tuple[Column, ...]
     run: Callable[..., DataFrame]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.run).parameters)
 
     @property
     def schema(self) -> pa.Schema:

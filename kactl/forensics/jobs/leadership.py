@@ -242,10 +242,4 @@ def _begun(timed: DataFrame) -> DataFrame:
 # Kafka's request timeout; a request that began longer ago is another one.
 _REQUEST_S: Final = 30
 
-JOB: Final = Job(
-    "leadership",
-    "The leader of each partition over time, and how each was elected.",
-    ("timed", "states"),
-    COLUMNS,
-    leadership,
-)
+JOB: Final = Job("leadership", "The leader of each partition over time, and how each was elected.", COLUMNS, leadership)

@@ -162,9 +162,5 @@ def starts(log_segments: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    "turns",
-    "Log end offsets, high watermarks and truncations that brokers logged in each role.",
-    ("timed",),
-    COLUMNS,
-    log_segments,
+    "turns", "Log end offsets, high watermarks and truncations that brokers logged in each role.", COLUMNS, log_segments
 )

@@ -288,7 +288,6 @@ def _together(numbered: DataFrame) -> DataFrame:
 JOB: Final = Job(
     "reassignments",
     "Partitions that were moved to other replicas, or whose move did not finish.",
-    ("timed", "states"),
     COLUMNS,
     reassignments,
 )

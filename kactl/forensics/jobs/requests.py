@@ -184,6 +184,4 @@ def _waited(timed: DataFrame) -> DataFrame:
     )
 
 
-JOB: Final = Job(
-    "requests", "How long brokers took to process the requests of controllers.", ("timed",), COLUMNS, requests
-)
+JOB: Final = Job("requests", "How long brokers took to process the requests of controllers.", COLUMNS, requests)

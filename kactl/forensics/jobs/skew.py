@@ -283,4 +283,4 @@ def _unfenced(lines: DataFrame) -> DataFrame:
     return granted.join(recorded, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
-JOB: Final = Job("skew", "The offset of each broker's clock, and its bounds.", ("events",), COLUMNS, skew)
+JOB: Final = Job("skew", "The offset of each broker's clock, and its bounds.", COLUMNS, skew)

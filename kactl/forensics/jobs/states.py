@@ -294,9 +294,5 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 JOB: Final = Job(
-    "states",
-    "Every state of a partition in the logs: leader, epochs and in-sync replicas.",
-    ("timed",),
-    COLUMNS,
-    states,
+    "states", "Every state of a partition in the logs: leader, epochs and in-sync replicas.", COLUMNS, states
 )

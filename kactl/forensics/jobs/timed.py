@@ -81,6 +81,4 @@ def _slack_us() -> Value:
     return f.when(is_new, error).otherwise(f.lit(0))
 
 
-JOB: Final = Job(
-    "timed", "The events, on one clock.", ("events", "skew", "lives"), (*OF_EVENTS, *FOLDERS, *COLUMNS), timed
-)
+JOB: Final = Job("timed", "The events, on one clock.", (*OF_EVENTS, *FOLDERS, *COLUMNS), timed)

@@ -103,6 +103,4 @@ def run(events: DataFrame, skew: DataFrame) -> DataFrame:
     return topic_incarnations(on_one_clock(events, skew))
 
 
-JOB: Final = Job(
-    "lives", "Topics whose name was used more than once, and when each was created.", ("events", "skew"), COLUMNS, run
-)
+JOB: Final = Job("lives", "Topics whose name was used more than once, and when each was created.", COLUMNS, run)

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.columns import columns
 from kactl.forensics.ingest import ingest
-from kactl.forensics.jobs import catalog, skew
+from kactl.forensics.jobs import catalog
 from kactl.forensics.jobs.catalog import open_results
 from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.running import run_jobs
+from kactl.forensics.jobs.skew import JOB as SKEW
 
 from . import said
 
@@ -29,8 +30,8 @@ def folder(spark: SparkSession, tmp_path: Path) -> str:
     return str(tmp_path / "out")
 
 
-def job(name: str, run: Callable[..., DataFrame], *needs: str) -> Job:
-    return Job(name=name, description="A number.", needs=needs, columns=columns("number long a number"), run=run)
+def job(name: str, run: Callable[..., DataFrame]) -> Job:
+    return Job(name=name, description="A number.", columns=columns("number long a number"), run=run)
 
 
 def one(spark: SparkSession) -> DataFrame:
@@ -44,7 +45,7 @@ def test_independent_jobs_run_concurrently(spark: SparkSession, folder: str, mon
         met.wait()
         return one(spark)
 
-    monkeypatch.setattr(catalog, "JOBS", (job("left", meet, "events"), job("right", meet, "events")))
+    monkeypatch.setattr(catalog, "JOBS", (job("left", meet), job("right", meet)))
 
     assert set(run_jobs(spark, folder).manifest.jobs) == {"left", "right"}
 
@@ -54,9 +55,9 @@ def test_job_waits_for_all_that_it_needs(spark: SparkSession, folder: str, monke
         return left.union(right).selectExpr("sum(number) + 1 as number")
 
     jobs = (
-        job("left", lambda events: one(spark), "events"),
-        job("right", lambda events: one(spark), "events"),
-        job("both", more, "left", "right"),
+        job("left", lambda events: one(spark)),
+        job("right", lambda events: one(spark)),
+        job("both", more),
     )
     monkeypatch.setattr(catalog, "JOBS", jobs)
 
@@ -82,13 +83,13 @@ def test_failed_job_stops_others_and_keeps_old_results(
                 made.collect()
         return made
 
-    def fails(skewed: DataFrame) -> DataFrame:
+    def fails(skew: DataFrame) -> DataFrame:
         deadline = time.monotonic() + LIMIT_S
         while not tracker.getActiveJobsIds() and time.monotonic() < deadline:
             time.sleep(0.01)
         raise RuntimeError("it cannot be done")
 
-    jobs = (skew.JOB, job("endless", endless, "events"), job("broken", fails, "skew"))
+    jobs = (SKEW, job("endless", endless), job("broken", fails))
     monkeypatch.setattr(catalog, "JOBS", jobs)
 
     with pytest.raises(RuntimeError, match="it cannot be done"):

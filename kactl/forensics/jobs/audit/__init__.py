@@ -71,7 +71,6 @@ def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
 JOB: Final = Job(
     "audit",
     "Violations: transitions that no version allows, epochs that decrease, leaders that are not in sync.",
-    ("timed", "files"),
     COLUMNS,
     audit,
 )

@@ -53,18 +53,18 @@ _FIELDS: Final = ("epoch", "leader", "log_end", "watermark", "at", "in_sync", "i
 _BETTER: Final = {truncations.FOLLOWER: 2, truncations.LEADER: 1, truncations.TRUNCATED: 0}
 
 
-def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataFrame:
+def losses(turns: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataFrame:
     """Return one row for each replica, and epoch whose leader had a shorter log than the replica.
 
     Args:
-        log_segments: what brokers logged about their logs.
+        turns: what brokers logged about their logs.
         leadership: leaders whose own lines are missing, and ISRs.
     """
-    began = kept_if_small(starts(log_segments))
-    followed = kept_if_small(truncations.follows(log_segments))
+    began = kept_if_small(starts(turns))
+    followed = kept_if_small(truncations.follows(turns))
     by_followers = kept_if_small(truncations.of_followers(followed, began))
     by_leaders = truncations.of_leaders(began)
-    by_logs = truncations.of_truncations(log_segments, followed, by_followers, by_leaders, leadership)
+    by_logs = truncations.of_truncations(turns, followed, by_followers, by_leaders, leadership)
     candidates = kept_if_small(_best(stacked(by_followers, by_leaders, by_logs)))
     known = candidates.join(histories(began, followed, leadership, of=candidates), [*KEY], "left")
     elections = unclean.where("leader_epoch is not null").select(
@@ -273,7 +273,6 @@ def was_in_sync_between(history: str, replica: str, *, after: str, until: str, a
 JOB: Final = Job(
     "losses",
     "Records that replicas removed to follow a leader with a shorter log, and committed ones among them.",
-    ("turns", "leadership", "unclean"),
     COLUMNS,
     losses,
 )

@@ -90,7 +90,6 @@ def outages(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> Dat
 JOB: Final = Job(
     "outages",
     "Times at which a partition had no usable leader, the cause, and the parts of each time.",
-    ("timed", "leadership", "absences"),
     COLUMNS,
     outages,
 )

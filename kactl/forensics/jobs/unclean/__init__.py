@@ -202,7 +202,6 @@ def _with_isr_down(elections: DataFrame, absences: DataFrame) -> DataFrame:
 JOB: Final = Job(
     "unclean",
     "Elections of leaders that were not in sync, and the state of the in-sync replicas then.",
-    ("timed", "states", "leadership", "absences"),
     COLUMNS,
     unclean,
 )
