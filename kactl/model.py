@@ -44,6 +44,24 @@ class ReplicaState(enum.IntEnum):
     ABSENT = 7  # Kafka: NonExistentReplica
 
 
+# Names of the states in Kafka's logs.
+PARTITION_STATE_NAMES: Final = {
+    PartitionState.NEW: "NewPartition",
+    PartitionState.ONLINE: "OnlinePartition",
+    PartitionState.OFFLINE: "OfflinePartition",
+    PartitionState.ABSENT: "NonExistentPartition",
+}
+REPLICA_STATE_NAMES: Final = {
+    ReplicaState.NEW: "NewReplica",
+    ReplicaState.ONLINE: "OnlineReplica",
+    ReplicaState.OFFLINE: "OfflineReplica",
+    ReplicaState.DELETION_STARTED: "ReplicaDeletionStarted",
+    ReplicaState.DELETION_SUCCESSFUL: "ReplicaDeletionSuccessful",
+    ReplicaState.DELETION_INELIGIBLE: "ReplicaDeletionIneligible",
+    ReplicaState.ABSENT: "NonExistentReplica",
+}
+
+
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
     """Name of a partition, written `topic-0`."""
 

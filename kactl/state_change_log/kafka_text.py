@@ -10,24 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES, PartitionState
 from kactl.runtime.escaping import escaped
 
-_PARTITION: Final = {
-    PartitionState.NEW: "NewPartition",
-    PartitionState.ONLINE: "OnlinePartition",
-    PartitionState.OFFLINE: "OfflinePartition",
-    PartitionState.ABSENT: "NonExistentPartition",
-}
-_REPLICA: Final = {
-    ReplicaState.NEW: "NewReplica",
-    ReplicaState.ONLINE: "OnlineReplica",
-    ReplicaState.OFFLINE: "OfflineReplica",
-    ReplicaState.DELETION_STARTED: "ReplicaDeletionStarted",
-    ReplicaState.DELETION_SUCCESSFUL: "ReplicaDeletionSuccessful",
-    ReplicaState.DELETION_INELIGIBLE: "ReplicaDeletionIneligible",
-    ReplicaState.ABSENT: "NonExistentReplica",
-}
 _STATE_CHANGE: Final = "state.change.logger"
 _CONTROLLER: Final = "kafka.controller.KafkaController"
 # Level, message, logger.
@@ -51,7 +36,7 @@ def render(event: AnyEvent, *, controller_id: int) -> bytes | None:
 
 def _partition(event: PartitionEvent, controller_id: int) -> _Line:
     name = f"{event.topic}-{event.partition}"
-    before, after = _PARTITION[event.from_state], _PARTITION[event.to_state]
+    before, after = PARTITION_STATE_NAMES[event.from_state], PARTITION_STATE_NAMES[event.to_state]
     if event.refused:
         failed = (
             f"Controller {controller_id} epoch {event.controller_epoch} failed to change state for partition {name}"
@@ -76,7 +61,7 @@ def _partition(event: PartitionEvent, controller_id: int) -> _Line:
 
 
 def _replica(event: ReplicaEvent, controller_id: int) -> _Line:
-    moved = f"from {_REPLICA[event.from_state]} to {_REPLICA[event.to_state]}"
+    moved = f"from {REPLICA_STATE_NAMES[event.from_state]} to {REPLICA_STATE_NAMES[event.to_state]}"
     name = f"{event.topic}-{event.partition}"
     return "TRACE", f"Changed state of replica {event.broker} for partition {name} {moved}", _STATE_CHANGE
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.events import SCHEMA
-from kactl.model import NO_LEADER, PartitionState, ReplicaState
+from kactl.model import NO_LEADER, PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 
 from . import columns
 from .columns import TEXT_LIMIT, readable
@@ -192,21 +192,8 @@ def _number(data: dict[str, Any], field: str, *, default: int) -> int:
 # -- kactl's log -------------------------------------------------------------------------------------------------------
 
 # kactl's name of a state -> Kafka's.
-PARTITION_STATES: Final = {
-    PartitionState.NEW.name.lower(): "NewPartition",
-    PartitionState.ONLINE.name.lower(): "OnlinePartition",
-    PartitionState.OFFLINE.name.lower(): "OfflinePartition",
-    PartitionState.ABSENT.name.lower(): "NonExistentPartition",
-}
-REPLICA_STATES: Final = {
-    ReplicaState.NEW.name.lower(): "NewReplica",
-    ReplicaState.ONLINE.name.lower(): "OnlineReplica",
-    ReplicaState.OFFLINE.name.lower(): "OfflineReplica",
-    ReplicaState.DELETION_STARTED.name.lower(): "ReplicaDeletionStarted",
-    ReplicaState.DELETION_SUCCESSFUL.name.lower(): "ReplicaDeletionSuccessful",
-    ReplicaState.DELETION_INELIGIBLE.name.lower(): "ReplicaDeletionIneligible",
-    ReplicaState.ABSENT.name.lower(): "NonExistentReplica",
-}
+PARTITION_STATES: Final = {state.name.lower(): name for state, name in PARTITION_STATE_NAMES.items()}
+REPLICA_STATES: Final = {state.name.lower(): name for state, name in REPLICA_STATE_NAMES.items()}
 _TYPES: Final = {
     ("controller", "elected"): EventType.CONTROLLER_ELECTED,
     ("controller", "resigned"): EventType.CONTROLLER_RESIGNED,
