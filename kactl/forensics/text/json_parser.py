@@ -22,7 +22,7 @@ from kactl.model import NO_LEADER, PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from . import columns
 from .columns import TEXT_LIMIT, readable
 from .envelope import DUMP, JSON, KACTL
-from .source import Broken, Readable, lines
+from .source import Readable, lines
 from .zone import END_US
 
 # Time in ms since 1970, name of the format, and columns.
@@ -38,16 +38,7 @@ def events(
         source.Broken: the rest cannot be read; everything before it has been yielded.
     """
     read = _READ[layout]
-    broken: Broken | None = None
-    chunks = lines(file, start=max(0, start - 1), discard_first=start > 0)
-    while broken is None:
-        try:
-            offset, texts = next(chunks)
-        except StopIteration:
-            return
-        except Broken as error:
-            broken = error
-            break
+    for offset, texts in lines(file, start=max(0, start - 1), discard_first=start > 0):
         rows = []
         for text in texts:
             if end is not None and offset >= end:
@@ -58,7 +49,6 @@ def events(
             yield _batch(rows, file_id=file_id, kind=kind, broker=broker)
         if end is not None and offset >= end:
             return
-    raise broken
 
 
 def _row(text: bytes, result: Read | None, offset: int) -> dict[str, Any]:
