@@ -177,24 +177,11 @@ def _recorded(lines: DataFrame) -> DataFrame:
 
 
 def _sent(lines: DataFrame) -> DataFrame:
-    """Pairs of sending and receiving a state. A state may be sent again, so first lines are paired only if both sides
-    have all of them.
-    """
-    key = ("controller", "controller_epoch", *_TP, "leader_epoch", "after")
+    """Pairs of sending and receiving a state. A state may be sent again."""
     of_leaders = lines.where((f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull())
-    sent = (
-        of_leaders.where(is_a(EventType.SENT_PARTITION))
-        .withColumn("after", f.col("broker"))
-        .groupBy(*key)
-        .agg(f.min("us").alias("before_us"), f.countDistinct("us").alias("times"), f.min("clock").alias("before"))
-    )
-    received = (
-        of_leaders.where(is_a(EventType.RECEIVED_PARTITION))
-        .withColumn("after", f.col("clock"))
-        .groupBy(*key)
-        .agg(f.min("us").alias("after_us"), f.countDistinct("us").alias("times"))
-    )
-    return sent.join(received, [*key, "times"]).select("before", "after", "before_us", "after_us")
+    sent = of_leaders.where(is_a(EventType.SENT_PARTITION)).withColumn("receiver", f.col("broker"))
+    received = of_leaders.where(is_a(EventType.RECEIVED_PARTITION)).withColumn("receiver", f.col("clock"))
+    return _first_pairs(sent, received, "controller", "controller_epoch", *_TP, "leader_epoch", "receiver")
 
 
 def _responded(lines: DataFrame) -> DataFrame:
@@ -259,28 +246,23 @@ def _isr(lines: DataFrame, recorded: DataFrame) -> DataFrame:
 
 
 def _unfenced(lines: DataFrame) -> DataFrame:
-    """Pairs of a controller's line that unfences a broker and the record of it in the metadata log.
-
-    A broker may be fenced several times in one epoch, so first lines are paired only if both sides have all of them.
+    """Pairs of a controller's line that unfences a broker and the record of it in the metadata log. A broker may be
+    fenced several times in one epoch.
     """
-    key = ("broker", "broker_epoch")
     unfenced = lines.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
     is_record = f.col("kind") == Kind.DUMP
-    granted = (
-        unfenced.where(~is_record)
-        .groupBy(*key)
-        .agg(
-            f.min("us").alias("before_us"),
-            f.countDistinct("us").alias("times"),
-            f.min_by("clock", "us").alias("before"),
-        )
-    )
-    recorded = (
-        unfenced.where(is_record)
-        .groupBy(*key)
-        .agg(f.min("us").alias("after_us"), f.countDistinct("us").alias("times"), f.min("clock").alias("after"))
-    )
-    return granted.join(recorded, [*key, "times"]).select("before", "after", "before_us", "after_us")
+    return _first_pairs(unfenced.where(~is_record), unfenced.where(is_record), "broker", "broker_epoch")
+
+
+def _first_pairs(before: DataFrame, after: DataFrame, *key: str) -> DataFrame:
+    """Pairs of the first lines of each key, where both sides have equally many: otherwise one may lack its first."""
+
+    def first(lines: DataFrame, name: str) -> DataFrame:
+        times = f.countDistinct("us").alias("times")
+        return lines.groupBy(*key).agg(f.min_by("clock", "us").alias(name), f.min("us").alias(f"{name}_us"), times)
+
+    pairs = first(before, "before").join(first(after, "after"), [*key, "times"])
+    return pairs.select("before", "after", "before_us", "after_us")
 
 
 JOB: Final = Job("skew", "The offset of each broker's clock, and its bounds.", COLUMNS, skew)
