@@ -18,7 +18,6 @@ SCHEMA_VERSION: Final = 1
 COLUMNS: Final = columns(
     """
     # -- position in the logs ------------------------------------------------------------------------------------------
-    # -- position in the logs ------------------------------------------------------------------------------------------
     file_id               id          the file, as numbered in the table of files
     offset                long        bytes from the beginning of the (unpacked) file to the line's first one
     lines                 int         lines of the file that it represents: 1 and those joined to it, or all of an
@@ -30,7 +29,6 @@ COLUMNS: Final = columns(
     role                  text        role of the writer: controller or broker (event_types.Role)
     format                text        the line's format: P2b, B4, ...; see text/formats
     type                  text        the type of the event (event_types.EventType)
-    # -- subject of the event ------------------------------------------------------------------------------------------
     # -- subject of the event ------------------------------------------------------------------------------------------
     controller            id          the controller that acted, or that sent the request
     controller_epoch      id          its epoch
@@ -45,7 +43,6 @@ COLUMNS: Final = columns(
     brokers_bounced       ids         brokers that failed and registered again in between
     from_state            text        the state before, by Kafka's name: OnlinePartition, OfflineReplica ...
     to_state              text        the state after; of a transition on a broker: leader or follower
-    # -- leader and ISR ------------------------------------------------------------------------------------------------
     # -- leader and ISR ------------------------------------------------------------------------------------------------
     leader                id          the leader after the event; -1 none, -2 being deleted
     leader_epoch          id          the epoch of that leadership
@@ -62,7 +59,6 @@ COLUMNS: Final = columns(
     prev_partition_epoch  id          the partition epoch before
     log_end               long        offset after the replica's last record when it takes its role (records, not bytes)
     high_watermark        long        offset below which records are committed, as known to this replica
-    # -- cause and details ---------------------------------------------------------------------------------------------
     # -- cause and details ---------------------------------------------------------------------------------------------
     strategy              text        the election: offline, reassign, preferred, controlled-shutdown, unclean
     unclean               bool        whether the line itself marks the election as unclean or possibly unclean

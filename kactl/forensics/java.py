@@ -8,6 +8,7 @@ import atexit
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -111,10 +112,6 @@ def home_for_spark(java: Java) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     launcher = folder / "bin" / "java"
     launcher.parent.mkdir()
-    launcher.write_text(_LAUNCHER.format(java=_quoted(f"{java.home}/bin/java")), encoding="utf-8")
+    launcher.write_text(_LAUNCHER.format(java=shlex.quote(f"{java.home}/bin/java")), encoding="utf-8")
     launcher.chmod(0o700)
     return str(folder)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

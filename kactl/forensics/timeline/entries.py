@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import DELETIONS, EventType
+from kactl.forensics.jobs.expressions import is_a
 from kactl.forensics.report.rows import known_moment, moment
 from kactl.forensics.wording import Time, duration
 
@@ -103,14 +104,9 @@ def _lines(
     """Returns the first `limit` lines about the partition, in order of time."""
     name = rf"(?<![A-Za-z0-9._-]){re.escape(topic)}-{partition}(?![0-9])"
     by_name = (f.col("topic") == topic) & (f.col("partition") == partition)
-    in_text = (
-        f.col("type").isin([str(type_) for type_ in _NAMING]) & f.col("topic").isNull() & f.col("text").rlike(name)
-    )
-    of_topic = (
-        f.col("type").isin([str(type_) for type_ in _TOPIC_TYPES])
-        & f.col("partition").isNull()
-        & f.array_contains(f.transform(f.split("topic", ","), f.trim), topic)
-    )
+    in_text = is_a(*_NAMING) & f.col("topic").isNull() & f.col("text").rlike(name)
+    names = f.transform(f.split("topic", ","), f.trim)
+    of_topic = is_a(*_TOPIC_TYPES) & f.col("partition").isNull() & f.array_contains(names, topic)
     lines = timed.where((by_name | in_text | of_topic) & f.col("at").isNotNull())
     if begin is not None:
         lines = lines.where(f.col("at") >= f.lit(begin))

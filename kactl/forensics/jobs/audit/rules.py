@@ -12,7 +12,7 @@ clocks.
 from typing import Final
 
 from pyspark.sql import Column as Value
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
@@ -304,8 +304,8 @@ def controllers_at_brokers(timed: DataFrame) -> DataFrame:
         .groupBy("speaker", "controller_epoch")
         .agg(f.min("at").alias("first_at"), f.max(place).alias("last"))
     )
-    later = Window.partitionBy("speaker").orderBy("controller_epoch").rowsBetween(1, Window.unboundedFollowing)
-    next_first = f.min(f.struct(f.col("first_at").alias("at"), "controller_epoch")).over(later)
+    latest_first = rows_of("speaker").in_order(f.desc("controller_epoch"))
+    next_first = latest_first.running_before(f.min(f.struct(f.col("first_at").alias("at"), "controller_epoch")))
     rows = (
         epochs.withColumn("next", next_first)
         .where("last.at > next.at")
