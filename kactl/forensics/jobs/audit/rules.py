@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.columns import KEY
 from kactl.forensics.event_types import EventType, Kind, Role
-from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a, is_true, rows_of, stacked
+from kactl.forensics.jobs.expressions import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a, is_true, null, rows_of, stacked
 
 # At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
 # no step of that.
@@ -43,6 +43,8 @@ _LEADERSHIPS: Final = (
     *_REQUESTS,
     EventType.LEADS,
 )
+# A role that a broker took.
+_ROLE: Final = (*KEY, "speaker", "way", "at", "leader_epoch", "log_end", "is_new", "controller", "controller_epoch")
 # Position and origin of a violation.
 _PLACE: Final = ("broker", "at", "controller", "controller_epoch", "file_id", "offset")
 
@@ -216,11 +218,8 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
     Epoch 0 and roles with a shorter log than before are excluded: they may belong to another topic of the same name
     whose creation is in no log.
     """
-    names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
     roles = with_steady_clocks(stacked(_roles(timed), _transitions(timed)), timed)
-    once = roles.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
-        f.min(f.struct("file_id", "offset")).alias("place")
-    )
+    once = roles.groupBy(*_ROLE).agg(f.min(f.struct("file_id", "offset")).alias("place"))
     in_order = rows_of(*KEY, "speaker", "way").in_order("at", "leader_epoch")
     before = in_order.previous(f.struct("leader_epoch", "log_end"))
     longer = f.col("log_end").isNull() | ((f.col("log_end") > 0) & (f.col("log_end") >= f.col("before.log_end")))
@@ -244,19 +243,8 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
 def _roles(timed: DataFrame) -> DataFrame:
     """Roles in broker lines from 2.6 on."""
     lines = about_partitions(timed, EventType.LEADS, EventType.FOLLOWS)
-    return lines.where("speaker is not null and leader_epoch is not null and log_end is not null").select(
-        *KEY,
-        "speaker",
-        f.lit("role").alias("way"),
-        "at",
-        "leader_epoch",
-        "log_end",
-        f.lit(False).alias("is_new"),
-        "controller",
-        "controller_epoch",
-        "file_id",
-        "offset",
-    )
+    known = lines.where("speaker is not null and leader_epoch is not null and log_end is not null")
+    return known.withColumns({"way": f.lit("role"), "is_new": f.lit(False)}).select(*_ROLE, "file_id", "offset")
 
 
 def _transitions(timed: DataFrame) -> DataFrame:
@@ -277,18 +265,9 @@ def _transitions(timed: DataFrame) -> DataFrame:
         .where("speaker is not null and correlation_id is not null")
         .withColumn("asked", in_order.latest_before(request_epoch))
         .where(begun & f.col("asked").isNotNull())
-        .select(
-            *KEY,
-            "speaker",
-            f.lit("transition").alias("way"),
-            "at",
-            f.col("asked.leader_epoch").alias("leader_epoch"),
-            f.col("asked.is_new").alias("is_new"),
-            "controller",
-            "controller_epoch",
-            "file_id",
-            "offset",
-        )
+        .withColumns({"way": f.lit("transition"), "log_end": null("long")})
+        .withColumns({"leader_epoch": f.col("asked.leader_epoch"), "is_new": f.col("asked.is_new")})
+        .select(*_ROLE, "file_id", "offset")
     )
 
 
