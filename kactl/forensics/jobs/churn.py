@@ -188,15 +188,7 @@ def _unversioned(states: DataFrame) -> DataFrame:
         .select(*KEY, "state.*")
     )
     records = unnumbered.where("leader_epoch is null and whole").select(*first.columns)
-    return first.unionByName(records).select(
-        *KEY,
-        "at",
-        f.lit(_STORED).alias("rank"),
-        "leader",
-        "isr",
-        "replicas",
-        "whole",
-    )
+    return first.unionByName(records).withColumn("rank", f.lit(_STORED))
 
 
 def _logged_by_leaders(timed: DataFrame) -> DataFrame:

@@ -187,15 +187,7 @@ def _with_isr_down(elections: DataFrame, absences: DataFrame) -> DataFrame:
     gathered = placed.groupBy("one").agg(
         f.sort_array(f.collect_list(f.when(f.col("member").isNotNull(), down))).alias("down")
     )
-    listed = f.transform(
-        "down",
-        lambda member: f.struct(
-            member["broker"].alias("broker"),
-            member["away"].alias("away"),
-            member["down_at"].alias("down_at"),
-            member["down_ms"].alias("down_ms"),
-        ),
-    )
+    listed = f.transform("down", lambda member: member.dropFields("place"))
     return gathered.select("one.*", f.when(f.col("one.prev_isr").isNotNull(), listed).alias("isr_down"))
 
 

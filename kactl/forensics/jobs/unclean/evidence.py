@@ -169,21 +169,12 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
     order = f.struct(f.col("of_at") < f.col("at"), f.col("of_at"))
     joined = lines.join(candidates, same, "left").groupBy(*lines.columns)
     first = joined.agg(f.min_by(election, f.when(f.col("of_at").isNotNull(), order)).alias("election"))
-    return first.select(
-        "topic",
-        "partition",
-        f.coalesce("life", "election.of_life").alias("life"),
-        "at",
-        "leader",
-        "evidence",
-        "asked_by",
-        "controller",
-        "controller_epoch",
-        "told_prev_isr",
-        "told_prev_leader",
-        f.col("election.of_leader_epoch").alias("election_epoch"),
-        f.col("election.of_at").alias("election_at"),
-    )
+    values = {
+        "life": f.coalesce("life", "election.of_life"),
+        "election_epoch": f.col("election.of_leader_epoch"),
+        "election_at": f.col("election.of_at"),
+    }
+    return first.withColumns(values).drop("election", "line_epoch")
 
 
 def said_clean(timed: DataFrame) -> DataFrame:
