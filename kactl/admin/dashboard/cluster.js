@@ -19,6 +19,7 @@ export const cluster = {
   queue: null, // /v1/controller/queue
   events: [], // newest first, without partitions and replicas
   elections: new Map(), // by event id, in the order of their detection
+  delays: new Map(), // by event id: ms from the last acknowledgement to its picture, by the clocks of both machines
   samples: [], // [time in s, depth of the queue, age of its oldest event in ms]
   live: false,
   error: null,
@@ -26,6 +27,7 @@ export const cluster = {
 
 const listeners = new Set();
 let running = null;
+let liveSince = Infinity;
 
 /** Calls a function after every change; returns a function that ends this. */
 export function subscribe(listener) {
@@ -57,6 +59,7 @@ export async function start() {
     signal: running_.signal,
     on: ({ event, lost, live }) => {
       if (live !== undefined) {
+        if (live && !cluster.live) liveSince = Date.now();
         cluster.live = live;
         changed("connection");
       }
@@ -76,6 +79,7 @@ function heard(event) {
   if (event.kind === "election") {
     keep(event);
     changed("elections");
+    if (event.complete && event.last_ack_us != null) measure(event);
   }
   if (event.seq) {
     cluster.events.unshift(event);
@@ -87,7 +91,24 @@ function heard(event) {
 
 function keep(election) {
   cluster.elections.set(election.because.event, election);
-  while (cluster.elections.size > ELECTIONS_MAX) cluster.elections.delete(cluster.elections.keys().next().value);
+  while (cluster.elections.size > ELECTIONS_MAX) {
+    const oldest = cluster.elections.keys().next().value;
+    cluster.elections.delete(oldest);
+    cluster.delays.delete(oldest);
+  }
+}
+
+/** Measures when the picture of a complete election is on the screen, unless its end came while there was no stream. */
+function measure({ because, detected_ms, last_ack_us }) {
+  const acknowledged = detected_ms + last_ack_us / 1000;
+  if (acknowledged < liveSince) return;
+  // The frame that contains the picture begins now, and is complete when the next task runs.
+  requestAnimationFrame(() =>
+    setTimeout(() => {
+      cluster.delays.set(because.event, Math.max(0, Math.round(Date.now() - acknowledged)));
+      changed("elections");
+    }),
+  );
 }
 
 let due = null;

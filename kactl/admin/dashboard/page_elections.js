@@ -27,9 +27,10 @@ export async function elections(element, { parts, query, signal }) {
     const items = shown.map((each) => {
       const id = each.because.event;
       const known = drawn.get(id);
-      if (!same && known?.election === each) return known.item;
-      const item = lane(each, scale);
-      drawn.set(id, { election: each, item });
+      const delay = cluster.delays.get(id);
+      if (!same && known?.election === each && known.delay === delay) return known.item;
+      const item = lane(each, scale, delay);
+      drawn.set(id, { election: each, delay, item });
       return item;
     });
     show(lanes, items.length ? items : h("li", {}, "No election yet. Kill a broker, or elect preferred leaders, to see one."));
@@ -40,7 +41,7 @@ export async function elections(element, { parts, query, signal }) {
   signal.addEventListener("abort", end, { once: true });
 }
 
-function lane(election, scale) {
+function lane(election, scale, delay) {
   const { because, moved, rejected, failed, complete, brokers } = election;
   const acked = brokers.filter((each) => each.acked_us != null).length;
   const level = failed ? "bad" : rejected ? "warn" : complete ? "good" : "none";
@@ -55,6 +56,7 @@ function lane(election, scale) {
       ` ${count(moved, "leader")} moved. `,
       state(level, failed ? "failed" : complete ? "complete" : "running"),
       ` ${acked} of ${count(brokers.length, "broker")} acknowledged; ${micros(lengthOf(election))} in all`,
+      delay == null ? "" : h("span", { "data-delay-ms": delay }, `; shown ${number(delay)} ms after the last acknowledgement`),
     ),
     bars(election, scale),
   );
