@@ -31,6 +31,7 @@ def delays_ms(runs: int) -> list[int]:
     ):
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), chromium_sandbox=False)
         page = Visit(browser.new_context(), cluster.url).log_in().go("elections")
+        expect(page.locator("#connection")).to_contain_text("live")
         for run in range(runs + 1):
             cluster.kill(1)
             shown = page.locator(".lane", has_text="(offline)").locator("[data-delay-ms]")
