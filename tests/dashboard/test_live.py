@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.cli.server import Up
+from tests.cli.server import PATIENT, Up
 
 from .conftest import Visit
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def own_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Cluster that the test may stop."""
-    server = Up(tmp_path_factory.mktemp("own"))
+    server = Up(tmp_path_factory.mktemp("own"), env=PATIENT)
     server("topic", "create", "orders", "--partitions", "6", "--replication-factor", "3")
     yield server
     if server.process.alive:
