@@ -5,10 +5,12 @@ Parameters and bodies are described by structs. They are parsed and validated he
 
 import asyncio
 import dataclasses
+import enum
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
+from types import NoneType
 from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -207,8 +209,29 @@ def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Quest
         try:
             read[name] = msgspec.convert(value, known[name], strict=False)
         except msgspec.ValidationError as error:
-            raise problem.of_parameter(name, f"{value!r} is invalid: {problem.without_place(error)}") from None
+            raise problem.of_parameter(name, _reason(value, known[name], error)) from None
     return wanted(**read)
+
+
+def _reason(value: Any, wanted: Any, error: Exception) -> str:
+    """Returns why a value is invalid, with the allowed ones if they can be listed."""
+    choices = _choices(wanted)
+    wrong = [each for each in (value if isinstance(value, list) else [value]) if each not in choices]
+    if not choices or not wrong:
+        return f"{value!r} is invalid: {problem.without_place(error)}"
+    return f"{', '.join(map(repr, wrong))} is invalid: choose from {', '.join(choices)}"
+
+
+def _choices(wanted: Any) -> list[str]:
+    """Returns the values of a type that is a choice of texts, perhaps optional, or a list of such; empty otherwise."""
+    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
+        return [str(member.value) for member in wanted]
+    if get_origin(wanted) is Literal:
+        return [str(choice) for choice in get_args(wanted)]
+    parts = [
+        part for part in get_args(wanted)[: 1 if hasattr(wanted, "__metadata__") else None] if part is not NoneType
+    ]
+    return _choices(parts[0]) if len(parts) == 1 else []
 
 
 def _is_list(wanted: Any) -> bool:

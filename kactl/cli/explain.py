@@ -82,7 +82,7 @@ def _row(candidate: CandidateInfo) -> tuple[Cell, ...]:
 
 def _show_topic(explanation: TopicExplanation) -> None:
     headings = {
-        "none": "its deletion is not requested",
+        "none": f"its deletion is not requested; `kactl explain {explanation.topic}-0` explains a partition",
         "halted": "its deletion is halted, and continues automatically after this:",
         "running": "it is being deleted:",
     }

@@ -587,3 +587,19 @@ async def test_malformed_beginning_of_events_is_rejected(shared: Served, query: 
 
     assert answer.status == 400
     assert message in answer.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "detail"),
+    [
+        ("/v1/partitions?state=online,lost", "state", "'lost' is invalid: choose from new, online, offline, absent"),
+        ("/v1/partitions?limit=-1", "limit", "'-1' is invalid: Expected `int` >= 1"),
+    ],
+)
+async def test_invalid_parameter_is_named_with_its_choices(
+    shared: Served, path: str, parameter: str, detail: str
+) -> None:
+    answer = await shared.get(path)
+
+    assert answer.status == 400
+    assert answer.json()["errors"] == [{"detail": detail, "parameter": parameter}]

@@ -5,6 +5,8 @@ import { count, micros } from "./format.js";
 
 export const STAGES = ["queue", "plan", "commit", "apply", "encode"];
 const WIDTH = 1000;
+// For the tick of the last acknowledgement, which is half on either side of its time.
+const MARGIN = 3;
 const ROW = 9;
 const TICKS = 16;
 export const HEIGHT = STAGES.length * ROW + TICKS;
@@ -18,7 +20,7 @@ export function lengthOf(election) {
 
 /** Returns the picture. `scale` is the time at its right edge, in microseconds. */
 export function bars(election, scale = lengthOf(election)) {
-  const x = (us) => (us / scale) * WIDTH;
+  const x = (us) => (us / scale) * (WIDTH - MARGIN);
   const rows = STAGES.flatMap((stage, row) => {
     const found = election.stages[stage];
     if (!found) return [];

@@ -54,7 +54,7 @@ function about(info, why) {
     h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
     table(
       "Replicas, the preferred one first",
-      [{ title: "broker", number: true }, { title: "replica" }, { title: "broker is" }, { title: "verdict" }],
+      [{ title: "broker" }, { title: "replica" }, { title: "broker is" }, { title: "verdict" }],
       why.candidates.map((each) => [
         h("a", { href: `#/broker/${each.broker}` }, String(each.broker)),
         info.replica_states[each.broker] ?? "–",
@@ -180,6 +180,7 @@ function told(each) {
   if (each.kind === "replica") return `replica on ${each.broker}: ${each.from_state} → ${each.to_state}`;
   if (each.kind === "handler") return `handler on ${each.broker} is ${each.status}${each.detail ? `: ${each.detail}` : ""}`;
   const moved = each.from_state === each.to_state ? each.to_state : `${each.from_state} → ${each.to_state}`;
+  if (!each.refused && each.leader < 0 && each.leader_epoch < 0) return `${moved}; it never had a leader`;
   const leader = each.leader < 0 ? "no leader" : `leader ${each.leader}`;
   return each.refused ? `stays ${each.from_state}: ${each.refused}` : `${moved}; ${leader}, epoch ${each.leader_epoch}, in sync ${each.isr.join(", ") || "none"}`;
 }

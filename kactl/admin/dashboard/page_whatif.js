@@ -35,6 +35,7 @@ export function whatif(element, { query, signal }) {
       {},
       h("label", { for: "together" }, "Brokers at a time "),
       together,
+      " ",
       h("button", { type: "button", click: () => run({ restart: Number(together.value) || 1 }, planned) }, "Plan a rolling restart"),
     ),
     result,
