@@ -14,7 +14,9 @@ Source: Kafka's SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
 
 import asyncio
 import enum
+import functools
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Protocol, get_args
 
@@ -23,9 +25,10 @@ import anyio.to_thread
 from kactl.access import ANONYMOUS, MalformedCertificate, Principal, PrincipalRules, subject_of
 from kactl.errors import ErrorCode, KactlError
 from kactl.sasl import SaslError, ScramServer, ScramVerifier, verifier
-from kactl.sasl.scram import HASHES
+from kactl.sasl.scram import HASHES, ITERATIONS_MIN
 from kactl.sasl.scram import Name as ScramName
 
+from .admission import group_of
 from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .counters import PeerRejected
 
@@ -44,6 +47,13 @@ FAILURE_PAUSE_S: Final = 0.1
 FAILURE: Final = "Authentication failed: check mechanism, username and password"
 # Password checks of PLAIN that run at a time; each takes some milliseconds of processor time.
 _PLAIN_CHECKS: Final = 4
+# Password checks a second of one address, and at once. Further ones wait; those that would wait longer than a login may
+# take fail unchecked.
+PLAIN_RATE: Final = 5.0
+PLAIN_BURST: Final = 10
+# Addresses that are remembered; the oldest is forgotten.
+_ADDRESSES_MAX: Final = 10_000
+_SALT_BYTES: Final = 16
 _PLAIN_PARTS: Final = 3
 
 
@@ -56,6 +66,27 @@ class Users(Protocol):
         Raises:
             KactlError: the users cannot be read.
         """
+
+
+class Pace:
+    """Turns of addresses for password checks: `PLAIN_BURST` at once, then `PLAIN_RATE` a second."""
+
+    def __init__(self) -> None:
+        # When the address has used up none of its turns, by the loop's clock; the latest use last.
+        self._rested_s: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, address: str, now_s: float) -> float | None:
+        """Take a turn. Returns the time until it; None if that is too long, and no turn was taken."""
+        group = group_of(address)
+        rested_s = max(self._rested_s.get(group, now_s), now_s)
+        wait_s = max(0.0, rested_s - now_s - (PLAIN_BURST - 1) / PLAIN_RATE)
+        if wait_s > LOGIN_TIMEOUT_S:
+            return None
+        self._rested_s[group] = rested_s + 1 / PLAIN_RATE
+        self._rested_s.move_to_end(group)
+        if len(self._rested_s) > _ADDRESSES_MAX:
+            self._rested_s.popitem(last=False)
+        return wait_s
 
 
 class Authentication:
@@ -86,6 +117,7 @@ class Authentication:
         self._rules = rules or PrincipalRules()
         self._pepper = os.urandom(32)
         self._plain_checks = anyio.CapacityLimiter(_PLAIN_CHECKS)
+        self._pace = Pace()
 
     def login(self, host: str, certificate: bytes | None = None) -> "Login":
         """Returns the login of a new connection.
@@ -117,19 +149,26 @@ class Authentication:
     async def verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
         return None if self._users is None else await self._users.scram_verifier(mechanism, username)
 
-    async def is_password(self, username: str, password: str) -> bool:
-        """Returns whether a user has this password, by any stored verifier."""
+    async def is_password(self, username: str, password: str, address: str) -> bool:
+        """Returns whether a user has this password, by any stored verifier. Unknown users take as much time.
+
+        Raises:
+            SaslError: too many checks of this address wait.
+            KactlError: the users cannot be read.
+        """
+        wait_s = self._pace.wait_s(address, _now_s())
+        if wait_s is None:
+            raise SaslError("too many logins of this address")
+        await asyncio.sleep(wait_s)
         for mechanism in HASHES:
             known = await self.verifier(mechanism, username)
-            if known is None:
-                continue
+            salt, iterations = (self._pepper[:_SALT_BYTES], ITERATIONS_MIN) if known is None else known[:2]
             given = await anyio.to_thread.run_sync(
-                lambda name=mechanism, known=known: verifier(  # type: ignore[misc]
-                    name, password, salt=known.salt, iterations=known.iterations
-                ),
+                functools.partial(verifier, mechanism, password, salt=salt, iterations=iterations),
                 limiter=self._plain_checks,
             )
-            return given == known
+            if given == known:
+                return True
         return False
 
 
@@ -237,7 +276,7 @@ class Login:
             raise SaslError("the message is not text") from None
         if len(parts) != _PLAIN_PARTS or not parts[1] or parts[0] not in ("", parts[1]):
             raise SaslError("the message is malformed, or wants another identity")
-        if not await self._authentication.is_password(parts[1], parts[2]):
+        if not await self._authentication.is_password(parts[1], parts[2], self._host):
             raise SaslError("wrong password")
         return parts[1]
 
