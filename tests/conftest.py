@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
     api_access.use_own_state_folder()
+    config.pluginmanager.register(_MarkGuard())
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +49,7 @@ def clock() -> ManualClock:
 
 
 # Fixtures that start Java. A test that uses one of them is marked `java`.
-JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
+JAVA_FIXTURES: Final = frozenset({"jars", "jars_4", "spark"})
 # Fixtures that start a cluster in a process of its own for one test, which is marked `slow`.
 OWN_CLUSTER_FIXTURES: Final = frozenset({"own_up", "patient_up"})
 
@@ -74,6 +75,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         positions = run_order.slowest_first(item.nodeid for item in items)
         items.sort(key=lambda item: positions[run_order.unit_of(item.nodeid)])
+
+
+class _MarkGuard:
+    """Plugin that rejects an expensive fixture in a test without its mark.
+
+    `getfixturevalue` requests a fixture after the marks are set. A hook of this file would not see fixtures of the
+    session.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+        name = fixturedef.argname
+        needed = {"java", "interop"} if name in JAVA_FIXTURES else {"slow"} if name in OWN_CLUSTER_FIXTURES else None
+        if needed and needed.isdisjoint(mark.name for mark in request._pyfuncitem.iter_markers()):
+            marks = " or ".join(sorted(needed))
+            pytest.fail(f"fixture {name} is requested by a test without the mark {marks}: add it to the arguments")
 
 
 _FROZEN: Final = pytest.StashKey[int]()

@@ -87,7 +87,9 @@ def in_any_order(found: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(("job", "of_many"), BY_JOB)
-def test_results_have_the_declared_columns_and_types(job: Job, of_many: str, request: pytest.FixtureRequest) -> None:
+def test_results_have_the_declared_columns_and_types(
+    job: Job, of_many: str, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
     """Compares the types that Spark wrote, not those it reads, which the schema determines."""
     folder: Path = request.getfixturevalue(of_many)
     files = sorted((folder / "jobs" / job.name).glob("*.parquet"))
