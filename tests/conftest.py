@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,13 +55,21 @@ JAVA_FIXTURES: Final = frozenset({"jars", "jars_4", "spark"})
 OWN_CLUSTER_FIXTURES: Final = frozenset({"own_up", "patient_up"})
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Let each worker begin its collection of all tests elsewhere."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let each worker begin its collection of all tests elsewhere; collect no garbage meanwhile.
+
+    Modules and tests live until the run ends: each pass over them would free nothing.
+    """
     config, tests = session.config, Path(__file__).parent
     if hasattr(config, "workerinput") and [config.rootpath / path for path in config.args] == [tests]:
         worker = int(config.workerinput["workerid"].removeprefix("gw"))
         config.args = run_order.collection_order(tests, worker, config.workerinput["workercount"])
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
