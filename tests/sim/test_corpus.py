@@ -24,6 +24,16 @@ SCENARIOS_PER_FAST_ONE: Final = 3
 IN_MEMORY: Final = [path for path in PATHS if path.match("SCN-*-memory.json")]
 
 
+# Scenarios over SQLite of which one runs in `make test`, where all of them run over memory and ZooKeeper, and all
+# scripts of old bugs over SQLite; `make truth` runs the others.
+SCENARIOS_PER_KEPT_ONE: Final = 3
+OVER_SQLITE: Final = [path for path in PATHS if path.match("SCN-*-sqlite.json")]
+
+
+def is_long(path: Path) -> bool:
+    return path in OVER_SQLITE and OVER_SQLITE.index(path) % SCENARIOS_PER_KEPT_ONE != 0
+
+
 def is_slow(path: Path) -> bool:
     """Returns whether a script is left to `make test`: most scenarios, and those over another store than memory."""
     scenario, _, _ = path.stem.rpartition("-")
@@ -33,7 +43,11 @@ def is_slow(path: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * is_slow(path)) for path in PATHS]
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * is_slow(path) + [pytest.mark.long] * is_long(path))
+        for path in PATHS
+    ],
 )
 def test_script_passes(path: Path) -> None:
     script = corpus.load(path).script
