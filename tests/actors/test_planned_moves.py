@@ -14,6 +14,7 @@ from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, WitnessingStore, open_leaders
+from tests.support.marks import fast_and_slow
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +108,7 @@ async def ask(leaders: Leaders, request: ControllerRequest) -> None:
 
 
 @pytest.mark.parametrize("witnessing", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fast_and_slow(range(3), 1))
 async def test_leaderships_are_disjoint_while_they_are_moved(seed: int, witnessing: bool) -> None:
     rng, until = random.Random(seed), dict[int, float]()
     async with open_leaders(seed, controllers=2, witnessing=witnessing) as leaders, anyio.create_task_group() as tasks:
