@@ -17,6 +17,7 @@ BENCHES: Final = (
     "lease",
     "roles",
     "outage",
+    "security",
     "forensics",
     "whatif",
     "race",

@@ -113,6 +113,12 @@ GOALS: Final = (
         at_least=2,
     ),
     Goal(
+        bench="security",
+        what="connection with TLS and login, ms of processor time",
+        above="SASL_SSL/connection",
+        at_most=2,
+    ),
+    Goal(
         bench="forensics",
         what="ingest of 2 M lines, µs a line",
         above="2000000/ingest/warm/line",

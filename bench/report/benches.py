@@ -184,6 +184,19 @@ def store(results: Results, parts: Parts) -> str:
 # -- reading figures ---------------------------------------------------------------------------------------------------
 
 
+def security(results: Results, parts: Parts) -> str:
+    """Returns the cost of connections and requests by security protocol."""
+    figures = results.figures
+    protocols = list(dict.fromkeys(name.split("/")[0] for name in figures))
+    rows = []
+    for protocol in sorted(protocols, key=lambda name: name != "open"):
+        row = [protocol]
+        for what in ("connection", "request"):
+            row += [cell(figures, f"{protocol}/{what}"), quotient(figures, f"{protocol}/{what}", f"open/{what}")]
+        rows.append(row)
+    return markdown(["protocol", "connection, ms", "÷ open", "request, µs", "÷ open"], rows)
+
+
 def children(figures: Mapping[str, Figure], prefix: str) -> list[str]:
     """Returns the names directly below a path."""
     below = (name.removeprefix(f"{prefix}/") for name in figures if name.startswith(f"{prefix}/"))

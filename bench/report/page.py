@@ -66,6 +66,13 @@ time from the kill until the `lead` of another participant has been called for e
 Most of it is the session timeout, after which a leader that only hangs has provably stopped; the last column is the
 rest, and below zero if the last heartbeat was sent early enough before the kill."""
 
+_SECURITY: Final = """\
+## Security of a listener
+
+Processor time of the process with a Kafka listener; its client is another process. A connection has the handshake of
+TLS, the login by SCRAM-SHA-512 and one ApiVersions; a request is a ListPartitionReassignments. `open` is a listener in
+clear text that does not authorize; all others decide by access control lists."""
+
 _LATENCY: Final = """\
 ## Small requests during a large event
 
@@ -142,6 +149,7 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "latency": (_LATENCY, benches.latency),
     "channel": (_CHANNEL, benches.channel),
     "store": (_STORE, benches.store),
+    "security": (_SECURITY, benches.security),
     "forensics": (_FORENSICS, pipeline.forensics),
     "whatif": (_WHATIF, pipeline.whatif),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, forensics, latency, lease, outage, store, tracing, whatif, wire
+from bench import channel, election, failover, forensics, latency, lease, outage, security, store, tracing, whatif, wire
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
@@ -112,6 +112,16 @@ def test_outage(tmp_path: Path) -> None:
 
     # The last heartbeat was sent up to a sixth of the session timeout before the kill.
     assert figures["3x2/30/all led"].median >= figures["3x2/30/first led"].median > 2_000
+
+
+@pytest.mark.slow  # a process for the client, which does handshakes
+def test_security(tmp_path: Path) -> None:
+    figures = measured(security, tmp_path, "--connections", "3", "--requests", "10", "--runs", "2")
+
+    protocols = {"open", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+    assert figures.keys() == {f"{protocol}/{what}" for protocol in protocols for what in ("connection", "request")}
+    # A login has five requests, each with a response, and a handshake the operations of its keys.
+    assert figures["SASL_SSL/connection"].median > figures["open/connection"].median > 0
 
 
 def test_wire(tmp_path: Path) -> None:

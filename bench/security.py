@@ -1,0 +1,159 @@
+"""Cost of TLS, logins and authorization at a Kafka listener.
+
+    python -m bench.security [--connections 100] [--requests 2000] [--runs 5] [--full]
+
+One listener for each security protocol, in one process with its controller, and a client in another process. Protocols
+take turns. Times are processor time of the process with the listeners.
+
+* `connection`: one connection from its beginning to its end, with the handshake of TLS and the login by SCRAM-SHA-512,
+  if the protocol has them, and one ApiVersions.
+* `request`: one ListPartitionReassignments over an open connection. Listeners other than PLAINTEXT authorize it by the
+  lists, of which there are a thousand.
+* `open`: PLAINTEXT in a process without logins, which does not authorize; the other rows decide about each request."""
+
+import argparse
+import asyncio
+import contextlib
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.figures import Found, Unit
+from bench.run import main, module, say, undisturbed
+from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
+from kactl.actors.system import Controller
+from kactl.cli.listening import ListenerController
+from kactl.model import Endpoint
+from kactl.participant.participant import Participant
+from kactl.sasl import ScramVerifier, verifier
+from kactl.sasl.scram import Name
+from kactl.stores.memory import MemoryStore
+from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener.authentication import Authentication, SecurityProtocol
+from kactl.transports.memory import MemoryHub
+from tests.support.certificates import Authority
+
+from .security_client import BROKER, PASSWORD, USER
+
+NAME: Final = "security"
+PROTOCOLS: Final[tuple[SecurityProtocol, ...]] = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+OPEN: Final = "open"
+_LISTS: Final = 1000
+
+
+class _Users:
+    """The user of the client."""
+
+    def __init__(self) -> None:
+        self._known = verifier("SCRAM-SHA-512", PASSWORD, salt=b"salt-of-the-user", iterations=4096)
+
+    async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
+        return self._known if (mechanism, username) == ("SCRAM-SHA-512", USER) else None
+
+
+class _Client(NamedTuple):
+    """The client's process."""
+
+    process: asyncio.subprocess.Process
+
+    async def run(self, *command: object) -> None:
+        """Run one command to its end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
+        answer = await self.process.stdout.readline()
+        if answer != b"done\n":
+            raise RuntimeError(f"the client ended at {command}")
+
+
+def _securities(folder: Path) -> dict[str, ListenerSecurity]:
+    authority = Authority(folder)
+    signed = authority.sign("listener")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(signed.cert, signed.key)
+    lists = {topic(f"topic-{number}"): [Acl("User:other", "*", Operation.READ)] for number in range(_LISTS)}
+    everybody = [Acl("User:*", "*", operation) for operation in (Operation.DESCRIBE, Operation.CLUSTER_ACTION)]
+    authorizer = AclAuthorizer(acls=Acls({**lists, CLUSTER: everybody}))
+    users = _Users()
+    return {
+        protocol: ListenerSecurity(
+            Authentication(protocol, mechanisms=("SCRAM-SHA-512",), users=users),
+            tls if protocol.endswith("SSL") else None,
+            authorizer,
+        )
+        for protocol in PROTOCOLS
+    } | {OPEN: ListenerSecurity()}
+
+
+@contextlib.asynccontextmanager
+async def _listening(securities: dict[str, ListenerSecurity]) -> AsyncIterator[tuple[int, dict[str, int]]]:
+    """Run the listeners; yields the epoch of the broker that the client is, and the listeners' ports. Brokers have no
+    quotas, and no limit of new connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        hub, store = MemoryHub(), MemoryStore()
+        await stack.enter_async_context(store)
+        endpoints = (Endpoint("CLIENT", "127.0.0.1", 9092),)
+        theirs = await stack.enter_async_context(store.another())
+        await stack.enter_async_context(
+            Participant(BROKER, store=theirs, hub=hub, endpoints=endpoints, session_timeout_ms=600_000)
+        )
+        controller = await stack.enter_async_context(Controller(900, store=store.another(), hub=hub))
+        await controller.wait_active()
+        (broker,) = controller.brokers()
+        sockets = {name: bound(Endpoint(name, "127.0.0.1", 0)) for name in securities}
+        ports = {name: each.getsockname()[1] for name, each in sockets.items()}
+        settings = ListenerSettings(security=securities)
+        await stack.enter_async_context(KafkaListener(ListenerController(controller), sockets, settings))
+        yield broker.epoch, ports
+
+
+@contextlib.asynccontextmanager
+async def _client(ca: Path, epoch: int) -> AsyncIterator[_Client]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.security_client", str(ca), str(epoch),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield _Client(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--connections", type=int, default=100, help="in each run")
+    parser.add_argument("--requests", type=int, default=2000, help="in each run")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--full", action="store_true", help="the published size: ten times as many, and 10 runs")
+
+
+async def measure(asked: argparse.Namespace, found: Found) -> None:
+    factor, runs = (10, 10) if asked.full else (1, asked.runs)
+    with tempfile.TemporaryDirectory() as folder:
+        securities = _securities(Path(folder))
+        ca = Path(folder) / "authority.pem"
+        async with _listening(securities) as (epoch, ports), _client(ca, epoch) as client:
+            for run in range(runs + 1):
+                for name, port in ports.items():
+                    protocol = "PLAINTEXT" if name == OPEN else name
+                    phases: tuple[tuple[str, int, Unit, float], ...] = (
+                        ("connection", asked.connections * factor, "ms", 1e6),
+                        ("request", asked.requests * factor, "us", 1e3),
+                    )
+                    for what, count, unit, scale in phases:
+                        with undisturbed():
+                            began = time.process_time_ns()
+                            await client.run(what, port, protocol, count)
+                            spent = time.process_time_ns() - began
+                        if run:  # the first one is a warm-up
+                            found.add(f"{name}/{what}", unit, spent / count / scale)
+                say(f"run {run} of {runs}")
+
+
+if __name__ == "__main__":
+    main(module(__name__))
