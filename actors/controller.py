@@ -89,6 +89,10 @@ class ControllerLoop(Actor[Event], Preemption):
     def active_id(self) -> int | None:
         return self.controllership.active_id
 
+    @property
+    def active_address(self) -> str:
+        return self.controllership.active_address
+
     # -- one event -----------------------------------------------------------------------------------------------------
 
     async def receive(self, message: Event) -> Any:
@@ -175,7 +179,7 @@ class ControllerLoop(Actor[Event], Preemption):
             unknown: the active controller is not known yet.
         """
         refusal = asked.not_controller if isinstance(asked, ControllerRequest) else NotController
-        return refusal(None if unknown else self.active_id)
+        return refusal() if unknown else refusal(self.active_id, self.active_address)
 
     async def _handle(self, event: Event) -> Any:
         """Handle an event. One that only requests a read is retried while the store fails temporarily."""

@@ -180,7 +180,7 @@ class Queries:
 
     def _require_active(self) -> None:
         if not self.loop.is_active:
-            raise NotController(self.loop.active_id)
+            raise NotController(self.loop.active_id, self.loop.active_address)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
         """Yields the events from now on, or after event number `after`; see `kactl.messages.log` for the kinds.

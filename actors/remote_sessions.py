@@ -41,7 +41,7 @@ from kactl.messages.sessions import (
     VerifyEndpoint,
     is_next_life,
 )
-from kactl.model import NO_BROKER, NO_EPOCH, Broker, Fence
+from kactl.model import NO_EPOCH, Broker, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 
@@ -73,7 +73,7 @@ class RemoteSessions:
     """Sessions of participants with one controller instance.
 
     Args:
-        active_id: returns the active controller, as far as this instance knows.
+        active: returns the active controller, as far as this instance knows.
         moved: called when the store rejects the fence: another controller was elected.
         gate: is shut while the controllership cannot be confirmed: another controller may have been elected.
     """
@@ -83,7 +83,7 @@ class RemoteSessions:
         store: Store,
         clock: Clock,
         *,
-        active_id: Callable[[], int | None],
+        active: Callable[[], NotController],
         moved: Callable[[], None],
         gate: SendGate,
     ) -> None:
@@ -91,7 +91,7 @@ class RemoteSessions:
         self._has_shut = False
         self._store = store
         self._clock = clock
-        self._active_id = active_id
+        self._active = active
         self._moved = moved
         self._term: SessionTerm | None = None
         self._begin = anyio.Event()
@@ -300,8 +300,7 @@ class RemoteSessions:
         return Registered(session.epoch, session.timeout_ms, term.fence.epoch)
 
     def _not_controller(self) -> NotController:
-        active_id = self._active_id()
-        return NotController(NO_BROKER if active_id is None else active_id)
+        return self._active()
 
     # -- ends
 

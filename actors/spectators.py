@@ -75,10 +75,13 @@ class Spectators:
     def _present(self) -> Fence:
         """Returns the fence of the controllership. Forgets what belongs to an earlier one."""
         if not (self._loop.is_active and self._loop.controllership.ready):
-            raise NotController(None if self._loop.is_active else self._loop.active_id)
+            raise NotController() if self._loop.is_active else self._not_controller()
         if self._fence != self._cluster.fence:
             self._fence, self._confirmed_ms, self._log = self._cluster.fence, None, None
         return self._cluster.fence
+
+    def _not_controller(self) -> NotController:
+        return NotController(self._loop.active_id, self._loop.active_address)
 
     def _look(self, fence: Fence) -> RouteLog:
         """Returns the changes up to now.
@@ -87,7 +90,7 @@ class Spectators:
             NotController: this controllership has ended.
         """
         if self._present() != fence:
-            raise NotController(self._loop.active_id)
+            raise self._not_controller()
         if self._log is None or self._log.table is not self._cluster.table:
             self._log = RouteLog(self._cluster.table)
         self._looked_ms = self._clock.monotonic_ms()

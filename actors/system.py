@@ -28,7 +28,7 @@ from kactl.messages.sessions import (
     SessionRequest,
     VerifyEndpoint,
 )
-from kactl.model import Broker
+from kactl.model import NO_BROKER, Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
@@ -169,7 +169,7 @@ class Controller(Commands, Queries):
         self.sessions = RemoteSessions(
             measured,
             self.clock,
-            active_id=lambda: self.loop.active_id,
+            active=self._active_controller,
             moved=self._look_for_controller,
             gate=self.channels.gate,
         )
@@ -193,6 +193,7 @@ class Controller(Commands, Queries):
             new_topic_id=lambda: _new_topic_id(random.SystemRandom() if rng is None else rng),
             sessions=self.sessions,
             links=self.links,
+            address=lambda: getattr(self.network, "controller_address", ""),
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
@@ -241,6 +242,11 @@ class Controller(Commands, Queries):
         if not isinstance(self.network, MemoryHub):
             raise IllegalState(f"controller {self.node_id} uses another network: pass it on as network=")
         return self.network
+
+    def _active_controller(self) -> NotController:
+        """Returns the active controller, as far as this instance knows."""
+        active_id = self.loop.active_id
+        return NotController(NO_BROKER if active_id is None else active_id, self.loop.active_address)
 
     def standby(self) -> NotController | None:
         """See `kactl.transports.base.ControllerPort`."""

@@ -292,7 +292,7 @@ class TopicCommands:
                 while True:
                     if not (by_anyone or self.is_active):
                         # The state in memory was dropped with the controllership.
-                        raise NotController(self.loop.active_id)
+                        raise NotController(self.loop.active_id, self.loop.active_address)
                     if reached():
                         return
                     await self.history.changed()

@@ -327,16 +327,21 @@ class ProducerIdsExhausted(KactlError):
 
 
 class NotController(KactlError):
-    """This instance is not the active controller. Send the request to the active one."""
+    """This instance is not the active controller. Send the request to the active one.
+
+    Attributes:
+        address: where the active controller listens for participants and spectators; empty if it is not known.
+    """
 
     remedy = Remedy.RETRY
     code = ErrorCode.NOT_CONTROLLER
     http_status = 503
 
-    def __init__(self, active_id: int | None = None) -> None:
+    def __init__(self, active_id: int | None = None, address: str = "") -> None:
         who = "nobody that we know of" if active_id is None else f"{active_id}"
         super().__init__(f"this instance is not the controller; the controller is {who}")
         self.active_id = active_id
+        self.address = address
 
 
 class StaleController(NotController):

@@ -233,6 +233,7 @@ class ControllerRecord(msgspec.Struct, frozen=True):
     id: int
     epoch: int
     since_ms: int  # wall clock, ms since 1970
+    address: str = ""  # where the controller listens for participants and spectators; empty if it is not known
 
 
 class Features(msgspec.Struct, frozen=True):

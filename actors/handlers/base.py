@@ -116,6 +116,7 @@ class ControllerContext:
         enqueue: appends an event to the controller's queue, unless an equal event is queued.
         settings: `controller_ids` includes this instance.
         new_topic_id: returns a new id of 16 bytes.
+        address: returns where this instance listens for participants; empty if it does not.
         preemption: handles small events during a large one.
         requests: those that were written into the store, and take effect when it reports them.
         isr_operations: number of ISR updates by leaders: `shrink`, `expand`, `failed`.
@@ -134,6 +135,7 @@ class ControllerContext:
     new_topic_id: Callable[[], bytes]
     sessions: SessionTerms = NO_SESSIONS
     links: LinkTable = NO_LINKS
+    address: Callable[[], str] = lambda: ""
     preemption: Preemption = NEVER
     requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)
     isr_operations: Counter[str] = dataclasses.field(default_factory=lambda: Counter(shrink=0, expand=0, failed=0))

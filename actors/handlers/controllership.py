@@ -69,6 +69,13 @@ class Controllership(Handlers):
         # Whether the store may name this instance under an unknown epoch: an election or a resignation got no response.
         self._perhaps_named = False
         self._unclean = unclean
+        self._seen: ControllerRecord | None = None  # as last read
+
+    @property
+    def active_address(self) -> str:
+        """Where the active controller listens for participants; empty if it is not known."""
+        known = self._seen
+        return "" if known is None or known.id != self.active_id else known.address
 
     @property
     def is_active(self) -> bool:
@@ -135,7 +142,9 @@ class Controllership(Handlers):
         # Until the store responds. ControllerMoved means that the record names another instance.
         self._perhaps_named = True
         try:
-            fence = await self.store.contest(self.cluster.controller_id, take_over=take_over)
+            fence = await self.store.contest(
+                self.cluster.controller_id, take_over=take_over, address=self.context.address()
+            )
         except ControllerMoved:
             self._perhaps_named = False
             raise
@@ -204,7 +213,7 @@ class Controllership(Handlers):
 
     async def _look(self) -> ControllerRecord | None:
         """Returns the stored controller record, and adds it to the known terms."""
-        record = await self.store.controller()
+        record = self._seen = await self.store.controller()
         self.terms.seen(record, now_ms=self.clock.now_ms())
         return record
 

@@ -188,13 +188,14 @@ class Store(Protocol):
     async def controller(self) -> ControllerRecord | None:
         """Returns the active controller, or None if there is none."""
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
         """Take the controllership and raise its epoch by one, in one atomic step; the first epoch is 1.
 
         The controllership lasts as long as the store's own session (a lease, an ephemeral node).
 
         Args:
             take_over: take it even if another instance holds it.
+            address: where the instance listens for participants, for its record.
 
         Returns:
             the fence of this election, which every fenced write carries.

@@ -22,7 +22,7 @@ class Unreachable(kactl.MemoryStore):
             raise StoreUnavailable("no server of the store responds")
         return await super().controller()
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
         if self.silent:
             raise StoreUnavailable("no server of the store responds")
         return await super().contest(controller_id, take_over=take_over)

@@ -39,7 +39,16 @@ def test_controller_node_equals_kafkas() -> None:
     ],
 )
 def test_controller_node_needs_only_the_id(data: bytes, found: tuple[int, int | None]) -> None:
-    assert records.decode_controller(data) == found
+    assert records.decode_controller(data) == (*found, "")
+
+
+def test_controller_node_may_have_an_address() -> None:
+    data = records.encode_controller(1, 5, "10.0.0.1:7373")
+
+    assert data == (
+        b'{"version":2,"brokerid":1,"timestamp":"5","kraftControllerEpoch":-1,"kactl":{"address":"10.0.0.1:7373"}}'
+    )
+    assert records.decode_controller(data) == (1, 5, "10.0.0.1:7373")
 
 
 def test_epoch_is_decimal_text() -> None:

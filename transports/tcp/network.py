@@ -151,6 +151,15 @@ class TcpNetwork:
             return None
         return str(self._advertise or self._listener.address)
 
+    @property
+    def controller_address(self) -> str:
+        """The address that controllers of this program store for others; empty if they do not listen, or if it would be
+        of no use to others."""
+        if self._listener is None:
+            return ""
+        address = self._advertise or self._listener.address
+        return "" if address.host in WILDCARDS else str(address)
+
     # -- Network -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager

@@ -36,7 +36,7 @@ class TcpSpectatorLink(ControllerLink):
         try:
             answer = await self._exchange(link, Kind.METADATA, asked, extra_ms=asked.wait_ms)
         except NotController as error:
-            self._sent_away(link, sessions.NotController())
+            self._sent_away(link, sessions.NotController(address=error.address))
             raise ControllerUnreachable(f"controller {self._controller} is not active any more") from error
         routes: RouteMessage = self._decoded(link, lambda: wire.decode(answer.head, wire.ROUTES))
         return routes

@@ -27,14 +27,16 @@ async def read(client: Client) -> ControllerRecord | None:
         return None
     number = _epoch(epoch[0]) if epoch else 0
     try:
-        controller_id, since_ms = records.decode_controller(controller[0].value)
+        controller_id, since_ms, address = records.decode_controller(controller[0].value)
     except records.Malformed as error:
         log.warning("the owner in %s cannot be read: %s", client.keys.controller.decode(), error)
-        controller_id, since_ms = NO_BROKER, None
-    return ControllerRecord(controller_id, number, since_ms or 0)
+        controller_id, since_ms, address = NO_BROKER, None, ""
+    return ControllerRecord(controller_id, number, since_ms or 0, address)
 
 
-async def contest(client: Client, controller_id: int, lease: int, *, take_over: bool, clock: Clock) -> Fence:
+async def contest(
+    client: Client, controller_id: int, lease: int, *, take_over: bool, address: str, clock: Clock
+) -> Fence:
     """Take the controllership for a session; see `Store.contest`.
 
     Raises:
@@ -56,7 +58,7 @@ async def contest(client: Client, controller_id: int, lease: int, *, take_over: 
         compare = [messages.version_is(keys.epoch, version)]
         if not take_over:
             compare.append(messages.written_at(keys.controller, controller[0].mod_revision if controller else 0))
-        value = records.encode_controller(controller_id, clock.now_ms())
+        value = records.encode_controller(controller_id, clock.now_ms(), address)
         puts = [Put(keys.controller, value, lease=lease), Put(keys.epoch, records.encode_epoch(ours))]
         try:
             succeeded = (await client.txn(compare, puts)).succeeded

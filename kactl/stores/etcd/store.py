@@ -199,9 +199,11 @@ class EtcdStore:
     async def controller(self) -> ControllerRecord | None:
         return await self._watched(Changed.CONTROLLER, elections.read(self._client))
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
         lease = self._session.live_lease
-        return await elections.contest(self._client, controller_id, lease, take_over=take_over, clock=self._clock)
+        return await elections.contest(
+            self._client, controller_id, lease, take_over=take_over, address=address, clock=self._clock
+        )
 
     async def resign(self, fence: Fence) -> None:
         await elections.resign(self._client, fence)

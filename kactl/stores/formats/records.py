@@ -21,6 +21,7 @@ from .json_text import EXCERPT, INT32_MAX, BrokerId, BrokerIds, Count, Leader, M
 
 __all__ = ["Malformed", "excerpt"]  # in addition to all that is defined here
 
+ADDRESS_MAX: Final = 300  # host names have 253 characters at most
 _ALL_BROKERS: Final = "brokers/<default>"  # the entity path of the default for all brokers, in a notice
 _LOG_DIR_FAILED: Final = 1
 _RECOVERING: Final = 1
@@ -32,24 +33,39 @@ _TIMESTAMP: Final = re.compile("[0-9]{1,18}")
 # -- the controller ----------------------------------------------------------------------------------------------------
 
 
+class _OwnFields(msgspec.Struct, frozen=True):
+    """What kactl adds to a node; brokers ignore it."""
+
+    address: str = ""
+
+
 class _ControllerNode(msgspec.Struct, rename={"kraft_epoch": "kraftControllerEpoch"}):
     brokerid: Leader
     version: int = 2
     timestamp: str | int = ""
     kraft_epoch: int | None = -1
+    kactl: _OwnFields = _OwnFields()
 
 
-def encode_controller(controller_id: int, now_ms: int) -> bytes:
+def encode_controller(controller_id: int, now_ms: int, address: str = "") -> bytes:
+    """Returns the node of a controller. With an address it has one object more than Kafka's."""
     # In Kafka's order, which a struct cannot have, with its required field behind others.
-    node = {"version": 2, "brokerid": controller_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
+    node: dict[str, object] = {
+        "version": 2,
+        "brokerid": controller_id,
+        "timestamp": str(now_ms),
+        "kraftControllerEpoch": -1,
+    }
+    if address:
+        node["kactl"] = {"address": address}
     return msgspec.json.encode(node)
 
 
-def decode_controller(data: bytes | None) -> tuple[int, int | None]:
-    """Returns the id, and the time of the election in wall clock ms, or None if it is missing."""
+def decode_controller(data: bytes | None) -> tuple[int, int | None, str]:
+    """Returns the id, the time of the election in wall clock ms, None if it is missing, and the address, if any."""
     node = decode(_controller, data)
     stamp = str(node.timestamp)
-    return node.brokerid, int(stamp) if _TIMESTAMP.fullmatch(stamp) else None
+    return node.brokerid, int(stamp) if _TIMESTAMP.fullmatch(stamp) else None, node.kactl.address[:ADDRESS_MAX]
 
 
 def encode_epoch(epoch: int) -> bytes:

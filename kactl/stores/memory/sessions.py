@@ -87,14 +87,14 @@ class ClientSessions:
         self.watches.arm(Changed.CONTROLLER)
         return self.state.controller[0] if self.state.controller else None
 
-    def contest(self, controller_id: int, *, take_over: bool) -> Fence:
+    def contest(self, controller_id: int, *, take_over: bool, address: str) -> Fence:
         state = self.state
         if self.session is None:
             raise SessionExpired("the session of this client has ended: wait for SESSION_OPENED, then contest again")
         if state.controller and not take_over:
             raise ControllerMoved(ours=0, theirs=state.epoch)
         state.epoch += 1
-        state.controller = (ControllerRecord(controller_id, state.epoch, self._clock.now_ms()), self.session)
+        state.controller = (ControllerRecord(controller_id, state.epoch, self._clock.now_ms(), address), self.session)
         state.changed(Changed.CONTROLLER)
         return Fence(epoch=state.epoch, version=state.epoch)
 

@@ -33,8 +33,8 @@ class MemoryStore(MemoryRequests):
     async def controller(self) -> ControllerRecord | None:
         return await self._open_link.ask(ServerConnection.controller)
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        return await self._open_link.ask(ServerConnection.contest, controller_id, take_over=take_over)
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
+        return await self._open_link.ask(ServerConnection.contest, controller_id, take_over=take_over, address=address)
 
     async def resign(self, fence: Fence) -> None:
         await self._open_link.ask(ServerConnection.resign, fence)

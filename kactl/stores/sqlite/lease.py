@@ -79,12 +79,13 @@ class Lease:
         except StoreError:
             _LOGGER.warning("the sessions of this process could not be ended and will time out", exc_info=True)
 
-    async def contest(self, controller_id: int, *, take_over: bool) -> Fence:
+    async def contest(self, controller_id: int, *, take_over: bool, address: str) -> Fence:
         return await self._thread.run(
             self._thread.sessions.contest,
             self.session,
             controller_id,
             take_over=take_over,
+            address=address,
         )
 
     async def run(self) -> None:

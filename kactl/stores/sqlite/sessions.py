@@ -25,6 +25,9 @@ from kactl.stores.base import Changed
 from .database import Database
 from .frame import seal, unseal
 
+# The name of the record with the address of the controller; its version is the controller epoch.
+_ADDRESS: Final = "controller address"
+
 # Registrations in sessions with the controller depend on no lease. SQLite numbers leases from 1.
 _REMOTE: Final = 0
 _ENCODER = msgspec.msgpack.Encoder()
@@ -124,9 +127,14 @@ class Sessions:
         with self._database.reading() as connection:
             query = "SELECT controller, epoch, controller_since_ms FROM meta"
             controller, epoch, since_ms = connection.execute(query).fetchone()
-        return None if controller is None else ControllerRecord(controller, epoch, since_ms)
+            # An election by an earlier version of kactl leaves the address of the controller before.
+            row = connection.execute(
+                "SELECT data FROM records WHERE name = ? AND version = ?", (_ADDRESS, epoch)
+            ).fetchone()
+        address = "" if row is None else msgspec.msgpack.decode(unseal(row[0]), type=str)
+        return None if controller is None else ControllerRecord(controller, epoch, since_ms, address)
 
-    def contest(self, session: int, controller_id: int, *, take_over: bool) -> Fence:
+    def contest(self, session: int, controller_id: int, *, take_over: bool, address: str) -> Fence:
         with self._database.writing() as connection:
             self._end_silent()
             self._check_alive(session)
@@ -137,6 +145,11 @@ class Sessions:
                 "UPDATE meta SET epoch = ?, controller = ?, controller_session = ?, controller_since_ms = ?",
                 (epoch + 1, controller_id, session, self._clock.now_ms()),
             )
+            connection.execute("DELETE FROM records WHERE name = ?", (_ADDRESS,))
+            if address:
+                connection.execute(
+                    "INSERT INTO records VALUES (?, ?, ?)", (_ADDRESS, epoch + 1, seal(_ENCODER.encode(address)))
+                )
             self._database.stamp(Changed.CONTROLLER)
         return Fence(epoch=epoch + 1, version=epoch + 1)
 

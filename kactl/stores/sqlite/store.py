@@ -129,8 +129,8 @@ class SqliteStore:
         arm = partial(self._watches.arm, Changed.CONTROLLER)
         return await self._thread.watch(arm, self._thread.sessions.controller)
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        return await self._lease.contest(controller_id, take_over=take_over)
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
+        return await self._lease.contest(controller_id, take_over=take_over, address=address)
 
     async def resign(self, fence: Fence) -> None:
         await self._thread.run(self._thread.sessions.resign, fence)

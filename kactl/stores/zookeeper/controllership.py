@@ -51,14 +51,16 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
         return None
     number = _FIRST if isinstance(epoch, NoNodeError) else _epoch(epoch)[0]
     try:
-        controller_id, since_ms = records.decode_controller(data)
+        controller_id, since_ms, address = records.decode_controller(data)
     except records.Malformed as error:
         log.warning("the owner of %s cannot be read: %s", layout.CONTROLLER, error)
-        controller_id, since_ms = NO_BROKER, None
-    return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms)
+        controller_id, since_ms, address = NO_BROKER, None, ""
+    return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms, address)
 
 
-async def contest(client: Client, controller_id: int, *, take_over: bool, sticky: bool, clock: Clock) -> Fence:
+async def contest(
+    client: Client, controller_id: int, *, take_over: bool, address: str, sticky: bool, clock: Clock
+) -> Fence:
     """Take the controllership; see `Store.contest`. `clock` gives the time that is stored with it.
 
     Raises:
@@ -78,7 +80,7 @@ async def contest(client: Client, controller_id: int, *, take_over: bool, sticky
             raise _damaged(f"{number} is the highest possible epoch")
         ours = number + 1
         operations = [request.put(client.path(layout.CONTROLLER_EPOCH), records.encode_epoch(ours), version)]
-        data = records.encode_controller(controller_id, clock.now_ms())
+        data = records.encode_controller(controller_id, clock.now_ms(), address)
         operations += _taking(client, layout.CONTROLLER, controller, data, ephemeral=not sticky)
         if sticky:
             operations += _taking(client, layout.LOCK, lock, str(controller_id).encode(), ephemeral=True)

@@ -228,9 +228,14 @@ class ZooKeeperStore:
     async def controller(self) -> ControllerRecord | None:
         return await controllership.read(self._client, self._watches, sticky=self._sticky)
 
-    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+    async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
         return await controllership.contest(
-            self._client, controller_id, take_over=take_over, sticky=self._sticky, clock=self._clock
+            self._client,
+            controller_id,
+            take_over=take_over,
+            address=address,
+            sticky=self._sticky,
+            clock=self._clock,
         )
 
     async def resign(self, fence: Fence) -> None:

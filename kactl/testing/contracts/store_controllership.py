@@ -40,6 +40,18 @@ class ControllershipContract:
             assert (held.id, held.epoch) == (7, 1)
             assert held.since_ms >= 0
 
+    async def test_record_has_the_address_of_its_controller(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            await store.contest(7, address="10.0.0.1:7373")
+            held = await other.controller()
+            assert held is not None
+            assert (held.id, held.address) == (7, "10.0.0.1:7373")
+
+            await other.contest(8, take_over=True)
+            held = await store.controller()
+            assert held is not None
+            assert (held.id, held.address) == (8, "")
+
     async def test_lost_contest_changes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as winner, stores.open_client() as loser:
             fence = await winner.contest(1)

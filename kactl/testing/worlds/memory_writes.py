@@ -59,7 +59,7 @@ def _removed(key: str) -> Op:
 # -- controllership and brokers ----------------------------------------------------------------------------------------
 
 
-def contest(state: MemoryState, controller_id: int, *, take_over: bool) -> After:
+def contest(state: MemoryState, controller_id: int, *, take_over: bool, address: str) -> After:
     had_controller = state.controller is not None
 
     def after(fence: Fence) -> Written:

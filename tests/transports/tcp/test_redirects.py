@@ -1,0 +1,110 @@
+"""Instances that are not active name the address of the one that is, and participants and spectators follow it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import pytest
+
+import kactl
+from kactl.messages.admin import ResignRequested
+from kactl.stores.memory import MemoryState, MemoryStore
+from kactl.testing.contracts.link_support import until
+from kactl.transports.tcp.limits import Limits
+
+pytestmark = pytest.mark.anyio
+
+LOOPBACK: Final = "127.0.0.1:0"
+PATIENCE_S: Final = 60
+# A search of all addresses is so rare that only an address in an answer leads to the active controller.
+LIMITS: Final = Limits(backoff_ms=60_000, backoff_max_ms=60_000)
+
+
+class Two:
+    """Two controllers over one store, of which the first is active."""
+
+    def __init__(self, active: kactl.Controller, standby: kactl.Controller) -> None:
+        self.active = active
+        self.standby = standby
+
+    def network(self, *controllers: kactl.Controller, limits: Limits | None = None) -> kactl.TcpNetwork:
+        """Returns a network that knows some of the controllers."""
+        return kactl.TcpNetwork(controllers=[address_of(one) for one in controllers], limits=limits)
+
+    async def swap(self) -> None:
+        """Elect the other controller."""
+        await self.active.ask(ResignRequested(stop=True))
+        await self.standby.wait_active()
+        self.active, self.standby = self.standby, self.active
+
+
+def address_of(controller: kactl.Controller) -> str:
+    assert isinstance(controller.network, kactl.TcpNetwork)
+    assert controller.network.address is not None
+    return controller.network.address
+
+
+@asynccontextmanager
+async def two_controllers() -> AsyncIterator[Two]:
+    state = MemoryState()
+    with anyio.fail_after(PATIENCE_S):
+        async with kactl.Controller(100, store=MemoryStore(state), network=kactl.TcpNetwork(listen=LOOPBACK)) as active:
+            await active.wait_active()
+            async with kactl.Controller(
+                101, store=MemoryStore(state), network=kactl.TcpNetwork(listen=LOOPBACK)
+            ) as standby:
+                await until(lambda: standby.loop.active_id == 100)
+                yield Two(active, standby)
+
+
+async def test_participant_that_knows_only_a_standby_finds_the_active_controller() -> None:
+    async with two_controllers() as found:
+        answer = found.standby.standby()
+        assert answer is not None
+        assert (answer.active_id, answer.address) == (100, address_of(found.active))
+
+        async with kactl.Participant(1, network=found.network(found.standby, limits=LIMITS)) as participant:
+            await participant.wait_linked()
+            await until(lambda: 1 in found.active.cluster.brokers)
+
+
+async def test_spectator_that_knows_only_a_standby_finds_the_active_controller() -> None:
+    async with (
+        two_controllers() as found,
+        kactl.Spectator(network=found.network(found.standby, limits=LIMITS)) as spectator,
+    ):
+        await spectator.wait_ready()
+        assert spectator.version.controller_epoch == 1
+
+
+async def test_participant_and_spectator_follow_to_a_controller_that_they_do_not_know() -> None:
+    async with (
+        two_controllers() as found,
+        kactl.Participant(1, network=found.network(found.active)) as participant,
+        kactl.Spectator(network=found.network(found.active)) as spectator,
+    ):
+        await participant.wait_linked()
+        await spectator.wait_ready()
+        await found.swap()
+
+        assert found.active.node_id == 101
+        await until(lambda: 1 in found.active.cluster.brokers and not found.active.cluster.fenced)
+        await until(lambda: spectator.version.controller_epoch == 2)
+        assert await participant.wait_linked() == found.active.cluster.brokers[1].epoch
+
+
+async def test_errors_for_clients_name_the_address() -> None:
+    async with two_controllers() as found:
+        with pytest.raises(kactl.NotController) as raised:
+            await found.standby.create_topic("t", partitions=1)
+        assert (raised.value.active_id, raised.value.address) == (100, address_of(found.active))
+
+
+async def test_address_that_others_cannot_use_is_not_stored() -> None:
+    network = kactl.TcpNetwork(listen="0.0.0.0:0", secret="0123456789abcdef", allow_plaintext=True)
+    async with kactl.Controller(100, network=network) as controller:
+        await controller.wait_active()
+        record = await controller.store.controller()
+        assert record is not None
+        assert record.address == ""
