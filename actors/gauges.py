@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import under_and_at
 from kactl.telemetry.metrics import Reading
@@ -67,6 +67,7 @@ def readings(
         ),
         "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
         "kafka.controller.broker.fenced": _one(lambda: len(cluster.fenced)),
+        "kactl.replica.status.count": lambda: _by_status(cluster),
         "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
         "kactl.controller.event.queue.oldest": _one(lambda: loop.inbox.oldest_ms / 1000),
         "kafka.controller.broker.queue.size": by_broker(lambda broker: len(channels[broker])),
@@ -122,6 +123,16 @@ def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str 
     brokers, counts = np.unique(column, return_counts=True)
     count_of = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
     return [(count_of.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
+
+
+def _by_status(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
+    """Returns the number of replicas in each status but READY."""
+    counts = cluster.replica_status_counts()
+    return [
+        (counts[status], {"kactl.replica.status": status.name.lower()})
+        for status in ReplicaStatus
+        if status is not ReplicaStatus.READY
+    ]
 
 
 def _counted(counter: Counter[str], attribute: str) -> Reading:

@@ -10,6 +10,7 @@ it: states, a reassignment in progress, and deletion blockers.
 
 import collections
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from kactl.model import (
     PartitionState,
     PartitionView,
     ReplicaState,
+    ReplicaStatus,
     TopicPartition,
 )
 
@@ -211,6 +213,22 @@ class Cluster:
             return report
         # A replica that has carried out an order since then serves again.
         return report if self.table.row(name) in self.table.dirs_offline(broker) else None
+
+    def replica_status_counts(self) -> Counter[ReplicaStatus]:
+        """Returns the number of replicas of participants in each status but READY, as far as they have reported."""
+        counts: Counter[ReplicaStatus] = Counter()
+        for id_, broker in self._brokers.items():
+            statuses = self.replica_reports.statuses(broker)
+            if not statuses:
+                continue
+            failed = set(self.table.dirs_offline(id_).tolist())
+            counts.update(
+                status
+                for name, status in statuses.items()
+                # As in `replica_report`.
+                if not status.is_failure or self.table.row(name) in failed
+            )
+        return counts
 
     def holders_of(self, name: TopicPartition) -> tuple[int, ...]:
         """Returns the registered broker whose leadership of a partition may not have ended, if there is one."""

@@ -50,6 +50,11 @@ class ReplicaReports:
         """Remove the reports of a broker that is not registered any more."""
         self._reports.pop(broker, None)
 
+    def statuses(self, broker: Broker) -> dict[TopicPartition, ReplicaStatus]:
+        """Returns what the present registration of a broker has reported last, by partition."""
+        reports = self._reports.get(broker.id, {})
+        return {name: report.status for name, report in reports.items() if report.broker_epoch == broker.epoch}
+
     def of(self, name: TopicPartition, broker: Broker) -> ReplicaReport | None:
         """Returns the report of one replica under the present registration of its broker; None if it is normal."""
         report = self._reports.get(broker.id, {}).get(name)

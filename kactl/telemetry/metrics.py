@@ -46,6 +46,7 @@ GAUGES: Final = (
     ("kafka.partition.count", "{partition}", "partitions of which a broker holds a replica"),
     ("kafka.controller.broker.active", "{broker}", "registered brokers"),
     ("kafka.controller.broker.fenced", "{broker}", "registered participants that the controller has not reached yet"),
+    ("kactl.replica.status.count", "{replica}", "replicas of participants with a handler that is not ready, by status"),
     ("kafka.controller.event.queue.size", "{event}", "events that wait"),
     ("kactl.controller.event.queue.oldest", "s", "for how long the oldest event has waited"),
     ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),

@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, NotReady, StaleBrokerEpoch
@@ -15,6 +17,7 @@ from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
 from kactl.stores.memory import MemoryStore
+from tests.actors.test_events import exported_metrics
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -77,10 +80,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster() -> AsyncIterator[Cluster]:
+async def open_cluster(meter_provider: MeterProvider | None = None) -> AsyncIterator[Cluster]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    async with Controller(100, store=store, clock=clock) as controller, AsyncExitStack() as stack:
+    async with (
+        Controller(100, store=store, clock=clock, meter_provider=meter_provider) as controller,
+        AsyncExitStack() as stack,
+    ):
         cluster = Cluster(controller, clock)
         for broker in (1, 2, 3):
             cluster.brokers[broker] = participant = Participant(
@@ -343,3 +349,22 @@ async def test_leader_that_waits_for_its_release_is_explained() -> None:
         await settle()
 
         assert cluster.controller.explain(T0).verdict.startswith("broker 2 leads, elected under leader epoch 1")
+
+
+async def test_replicas_are_counted_by_status() -> None:
+    reader = InMemoryMetricReader()
+
+    def counts() -> dict[str, int]:
+        points = exported_metrics(reader)["kactl.replica.status.count"]
+        return {attributes["kactl.replica.status"]: count for attributes, count in points if count}
+
+    async with open_cluster(MeterProvider([reader])) as cluster:
+        cluster.fail(1, OSError("disk full"))
+        cluster.fail(3, NotReady(reason="no data"))
+        await cluster.controller.create_topic("t", assignment={0: (1, 2, 3), 1: (3, 2, 1)})
+        await settle()
+        assert counts() == {"failed": 1, "not_ready": 1}
+
+        cluster.prepare.clear()
+        await cluster.clock.advance(10_000)
+        assert counts() == {}
