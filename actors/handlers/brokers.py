@@ -254,6 +254,7 @@ class BrokerEvents(Handlers):
         if not reached:
             return
         log.info("brokers %s have linked to this controller", sorted(reached))
+        self.history.wake()  # callers wait for brokers that can be used, and a link is no event of the history
         try:
             await self.elect_offline()
             await self._reassignments.resume_on(reached)

@@ -15,7 +15,7 @@ from kactl.actors.machines.unclean import KEY as UNCLEAN
 from kactl.actors.machines.unclean import Unclean
 from kactl.errors import BadRequest, NotFound, TopicBeingDeleted, TopicExists
 from kactl.machines.election import Election
-from kactl.machines.placement import check_creation
+from kactl.machines.placement import check_creation, usable_brokers
 from kactl.machines.topic_progress import missing_brokers, progress_of
 from kactl.messages.admin import TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
@@ -202,7 +202,7 @@ class TopicEvents(Handlers):
         if known is None:
             factor = event.replication_factor
             if event.assignment is None and factor is None:
-                factor = max(1, min(REPLICAS_DEFAULT, len(self.cluster.live_brokers.live.ids)))
+                factor = max(1, min(REPLICAS_DEFAULT, len(usable_brokers(self.cluster))))
             creation = TopicCreationRequested(name, event.partitions, factor, event.assignment, event.config)
             try:
                 await self.on_topic_creation_requested(creation)

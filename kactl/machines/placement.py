@@ -55,13 +55,13 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
     if not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
         raise InvalidPartitions("partitions", f"{count} is not between 1 and {PARTITIONS_OF_A_TOPIC_MAX}")
     factor = 1 if request.replication_factor is None else request.replication_factor
-    live = _usable(cluster)
+    live = usable_brokers(cluster)
     if factor < 1:
         raise InvalidReplicationFactor("replication_factor", f"{factor} is less than 1")
     if factor > len(live):
         raise InvalidReplicationFactor(
             "replication_factor",
-            f"{factor} replicas need {factor} live brokers, and there are {len(live)}{_fenced(cluster)}",
+            f"{factor} replicas need {factor} live brokers, and there are {len(live)}{fenced_brokers(cluster)}",
         )
     placed = place(live, partitions=count, replication_factor=factor, start=cluster.table.topic_count())
     return TopicRef(request.topic), dict(enumerate(map(Assignment, placed)))
@@ -96,12 +96,12 @@ def check_growth(
     size, numbers = len(existing[min(existing)].replicas), range(first, request.count)
     if request.assignment is not None:
         return dict(zip(numbers, _given(request.assignment, len(numbers), size, cluster), strict=True))
-    live = _usable(cluster)
+    live = usable_brokers(cluster)
     if size > len(live):
         raise InvalidReplicationFactor(
             "partitions",
             f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
-            f"{_fenced(cluster)}",
+            f"{fenced_brokers(cluster)}",
         )
     circle = [broker.id for broker in _interleaved(live)]
     begin = next((circle.index(broker) for broker in existing[min(existing)].replicas if broker in circle), 0)
@@ -109,13 +109,13 @@ def check_growth(
     return dict(zip(numbers, map(Assignment, placed), strict=True))
 
 
-def _usable(cluster: Cluster) -> list[Broker]:
+def usable_brokers(cluster: Cluster) -> list[Broker]:
     """Returns the brokers that may get replicas."""
     passed_over = cluster.shutting_down | cluster.fenced
     return [broker for id_, broker in cluster.brokers.items() if id_ not in passed_over]
 
 
-def _fenced(cluster: Cluster) -> str:
+def fenced_brokers(cluster: Cluster) -> str:
     """Returns the brokers that are passed over because the controller has not reached them, for an error."""
     fenced = sorted(cluster.fenced)
     if not fenced:

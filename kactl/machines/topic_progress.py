@@ -10,20 +10,26 @@ from kactl.model import NO_LEADER, TopicPartition
 from kactl.state.cluster import Cluster
 
 from .explain import explain_partition
+from .placement import fenced_brokers, usable_brokers
 
 # As many as an error message can name.
 NAMED_MAX: Final = 5
 
 
 def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
-    """Returns why a topic cannot be created before more brokers have registered; empty if it can."""
+    """Returns why a topic cannot be created before more brokers have registered or linked; empty if it can.
+
+    Placement uses the same brokers.
+    """
     if asked.assignment is not None:
         named = {broker for assignment in asked.assignment.values() for broker in assignment.replicas}
         absent = sorted(named - cluster.brokers.keys())
         return f"brokers {absent} are not registered" if absent else ""
     wanted = 1 if asked.replication_factor is None else asked.replication_factor
-    live = len(cluster.live_brokers.live.ids)
-    return f"{wanted} replicas need as many live brokers, and there are {live}" if live < wanted else ""
+    usable = len(usable_brokers(cluster))
+    if usable >= wanted:
+        return ""
+    return f"{wanted} replicas need as many live brokers, and there are {usable}{fenced_brokers(cluster)}"
 
 
 def progress_of(

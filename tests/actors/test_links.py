@@ -1,10 +1,13 @@
 """Participants without a link to the controller: they get no new roles, and keep those that they have."""
 
+from functools import partial
+
+import anyio
 import pytest
 
 import kactl
 from kactl.actors.links import Links, LinkView
-from kactl.errors import InvalidReplicationFactor
+from kactl.errors import ActionTimedOut, InvalidReplicationFactor
 from kactl.messages.sessions import ParticipantLink
 from kactl.model import NO_LEADER, Broker, PartitionView, TopicPartition
 from kactl.stores.memory import MemoryState, MemoryStore
@@ -199,3 +202,35 @@ def test_links_of_earlier_registrations_are_forgotten() -> None:
 
     assert links.fenced([Broker(1, 0, incarnation=NEXT)]) == {1}
     assert links._reached == {(2, FIRST)}  # it has not registered yet
+
+
+async def test_ensured_topic_waits_for_a_participant_to_link() -> None:
+    cluster = Fixture()
+    async with cluster.controller, anyio.create_task_group() as tasks:
+        await settle()
+        await cluster.link(1)
+        await cluster.register(1, 2)
+
+        with pytest.raises(ActionTimedOut, match="there are 1: 2 are registered, and 1 of them fenced"):
+            await cluster.controller.ensure_topic("t", replication_factor=2, timeout_ms=50)
+        # No time passes, and no other event follows the link.
+        tasks.start_soon(partial(cluster.controller.ensure_topic, "t", replication_factor=2))
+        await settle()
+        assert cluster.controller.partition(T0) is None
+        await cluster.link(2)
+
+        assert cluster.view.replicas in ((1, 2), (2, 1))
+        tasks.cancel_scope.cancel()
+
+
+async def test_ensured_topic_has_as_many_replicas_as_brokers_that_can_be_used() -> None:
+    cluster = Fixture()
+    async with cluster.controller, anyio.create_task_group() as tasks:
+        await settle()
+        await cluster.link(1, 2)
+        await cluster.register(1, 2, 3)
+        tasks.start_soon(cluster.controller.ensure_topic, "t")
+        await settle()
+
+        assert set(cluster.view.replicas) == {1, 2}
+        tasks.cancel_scope.cancel()
