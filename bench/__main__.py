@@ -14,6 +14,7 @@ BENCHES: Final = (
     "channel",
     "wire",
     "store",
+    "stores",
     "lease",
     "roles",
     "outage",

@@ -43,6 +43,7 @@ FULL_SIZES = {
     "sqlite": (10_000, 30_000, 100_000, 300_000, 1_000_000),
     # Above this size, filling the server takes longer than everything that is measured.
     "zookeeper": (10_000, 30_000, 100_000, 200_000),
+    "etcd": (10_000, 100_000),
 }
 STAGES: Final = ("elected", "loaded", "first bytes", "told", "ready", "processor")
 # Time limit of each wait.

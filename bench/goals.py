@@ -112,6 +112,35 @@ GOALS: Final = (
         below="zookeeper/100000/warm/told",
         at_least=2,
     ),
+    *(
+        Goal(
+            bench="stores",
+            what=f"rows committed in a second, etcd / ZooKeeper, at {label} partitions",
+            above=f"zookeeper/{size}/commit",
+            below=f"etcd/{size}/commit",
+            at_least=0.7,
+        )
+        for size, label in ((10_000, "10 k"), (100_000, "100 k"))
+    ),
+    Goal(
+        bench="stores",
+        what="the same, etcd / SQLite, at 100 k partitions",
+        above="sqlite/100000/commit",
+        below="etcd/100000/commit",
+    ),
+    Goal(
+        bench="stores",
+        what="takeover of 100 k partitions, etcd / ZooKeeper",
+        above="etcd/100000/takeover",
+        below="zookeeper/100000/takeover",
+        at_most=1.5,
+    ),
+    Goal(
+        bench="stores",
+        what="broker failure at 100 k partitions, etcd / ZooKeeper",
+        above="etcd/100000/failure",
+        below="zookeeper/100000/failure",
+    ),
     Goal(
         bench="security",
         what="connection with TLS and login, ms of processor time",

@@ -8,6 +8,7 @@ from bench.failover import STAGES as FAILOVER_STAGES
 from bench.figures import Figure, Results, Setting
 from bench.outage import FIGURES as OUTAGE_FIGURES
 from bench.spread import ratio
+from bench.stores import FIGURES as STORES_FIGURES
 from bench.tables import markdown, runs, times
 
 from .drawing import Point, curves
@@ -16,7 +17,8 @@ from .parts import Parts
 _MISSING: Final = "–"
 _PERCENTILES: Final = ("p50", "p90", "p99", "p99.9", "max")
 _ELECTION_STAGES: Final = ("find", "elect", "commit", "apply", "gather", "encode", "other")
-_STORES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo"}
+_STORES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo",
+                  "etcd": "etcd"}  # fmt: skip
 
 
 def election(results: Results, parts: Parts) -> str:
@@ -148,6 +150,17 @@ def channel(results: Results, parts: Parts) -> str:
         ),
     )
     return "\n\n".join(markdown(head, rows) for head, rows in costs if rows)
+
+
+def stores(results: Results, parts: Parts) -> str:
+    """Returns the costs of a commit, a takeover and a broker failure over each durable store."""
+    figures = results.figures
+    rows = [
+        [f"{size:,}", _STORES[store], *cells(figures, f"{store}/{size}", STORES_FIGURES)]
+        for size in sizes(figures, "etcd")
+        for store in ("sqlite", "zookeeper", "etcd")
+    ]
+    return markdown(["partitions", "", "commit, µs per partition", "takeover, ms", "broker failure, ms"], rows)
 
 
 def store(results: Results, parts: Parts) -> str:

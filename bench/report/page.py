@@ -96,6 +96,13 @@ Per partition: reading its leadership, reading its topic, and writing 10,000 par
 compare-and-set with a fence. *ZooKeeper alone* is prepared requests whose responses are not decoded: a lower bound
 for any client, over the same server and the same nodes."""
 
+_STORES: Final = """\
+## Durable stores in turn
+
+A commit of 10,000 partitions, a takeover without a copy, and the failure of one of thirty brokers, over SQLite,
+ZooKeeper and etcd. The stores take turns in one process, so that other load affects all of them. ZooKeeper and etcd are
+one server each."""
+
 _FORENSICS: Final = """\
 ## Forensics
 
@@ -149,6 +156,7 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "latency": (_LATENCY, benches.latency),
     "channel": (_CHANNEL, benches.channel),
     "store": (_STORE, benches.store),
+    "stores": (_STORES, benches.stores),
     "security": (_SECURITY, benches.security),
     "forensics": (_FORENSICS, pipeline.forensics),
     "whatif": (_WHATIF, pipeline.whatif),

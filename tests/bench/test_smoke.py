@@ -9,7 +9,21 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, forensics, latency, lease, outage, security, store, tracing, whatif, wire
+from bench import (
+    channel,
+    election,
+    failover,
+    forensics,
+    latency,
+    lease,
+    outage,
+    security,
+    store,
+    stores,
+    tracing,
+    whatif,
+    wire,
+)
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
@@ -33,7 +47,7 @@ def _alone() -> None:
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit each wait to a minute."""
-    for bench in (failover, latency, channel, outage):
+    for bench in (failover, latency, channel, outage, stores):
         monkeypatch.setattr(bench, "LIMIT_S", 60)
 
 
@@ -85,6 +99,23 @@ def test_failover_over_zookeeper(jars: str, tmp_path: Path) -> None:
     figures = measured(failover, tmp_path, "--sizes", "200", "--runs", "1", "--brokers", "3", "--stores", "zookeeper")
 
     assert rises(figures, "zookeeper/200/warm", ("elected", "loaded", "first bytes", "told"))
+
+
+@pytest.mark.interop
+def test_stores_in_turn(jars: str, tmp_path: Path) -> None:
+    figures = measured(stores, tmp_path, "--sizes", "200", "--runs", "1", "--writes", "50")
+
+    assert set(figures) == {f"{kind}/200/{name}" for kind in stores.KINDS for name in stores.FIGURES}
+    assert all(figure.median > 0 for figure in figures.values())
+
+
+@pytest.mark.slow
+def test_durable_store_alone(tmp_path: Path) -> None:
+    figures = measured(stores, tmp_path, "--sizes", "200", "--runs", "2", "--writes", "50", "--stores", "sqlite")
+
+    assert {name: len(figure.runs) for name, figure in figures.items()} == {
+        f"sqlite/200/{name}": 2 for name in stores.FIGURES
+    }
 
 
 def test_lease(tmp_path: Path) -> None:
