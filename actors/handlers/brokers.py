@@ -257,6 +257,7 @@ class BrokerEvents(Handlers):
         self.history.wake()  # callers wait for brokers that can be used, and a link is no event of the history
         try:
             await self.elect_offline()
+            self.continue_drains(cluster.table.with_replica_on(reached))
             await self._reassignments.resume_on(reached)
             await self._deletion.resume_on(reached)
         except Exception:

@@ -160,6 +160,26 @@ async def test_new_controller_leaves_leaders_without_a_link_in_place() -> None:
         assert cluster.view.isr == before.isr
 
 
+async def test_drain_goes_on_when_another_replica_can_be_reached() -> None:
+    cluster = Fixture()
+    async with cluster.controller, cluster.instance(101) as successor:
+        await settle()
+        await cluster.link(1, 2)
+        await cluster.register(1, 2)
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+        await settle()
+        await cluster.unlink(2)
+        await cluster.controller.resign()
+        await settle()
+        cluster.controller = cluster.controller if cluster.controller.is_active else successor
+        assert cluster.controller.cluster.fenced == {2}
+        assert await cluster.controller.drain(1) == [T0]
+
+        await cluster.link(2)
+
+        assert (cluster.view.leader, cluster.view.isr) == (2, (2,))
+
+
 async def test_next_registration_needs_a_link_of_its_own() -> None:
     cluster = Fixture()
     async with cluster.controller:
