@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 import anyio
 import pytest
 
-from kactl.admin import limits
+from kactl.admin import limits, mounting
 from kactl.admin.limits import Capacity, capacity
 from kactl.errors import BadConfig
 from tests.admin.conftest import Served, served
@@ -259,7 +259,7 @@ async def test_connections_of_one_address_are_limited_except_on_this_machine(
 
 @pytest.mark.anyio
 async def test_running_handlers_are_limited_and_probes_pass(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REQUESTS_AT_ONCE_MAX", 0)
+    monkeypatch.setattr(mounting, "REQUESTS_AT_ONCE_MAX", 0)
 
     refused = await server.get("/v1/topics")
 

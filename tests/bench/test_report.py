@@ -112,6 +112,7 @@ def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
         "store": {"batches/100x20/write/partition": ("us", (7.0,)), "floor/1000/read/500": ("us", (1.7,))},
         "election": {"memory/1000/repeated/total": ("ms", (5.0,))},
         "forensics": {"2000/lines": ("count", (2000.0,)), "2000/ingest/warm/line": ("us", (4.0,))},
+        "stores": {"etcd/10000/takeover": ("ms", (919.0,))},
         "security": {"open/request": ("us", (100.0,)), "SSL/request": ("us", (150.0,))},
         "whatif": {"6x600/even/classes": ("count", (9.0,)), "live/6x600/stoppable": ("s", (0.002,))},
     }

@@ -129,7 +129,8 @@ def test_unknown_and_contradicting_contexts_are_rejected(home: Home) -> None:
     assert "either --server or --context" in both.err
 
 
-def test_token_of_a_context_identifies_the_client(up: Up, home: Home) -> None:
+def test_token_of_a_context_identifies_the_client(own_up: Up, home: Home) -> None:
+    up = own_up  # failed logins of other tests count against the address
     token = (up.data_dir / "security" / "local.token").read_text()
     for name, text in (("right", token), ("wrong", token[:-2] + "x\n")):
         with pipe_of(text) as pipe:
