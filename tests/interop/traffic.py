@@ -160,9 +160,11 @@ class Traffic:
 
 
 def numbered(message: Message) -> tuple[int, tuple[int, int]]:
-    """Return the number that a record carries, and its partition and offset."""
+    """Return the number that a record carries, and its partition and offset.
+
+    The offset is -1 if an idempotent producer has repeated a record that the broker had: it does not say where it is.
+    """
     value, partition, offset = message.value(), message.partition(), message.offset()
     assert value is not None
     assert partition is not None
-    assert offset is not None
-    return int(value), (partition, offset)
+    return int(value), (partition, -1 if offset is None else offset)
