@@ -221,7 +221,7 @@ class Actor(Generic[M]):
         try:
             since_ms = self._now()
             while True:
-                await self._timed(*await self.inbox.take())  # without a variable that keeps the last message
+                await self._one(*await self.inbox.take())  # without a variable that keeps the last message
                 # Neither `take` nor `receive` has to suspend.
                 if self._now() - since_ms >= TURN_MS:
                     await asyncio.sleep(0)
@@ -230,31 +230,29 @@ class Actor(Generic[M]):
             self.inbox.close()
             raise
 
-    async def _timed(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
+    async def _one(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
+        # Busy time is measured here: another frame with `reply_to` would be in the traceback's cycle.
         self._busy_since_ms = self._now()
         try:
-            await self._one(message, reply_to)
+            if reply_to is None:
+                await self.receive(message)
+                return
+            try:
+                result = await self.receive(message)
+            except Exception as error:
+                if reply_to.cancelled():
+                    # The caller was cancelled; that must not end the actor.
+                    log.info("%s: %s failed after its caller was cancelled: %r", self.name, message, error)
+                    return
+                reply_to.set_exception(error)
+                del reply_to  # as in `Ref.ask`
+            except BaseException:
+                if not reply_to.done():
+                    reply_to.set_exception(ActorStopped(self.name))
+                raise
+            else:
+                if not reply_to.done():
+                    reply_to.set_result(result)
         finally:
             self._busy_ms = self.busy_ms
             self._busy_since_ms = None
-
-    async def _one(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
-        if reply_to is None:
-            await self.receive(message)
-            return
-        try:
-            result = await self.receive(message)
-        except Exception as error:
-            if reply_to.cancelled():
-                # The caller was cancelled; that must not end the actor.
-                log.info("%s: %s failed after its caller was cancelled: %r", self.name, message, error)
-                return
-            reply_to.set_exception(error)
-            del reply_to  # as in `Ref.ask`
-        except BaseException:
-            if not reply_to.done():
-                reply_to.set_exception(ActorStopped(self.name))
-            raise
-        else:
-            if not reply_to.done():
-                reply_to.set_result(result)
