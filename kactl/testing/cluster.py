@@ -290,6 +290,8 @@ class SimulatedCluster:
                 self.kill(member)
                 continue
             member.resume()
+            if isinstance(member, ParticipantBroker):
+                member.end_failures()
             if member.node is not None:
                 self.loop.slow(member.node, 0)
                 member.node.clock.set_rate(1.0, self.loop.now_s)

@@ -209,6 +209,13 @@ class ParticipantBroker(SimulatedBroker):
             return True
         return False
 
+    def end_failures(self) -> None:
+        """Let the next calls of the application succeed. What has failed for good stays so."""
+        if isinstance(self.application, Application):
+            self.application.failures = 0
+        else:
+            self.application.failures.clear()
+
     def lose_unforced(self, share: float) -> None:
         """Do nothing: participants have no log."""
 
