@@ -195,6 +195,7 @@ async def test_state_that_was_read_is_kept_for_the_next_page(tmp_path: Path) -> 
     async with world(1, 2) as w:
         segments = Segments(tmp_path, bytes_max=LARGE, count_max=10)
         async with kept(w.controller.history, segments, as_json, clock=w.clock, snapshot=snapshot_of(w)):
+            await written(tmp_path, 1)
             await w.create("a", [[1, 2]])
             await w.wait(60_000)
         states = LoggedStates(tmp_path, now_ms=w.clock.now_ms)
