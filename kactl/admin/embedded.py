@@ -57,8 +57,8 @@ class Action(msgspec.Struct, frozen=True):
         kind: what the path leads to, such as `topic`, `partition`, `broker` or `controller`.
         name: which one, such as `orders`, `orders-7` or `3`; None if the path names none. What a body names, such as
             the topic to create, is not read before the decision.
-        role: the role that kactl's own server demands. A request that changes nothing if its body says `dry_run` is
-            decided as one of a viewer first, and again if it does not say so.
+        role: the role that kactl's own server demands. On routes with `dry_run` the first decision is for the role
+            viewer; unless the body contains `dry_run`, a second one follows for the role of the route.
     """
 
     effect: Literal["read", "write", "admin"]

@@ -1,4 +1,4 @@
-"""The client behind a proxy, for the peer in the audit trail. Nothing else trusts what a proxy says.
+"""The client behind a proxy, for the peer in the audit trail. No other decision uses these headers.
 
 A proxy appends the address of its client to `X-Forwarded-For`, or to `Forwarded` (RFC 7239). What precedes it may be
 from that client. The last address that is not a trusted proxy's therefore counts.
