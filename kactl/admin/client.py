@@ -85,6 +85,8 @@ class Known(NamedTuple):
 
 # The client of the request that this task carries out, as its proxies name it; empty without a trusted proxy.
 PEER: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("kactl.admin.peer", default="")
+# Whether the client of this task's request may use its route, so that responses may contain facts about the cluster.
+IS_ADMITTED: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("kactl.admin.is_admitted", default=False)
 # Returns whether the client of this task's request would still be admitted; None if `Credentials.follow` knows it.
 STILL_ADMITTED: Final["contextvars.ContextVar[Callable[[], Awaitable[bool]] | None]"] = contextvars.ContextVar(
     "kactl.admin.still_admitted", default=None
@@ -98,6 +100,7 @@ def forget() -> None:
     PRINCIPAL.set("")
     CLIENT.set(None)
     PEER.set("")
+    IS_ADMITTED.set(False)
     STILL_ADMITTED.set(None)
     _KNOWN.set(None)
 

@@ -30,7 +30,7 @@ from kactl.runtime.logs import logger
 from . import dashboard_files, exposure, openapi, problem, versions
 from .access import MountedPolicy, Policy
 from .audit import AUDIT_LOGGER
-from .client import CLIENT, PRINCIPAL, client_of, forget
+from .client import CLIENT, IS_ADMITTED, PRINCIPAL, client_of, forget
 from .connections import Connection
 from .embedded import Access, Action, Limits, Open, Tokens
 from .host import Host
@@ -42,7 +42,7 @@ from .rates import HEAVY_MAX
 from .request_origin import REQUEST_ID, origin_of
 from .route import JSON, ApiRequest, Reply, Route, check_reason, check_type, read
 from .routes.route_table import ROUTES
-from .schema import Answer, Probe
+from .schema import Answer, Probe, ProblemController
 from .service import Service
 
 log = logger(__name__)
@@ -56,6 +56,8 @@ DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 LIVENESS: Final = "/livez"
 PROBES: Final = frozenset({LIVENESS, "/readyz", "/leader"})
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+# In problem documents for clients that are not admitted: which controller is active is a fact about the cluster.
+UNNAMED: Final = ProblemController(id=None, epoch=0)
 _encoder = msgspec.json.Encoder()
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -193,6 +195,7 @@ def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
         if route.role is not Role.NONE:
             PRINCIPAL.set((await policy.authorize(http, action, route.least_role)).label)
             CLIENT.set(client_of(http))
+            IS_ADMITTED.set(True)
             check_type(route, http)
             policy.check_rate(http, action)
         if route.path == LIVENESS and host.find() is None:
@@ -360,13 +363,12 @@ def _check_room(service: Service, http: web.Request) -> None:
 
 def _refusal(host: Host, http: web.Request, error: Exception) -> web.Response:
     instance = escaped(without_secrets(host.prefix + local_path(host, http)), SHOWN_MAX)
-    refused = response(host, error, instance=instance)
-    if isinstance(error, NotController) and "Origin" not in http.headers:
+    controller = host.known_controller() if IS_ADMITTED.get() else UNNAMED
+    refused = response(error, instance=instance, controller=controller)
+    if isinstance(error, NotController) and controller.api_url and "Origin" not in http.headers:
         # Not for web pages: they could not follow to another origin, and would only see that the request failed.
-        url = host.known_controller().api_url
-        if url:
-            refused.set_status(HTTPStatus.TEMPORARY_REDIRECT)
-            refused.headers["Location"] = url + http.raw_path
+        refused.set_status(HTTPStatus.TEMPORARY_REDIRECT)
+        refused.headers["Location"] = controller.api_url + http.raw_path
     if isinstance(error, Refused) and error.closes:
         refused.force_close()
     if refused.status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -374,9 +376,15 @@ def _refusal(host: Host, http: web.Request, error: Exception) -> web.Response:
     return refused
 
 
-def response(host: Host, error: Exception, *, instance: str, headers: dict[str, str] | None = None) -> web.Response:
+def response(
+    error: Exception,
+    *,
+    instance: str,
+    controller: ProblemController = UNNAMED,
+    headers: dict[str, str] | None = None,
+) -> web.Response:
     """Returns the problem document of an error, with all headers even if no route matched."""
-    document, own = problem.of(error, instance=instance, controller=host.known_controller())
+    document, own = problem.of(error, instance=instance, controller=controller)
     return web.Response(
         body=_encoder.encode(document),
         status=document.status,

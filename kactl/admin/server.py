@@ -189,7 +189,7 @@ async def _connections(
     observe(server)
 
     def refuse(status: int, reason: str) -> web.Response:
-        return response(host, unreadable(status, reason), instance="", headers=_SERVER)
+        return response(unreadable(status, reason), instance="", headers=_SERVER)
 
     try:
         yield lambda peer, uid: Connection(server, gate, refuse, peer=peer, uid=uid)

@@ -185,6 +185,32 @@ async def test_shutdown_of_the_host_ends_streams_at_once() -> None:
             await stream.content.read()
 
 
+async def test_errors_name_the_controller_to_admitted_clients_alone() -> None:
+    """Without authentication, all clients are admitted. Applications decide otherwise for theirs."""
+
+    async def admit(request: admin.AccessRequest) -> admin.Principal | None:
+        return admin.Principal("someone") if "X-User" in request.headers else None
+
+    async def read_only(principal: admin.Principal, action: admin.Action) -> admin.Decision:
+        return admin.Allow() if action.effect == "read" else admin.Deny("only reads")
+
+    async with cluster() as controller:
+        mounted = admin.application(controller, access=admin.Delegated(admit, read_only), prefix="/kactl")
+        async with running(host_with(opened(controller))) as client:
+            assert (await client.ask("GET", "/kactl/v1/topics/none")).json()["controller"]["id"] == 100
+        async with running(host_with(mounted)) as client:
+            user = {"X-User": "1"}
+            found = await client.ask("GET", "/kactl/v1/topics/none", headers=user)
+            denied = await client.ask("POST", "/kactl/v1/topics", headers=user, json=TOPIC)
+            unknown = await client.ask("GET", "/kactl/v1/topics/none")
+
+    assert (found.status, found.json()["controller"]["id"]) == (404, 100)
+    assert [(answer.status, answer.json()["controller"]["id"]) for answer in (denied, unknown)] == [
+        (403, None),
+        (401, None),
+    ]
+
+
 async def test_several_applications_serve_one_controller() -> None:
     async with cluster() as controller:
         host = web.Application()

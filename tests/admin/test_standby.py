@@ -263,6 +263,33 @@ async def test_request_for_the_controller_is_answered_with_its_address(referring
     assert answer.json()["detail"] == f"this instance is not the controller; the controller is 5, at {URL}"
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/elections", {"Authorization": ""}, 401),
+        ("/v1/controller", {"Authorization": "Bearer kactl_aaaaaaaa_wrong"}, 401),
+        ("/nothing", {"Authorization": ""}, 401),
+        ("/leader", {"Authorization": "", "Host": "evil.example"}, 421),
+        ("/leader", {"Authorization": "", "Origin": "http://evil.example"}, 403),
+        ("/nothing", {}, 404),
+    ],
+)
+async def test_errors_before_the_admission_name_no_controller(
+    referring: Pair, path: str, headers: dict[str, str], status: int
+) -> None:
+    """The same connection has been admitted before, and is so afterwards."""
+    for server, epoch, url in ((referring.active, 1, ""), (referring.other, 0, URL)):
+        answers = [await server.get("/v1/topics/none"), await server.get(path, headers=headers)]
+        answers.append(await server.get("/v1/topics/none"))
+
+        before, refused, after = (answer.json()["controller"] for answer in answers)
+        assert [answer.status for answer in answers] == [404, status, 404]
+        assert before == after == {"id": 5, "epoch": epoch, "api_url": url}
+        assert refused == {"id": None, "epoch": 0, "api_url": ""}
+        assert URL.encode() not in answers[1].body
+        assert "Location" not in answers[1].headers
+
+
 async def test_page_is_not_sent_to_another_origin(referring: Pair) -> None:
     origin = referring.other.url
     answer = await referring.other.ask(

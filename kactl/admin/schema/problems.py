@@ -13,7 +13,10 @@ class FieldError(Answer, frozen=True, omit_defaults=True):
 
 
 class ProblemController(Answer, frozen=True):
-    """The controller, as far as it is known. `api_url`: its admin API; empty if it is not in `api.instances`."""
+    """The controller, as far as it is known; unknown (null, 0 and empty) to clients that may not use the route.
+
+    `api_url`: its admin API; empty if it is not in `api.instances`.
+    """
 
     id: int | None
     epoch: int
