@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
     api_access.use_own_state_folder()
     config.pluginmanager.register(_MarkGuard())
+    _record_unfreezing(config)
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +103,19 @@ class _MarkGuard:
             pytest.fail(f"fixture {name} is requested by a test without the mark {marks}: add it to the arguments")
 
 
-_FROZEN: Final = pytest.StashKey[int]()
+_UNFROZEN: Final = pytest.StashKey[bool]()
+
+
+def _record_unfreezing(config: pytest.Config) -> None:
+    """Record calls of `gc.unfreeze`. `gc.get_freeze_count` visits all frozen objects, millions of them."""
+    unfreeze, patch = gc.unfreeze, pytest.MonkeyPatch()
+
+    def recorded() -> None:
+        config.stash[_UNFROZEN] = True
+        unfreeze()
+
+    patch.setattr(gc, "unfreeze", recorded)
+    config.add_cleanup(patch.undo)
 
 
 def _freeze(config: pytest.Config) -> None:
@@ -110,7 +123,7 @@ def _freeze(config: pytest.Config) -> None:
     ends, and a full collection through them takes longer than most tests."""
     gc.collect()
     gc.freeze()
-    config.stash[_FROZEN] = gc.get_freeze_count()
+    config.stash[_UNFROZEN] = False
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -120,7 +133,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Freeze again between two files, if a test has called `gc.unfreeze`, as a stopping server does."""
-    if nextitem is not None and nextitem.path != item.path and gc.get_freeze_count() < item.config.stash[_FROZEN] // 2:
+    if nextitem is not None and nextitem.path != item.path and item.config.stash[_UNFROZEN]:
         _freeze(item.config)
 
 
