@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import i32Timedelta
 
 from kactl.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
-from kactl.errors import StoreUnavailable
+from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.admin import TopicCreationRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
@@ -28,6 +28,7 @@ from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentic
 from kactl.transports.kafka.listener.stream import Stream, shared_buffer
 from tests.support.certificates import Authority
 
+from .attack.passwords import connection
 from .client import Client, connected, part, request_class
 from .listener_stub import Answers, ControllerStub, listening, until
 
@@ -139,6 +140,18 @@ async def test_admin_client_logs_in_in_clear_text(mechanism: str) -> None:
     async with listening(controller, security=security()) as (_, port):
         results = await _create(port, "new", security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism)
     assert results == {"new": 0}
+
+
+async def test_failed_login_over_tls_is_answered_and_no_error(tls: ssl.SSLContext, authority: Authority) -> None:
+    """The connection ends when the peer has read the response, and leaves one line in the log."""
+    async with listening(ControllerStub({}), security=security("SASL_SSL", tls=tls)) as (listener, port):
+        client_tls = ssl.create_default_context(cafile=str(authority.cert))
+        async with connection(port, client_tls, "127.0.0.1") as session:
+            assert await session.log_in("alice", "wrong") is ErrorCode.SASL_AUTHENTICATION_FAILED
+            session.close()
+            await until(lambda: not listener.counters.connections)
+
+    assert listener.counters.rejected == {"login": 1}
 
 
 async def test_topics_of_a_request_are_decided_one_by_one() -> None:

@@ -1,7 +1,7 @@
 """Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
-Run as `python -m tests.transports.kafka.listener.attack.server [--tls CERT KEY | OPEN_FILES [late]]`; "late" sets that
-limit after the listener has started. It prints its port and the brokers' epochs. For each line of its input it prints
+Run as `python -m tests.transports.kafka.listener.attack.server [--tls CERT KEY | --plain CERT KEY | OPEN_FILES [late]]`;
+"plain" demands logins, and "late" sets that limit after the listener has started. It prints its port and the brokers' epochs. For each line of its input it prints
 the meter readings since the previous line, and it ends with its input.
 """
 
@@ -12,22 +12,34 @@ import json
 import resource
 import ssl
 import sys
+import threading
 import time
 from typing import Any
 
+from kactl.access import AclAuthorizer, Acls, BrokerPrincipals
 from kactl.actors.system import Controller
 from kactl.cli.listening import ListenerController
 from kactl.cli.serving import collecting
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
+from kactl.sasl import ScramVerifier, verifier
+from kactl.sasl.scram import Name
 from kactl.stores.memory import MemoryStore
-from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener import (
+    KafkaListener,
+    ListenerSecurity,
+    ListenerSettings,
+    authentication,
+    bound,
+)
 from kactl.transports.kafka.listener.authentication import Authentication
 from kactl.transports.memory import MemoryHub
 
 # Two brokers share an address and, in some attacks, the attacker has the same address.
 BROKERS = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.9"}
 CONTROLLER = 900
+# Of the users of a server with logins; a super user and a broker.
+PASSWORDS = {"client": "client-secret", "broker-3": "broker-secret"}
 _TICK_S = 0.002
 
 
@@ -41,6 +53,8 @@ class Meters:
         self._cpu_s = time.process_time()
         self._collect_s = 0.0
         self._collecting_s = 0.0
+        self._connections = 0
+        self._checks = Checks()
         gc.callbacks.append(self._collected)
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
@@ -57,6 +71,7 @@ class Meters:
             self._hold_s = max(self._hold_s, now - last - _TICK_S)
             self._work_s = max(self._work_s, now_cpu - last_cpu)
             last, last_cpu = now, now_cpu
+            self._connections = max(self._connections, self._listener.counters.connections)
 
     def read(self) -> dict[str, Any]:
         counters, cpu_s = self._listener.counters, time.process_time()
@@ -69,6 +84,10 @@ class Meters:
             "rss": _rss(),
             "rss_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "connections": counters.connections,
+            "connections_max": self._connections,
+            "checks": self._checks.begun,
+            "checks_max": self._checks.at_once_max,
+            "checks_in_loop": self._checks.in_loop,
             "identified": counters.identified,
             "reserved": dict(counters.reserved()),
             "refused": dict(counters.rejected),
@@ -76,6 +95,47 @@ class Meters:
         }
         self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, cpu_s
         return readings
+
+
+class Checks:
+    """Counts the derivations of keys from passwords.
+
+    Attributes:
+        at_once_max: the most that ran at a time.
+        in_loop: those that ran in the thread of the event loop.
+    """
+
+    def __init__(self) -> None:
+        self.begun = self.at_once_max = self.in_loop = 0
+        self._running = 0
+        self._lock = threading.Lock()
+        self._loop_thread = threading.get_ident()
+        authentication.verifier = self._counted  # type: ignore[attr-defined]
+
+    def _counted(self, *arguments: Any, **more: Any) -> ScramVerifier:
+        with self._lock:
+            self.begun += 1
+            self._running += 1
+            self.at_once_max = max(self.at_once_max, self._running)
+            self.in_loop += threading.get_ident() == self._loop_thread
+        try:
+            return verifier(*arguments, **more)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+
+class Users:
+    """The users of a server with logins, by SCRAM-SHA-512."""
+
+    def __init__(self) -> None:
+        self._known = {
+            name: verifier("SCRAM-SHA-512", password, salt=name.encode(), iterations=4096)
+            for name, password in PASSWORDS.items()
+        }
+
+    async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
+        return self._known.get(username) if mechanism == "SCRAM-SHA-512" else None
 
 
 def _rss() -> int:
@@ -106,7 +166,8 @@ async def main() -> None:
             await asyncio.sleep(0.01)
         socket = bound(Endpoint("INTERNAL", "127.0.0.1", 0))
         port = socket.getsockname()[1]
-        security = {"INTERNAL": encrypted(*sys.argv[2:])} if sys.argv[1:2] == ["--tls"] else {}
+        make = {"--tls": encrypted, "--plain": with_passwords}.get("".join(sys.argv[1:2]))
+        security = {} if make is None else {"INTERNAL": make(*sys.argv[2:])}
         listener = await stack.enter_async_context(
             KafkaListener(ListenerController(controller), {"INTERNAL": socket}, ListenerSettings(security=security))
         )
@@ -133,6 +194,15 @@ def encrypted(cert: str, key: str) -> ListenerSecurity:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(cert, key)
     return ListenerSecurity(Authentication("SSL"), tls, None)
+
+
+def with_passwords(cert: str, key: str) -> ListenerSecurity:
+    """Returns the security of a listener of protocol SASL_SSL with PLAIN."""
+    own = Authentication("SASL_SSL", mechanisms=["PLAIN"], users=Users())
+    authorizer = AclAuthorizer(
+        super_users=["User:client"], brokers=BrokerPrincipals(pattern="User:broker-{id}"), acls=Acls({})
+    )
+    return ListenerSecurity(own, encrypted(cert, key).tls, authorizer)
 
 
 def limit_files() -> None:
