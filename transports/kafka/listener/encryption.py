@@ -109,6 +109,9 @@ class Encryption(asyncio.BufferedProtocol):
         own = {"sslcontext": self._context, "ssl_object": self._tls}
         return own[name] if name in own else self._socket.get_extra_info(name, default)
 
+    def can_write_eof(self) -> bool:
+        return False  # the end of TLS closes both directions
+
     def is_closing(self) -> bool:
         return self._is_over or self._socket.is_closing()
 

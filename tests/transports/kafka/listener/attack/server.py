@@ -1,8 +1,9 @@
 """Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
-Run as `python -m tests.transports.kafka.listener.attack.server [--tls CERT KEY | --plain CERT KEY | OPEN_FILES [late]]`;
-"plain" demands logins, and "late" sets that limit after the listener has started. It prints its port and the brokers' epochs. For each line of its input it prints
-the meter readings since the previous line, and it ends with its input.
+Run as `python -m tests.transports.kafka.listener.attack.server [OPTION]`. OPTION is `--tls CERT KEY`, or
+`--plain CERT KEY` with logins, or `OPEN_FILES [late]`; "late" sets that limit after the listener has started. It prints
+its port and the brokers' epochs. For each line of its input it prints the meter readings since the previous line. It
+ends with its input.
 """
 
 import asyncio

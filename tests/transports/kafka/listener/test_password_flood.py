@@ -1,0 +1,142 @@
+"""Floods of wrong passwords over TLS, over real sockets and from a separate process."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import ErrorCode
+from kactl.transports.kafka.listener.apis import APIS
+from kactl.transports.kafka.listener.authentication import PLAIN_BURST, PLAIN_RATE
+from kactl.transports.kafka.listener.limits import Limits
+from tests.support.certificates import Authority
+
+from .attack.passwords import Session, connection
+from .attack.run import Server, serving
+from .attack.server import BROKERS, PASSWORDS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+LOGINS = 1000
+# More than one address may have at a time.
+CONNECTIONS = 300
+ADDRESSES = ["127.0.1.1", "127.0.1.2"]
+CLIENT = "127.0.2.1"
+# New connections of each well-behaved peer; as many logins are not delayed.
+RETURNS = PLAIN_BURST - 2
+# Each login is compared with verifiers of two hashes.
+CHECKS_EACH = 2
+RSS_MAX = 64 * 1024 * 1024
+# Of processor time in one step of the event loop, which other processes do not lengthen.
+HOLD_S = 0.1
+PATIENCE_S = 300.0
+_ALLOCATE_PRODUCER_IDS, _CREATE_TOPICS = 67, 19
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Flood:
+    """Wrong passwords from a separate process.
+
+    Attributes:
+        results: number of logins by result; empty until all have ended.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.results: dict[str, int] = {}
+
+    async def line(self) -> bytes:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._process.stdout.readline()
+
+    async def run(self) -> None:
+        self.results = json.loads(await self.line())
+
+
+@contextlib.asynccontextmanager
+async def flooding(server: Server, authority: Authority) -> AsyncIterator[Flood]:
+    """Run the flood until the block ends. Every connection has been used when the block begins."""
+    arguments = (str(server.port), str(authority.cert), str(LOGINS), str(CONNECTIONS), ",".join(ADDRESSES))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.transports.kafka.listener.attack.passwords", *arguments,
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        flood = Flood(process)
+        assert await flood.line() == b"begun\n"
+        yield flood
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def allocate(session: Session, server: Server) -> None:
+    request = {"broker_id": 3, "broker_epoch": server.epochs[3]}
+    assert (await session.ask(APIS[_ALLOCATE_PRODUCER_IDS], 0, request))["error_code"] == ErrorCode.NONE
+
+
+async def create(session: Session, name: str) -> None:
+    new = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    (result,) = (
+        await session.ask(APIS[_CREATE_TOPICS], 2, {"topics": [new], "timeout_ms": 60_000, "validate_only": False})
+    )["topics"]
+    assert result["error_code"] == ErrorCode.NONE
+
+
+async def test_flood_of_wrong_passwords_leaves_room_for_others(tmp_path: Path) -> None:
+    """A broker that has a connection, one that returns and a client that returns are served until the flood has ended.
+
+    The attacker's addresses have no more connections and checks than an address may have.
+    """
+    authority = Authority(tmp_path)
+    signed = authority.sign("kactl")
+    tls = ssl.create_default_context(cafile=str(authority.cert))
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        serving("--plain", str(signed.cert), str(signed.key)) as server,
+        connection(server.port, tls, BROKERS[3]) as kept,
+    ):
+        assert await kept.log_in("broker-3", PASSWORDS["broker-3"]) is ErrorCode.NONE
+        await allocate(kept, server)
+        before = await server.meters()
+        begun_s = time.monotonic()
+        async with flooding(server, authority) as flood:
+            ending = asyncio.create_task(flood.run())
+            for number in range(RETURNS):
+                async with connection(server.port, tls, BROKERS[3]) as broker:
+                    assert await broker.log_in("broker-3", PASSWORDS["broker-3"]) is ErrorCode.NONE
+                    await allocate(broker, server)
+                async with connection(server.port, tls, CLIENT) as client:
+                    assert await client.log_in("client", PASSWORDS["client"]) is ErrorCode.NONE
+                    await create(client, f"created-{number}")
+            assert not ending.done()
+            while not ending.done():
+                await allocate(kept, server)
+            await ending
+            during_s = time.monotonic() - begun_s
+            after = await server.meters()
+
+    assert sum(flood.results.values()) >= LOGINS
+    assert flood.results.keys() <= {"SASL_AUTHENTICATION_FAILED", "CLOSED"}
+    assert flood.results["SASL_AUTHENTICATION_FAILED"] >= PLAIN_BURST * len(ADDRESSES)
+    well_behaved = CHECKS_EACH * (1 + 2 * RETURNS)
+    of_flood = CHECKS_EACH * len(ADDRESSES) * (PLAIN_BURST + PLAIN_RATE * during_s)
+    assert after["checks"] <= well_behaved + of_flood
+    assert 0 < after["checks_max"] <= 4
+    assert after["checks_in_loop"] == 0
+    assert after["connections_max"] <= len(ADDRESSES) * Limits().connections_per_address_max + 3
+    assert "error" not in after["refused"]
+    assert after["rss_max"] - before["rss_max"] < RSS_MAX
+    assert after["work_s"] < HOLD_S
