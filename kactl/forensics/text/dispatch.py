@@ -11,7 +11,7 @@ from typing import Final
 from kactl.forensics.event_types import Role
 
 from .format import ZOOKEEPER_LAST, Format
-from .formats import broker, controller_log, kraft, legacy, server_log, state_change
+from .formats import broker, controller_log, kraft, legacy, state_change
 
 
 def _until_zookeeper(formats: Iterable[Format]) -> Iterator[Format]:
@@ -23,14 +23,7 @@ def _until_zookeeper(formats: Iterable[Format]) -> Iterator[Format]:
 
 # The most frequent first, among those with the same first word.
 FORMATS: Final[tuple[Format, ...]] = (
-    *_until_zookeeper(
-        (
-            *state_change.FORMATS,
-            *broker.FORMATS,
-            *server_log.FORMATS,
-            *controller_log.FORMATS,
-        )
-    ),
+    *_until_zookeeper((*state_change.FORMATS, *broker.FORMATS, *controller_log.FORMATS)),
     *kraft.FORMATS,
     *legacy.FORMATS,
 )

@@ -1,7 +1,8 @@
-"""A broker's lines about requests of its controller and their effect, mostly in state-change.log.
+"""A broker's lines: requests of its controller and their effect, mostly in state-change.log, and those in server.log.
 
 `B4` and `B5` carry the most: at INFO, they contain the log end and the high watermark of each replica at the moment it
-becomes leader or follower.
+becomes leader or follower. Source of the session and fetch lines: ZooKeeper's ClientCnxn, Kafka's NetworkClient and
+FetchSessionHandler.
 """
 
 from typing import Final
@@ -22,6 +23,10 @@ FORMATS: Final = read_formats(
     correlation id {correlation_id:int}
 {TRANSITION}
     become-(?P<to_state>leader|follower) transition for partition {TP}(?: with leader {leader:int})?
+{OLD}
+    Partition {OLD_TP} on broker {speaker:int}:
+{FROM_TO}
+    (?: for partition \S+)? from {prev_isr:ids} to {isr:ids}
 
 [broker]
 B1 received-partition until=2.3 request=LEADER_AND_ISR
@@ -79,5 +84,32 @@ B10c received-partition since=2.6 request=STOP_REPLICA
     partition {TP}
 B10b stopping request=STOP_REPLICA
     Handling stop replica \(delete={delete:bool}\) for partition {TP}
+# -- server.log: partitions (named in the prefix), the ZooKeeper session, and fetches without a response
+I1 isr-shrunk by_prefix
+    Shrinking ISR{FROM_TO}(?:\. Leader: \(highWatermark: {high_watermark:int}, endOffset: {log_end:int}\)\. Out of sync
+    replicas: {text:rest})?\.?
+I2 isr-expanded until=2.7 by_prefix
+    Expanding ISR{FROM_TO}
+I3 isr-updated by_prefix
+    ISR updated to \[?{isr:ids}\]? (?:\(under-min-isr\) )?and (?:version|zkVersion) updated to
+    \[?{partition_epoch:int}\]?
+I4 isr-refused by_prefix
+    Cached zkVersion \[?{partition_epoch:int}\]? not equal to that in zookeeper, skip updating ISR
+I5 truncated by_prefix
+    Truncating to offset {log_end:int}
+I5-1.0 truncated until=1.0
+    Truncating log {TP} to offset {log_end:int}\.
+# Before 1.0, the partition is [topic,0], not topic-0.
+I1-0.8 isr-shrunk since=0.8 until=0.11
+    {OLD} Shrinking ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}
+I2-0.8 isr-expanded since=0.8 until=0.11
+    {OLD} Expanding ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}
+N1 session-negotiated since=0.8
+    Session establishment complete on server \S+, (?:session id|sessionid) = 0x\w+, negotiated timeout = {took_ms:int}
+N2 fetch-unanswered since=2.7
+    Cancelled in-flight FETCH request with correlation id \d+ due to node {broker:int} being disconnected \(elapsed time
+    since creation: \d+ms, elapsed time since send: {took_ms:int}ms,.*\)
+N3 fetch-unanswered
+    Error sending fetch request \(sessionId=\w+, epoch=\w+\) to node {broker:int}:.*
 """
 )
