@@ -67,7 +67,7 @@ def replicas(brokers: int, partitions: int, placement: str, random: np.random.Ge
 
 def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.Table:
     """Returns a cluster as a snapshot."""
-    from kactl.forensics.whatif.partitions import SCHEMA
+    from kactl.forensics.whatif.tables import SCHEMA
 
     random = np.random.default_rng(seed)
     assigned = replicas(brokers, partitions, placement, random)

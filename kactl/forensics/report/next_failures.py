@@ -5,8 +5,8 @@ from typing import Final
 
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
-from kactl.forensics.whatif.partitions import BadSnapshot
 from kactl.forensics.whatif.snapshots.logs import of_logs
+from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.whatif.analysis import answer
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.outcomes import Answer, Kind

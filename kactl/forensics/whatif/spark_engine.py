@@ -26,8 +26,17 @@ from kactl.whatif.outcomes import TOPICS, TopicShare
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.whatif.topology import BrokerPositions, BrokerUsage, Topology, topology_of
 
-from .partitions import FILLED, GROUPED, SIGNATURE
-from .tables import USAGE, broker_usage, check_known, columns_of, filled, topics_with_min_isr
+from .tables import (
+    FILLED,
+    GROUPED,
+    SIGNATURE,
+    USAGE,
+    broker_usage,
+    check_known,
+    columns_of,
+    filled,
+    topics_with_min_isr,
+)
 
 # About 150 bytes per class while sums are computed: 300 MB.
 CLASSES_HERE: Final = 2_000_000
@@ -84,7 +93,7 @@ def of_frame(
 
 
 class SparkEngine:
-    """Engine over a DataFrame with the columns of `partitions.SCHEMA`; unknown values are null.
+    """Engine over a DataFrame with the columns of `tables.SCHEMA`; unknown values are null.
 
     Args:
         classes_here: if there are more classes than this, Spark computes the sums.
@@ -156,7 +165,7 @@ class SparkEngine:
 
 
 def _grouped(partitions: DataFrame) -> DataFrame:
-    """Group partitions into classes, in the columns of `partitions.GROUPED`. An ISR is a set: its order is ignored."""
+    """Group partitions into classes, in the columns of `tables.GROUPED`. An ISR is a set: its order is ignored."""
     alike = partitions.withColumns({"isr": f.array_sort("isr"), "elr": f.array_sort("elr")})
     return alike.groupBy(*SIGNATURE).agg(f.sum("partitions").alias("partitions"), f.sum("weight").alias("weight"))
 

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kactl.errors import BadRequest
+from kactl.forensics.columns import columns, schema
 from kactl.state.rows import Ints
 from kactl.state.table import in_sync_of
 from kactl.whatif.assumptions import Assumptions
@@ -15,9 +17,39 @@ from kactl.whatif.engine import LocalEngine
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.whatif.topology import BrokerUsage, Topology, topology_of
 
-from .partitions import FILLED, GROUPED, BadSnapshot
+COLUMNS: Final = columns(
+    """
+    topic      text  the topic
+    partition  id    the partition's number
+    leader     id    the leader; -1 for none
+    replicas   ids   assigned brokers, the preferred leader first
+    isr        ids   in-sync replicas, in any order
+    elr        ids   KRaft: eligible leader replicas, which may lead without loss; null if there are none
+    min_isr    int   the topic's min.insync.replicas; null if it is not known
+    unclean    bool  the topic's unclean.leader.election.enable; null if it is not known
+    weight     real  its part of its leader's load; null if it is not known
+    """
+)
+SCHEMA: Final = schema(COLUMNS)
+REQUIRED: Final = ("topic", "partition", "leader", "replicas", "isr")
 
+# Key of a class. Partitions with the same key behave equally in every failure.
+SIGNATURE: Final = ("leader", "replicas", "isr", "elr", "min_isr", "unclean")
+GROUPED: Final = pa.schema(
+    [
+        *(SCHEMA.field(name) for name in SIGNATURE),
+        pa.field("partitions", pa.int64()),
+        pa.field("weight", pa.float64()),
+    ]
+)
+
+# The same for single partitions, with their topics.
+FILLED: Final = pa.schema([SCHEMA.field("topic"), *GROUPED])
 USAGE: Final = pa.schema([("broker", pa.int32()), *((name, pa.int64()) for name in ("assigned", "leads", "in_sync"))])
+
+
+class BadSnapshot(BadRequest):
+    """A snapshot cannot be used; `field` is the file and, if known, the line."""
 
 
 def of_table(
@@ -81,7 +113,7 @@ def local_engine(table: pa.Table, topology: Topology, assumed: Assumptions) -> L
     """Return an engine over a table.
 
     Args:
-        table: the columns of `partitions.SCHEMA`; only `elr`, `min_isr`, `unclean` and `weight` may be null.
+        table: the columns of `SCHEMA`; only `elr`, `min_isr`, `unclean` and `weight` may be null.
     """
     topics = table["topic"].combine_chunks().dictionary_encode()
     columns = columns_of(filled(table, assumed))
@@ -89,7 +121,7 @@ def local_engine(table: pa.Table, topology: Topology, assumed: Assumptions) -> L
 
 
 def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
-    """Return one class per partition, in the columns of `partitions.FILLED`; unknown topic settings are as assumed."""
+    """Return one class per partition, in the columns of `FILLED`; unknown topic settings are as assumed."""
     topics = table["topic"].combine_chunks().dictionary_encode()
     facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
     given = {
@@ -121,7 +153,7 @@ def broker_usage(table: pa.Table) -> pa.Table:
 
 
 def columns_of(table: pa.Table) -> PartitionColumns:
-    """Return the columns of a table that has those of `partitions.GROUPED`; only `elr` may be null."""
+    """Return the columns of a table that has those of `GROUPED`; only `elr` may be null."""
     replicas, isr, elr = (padded(table[name]) for name in ("replicas", "isr", "elr"))
     return PartitionColumns(
         replicas=replicas,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from kactl.forensics.whatif import tables
-from kactl.forensics.whatif.partitions import SCHEMA
+from kactl.forensics.whatif.tables import SCHEMA
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from tests.support.cluster_strategies import Decisions

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot
 from kactl.forensics.whatif.snapshots import file, logs
 from kactl.forensics.whatif.spark_engine import SparkEngine, of_frame
+from kactl.forensics.whatif.tables import SCHEMA, BadSnapshot
 from kactl.whatif import Answer, Kind
 from kactl.whatif.analysis import answer
 from kactl.whatif.assumptions import Assumptions, TopicFacts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.whatif import Answer, Kind, Outcome, Sweep
 from kactl.whatif.analysis import answer
 from kactl.whatif.assumptions import Assumptions, TopicFacts

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kactl.forensics.whatif.partitions import SCHEMA, BadSnapshot
+from kactl.forensics.whatif.tables import SCHEMA, BadSnapshot
 
 ID_MAX: Final = 2**31 - 1
 

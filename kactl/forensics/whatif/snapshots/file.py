@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kactl.forensics.storage import Location
 from kactl.forensics.tables import parquet_reader
-from kactl.forensics.whatif.partitions import REQUIRED, SCHEMA, BadSnapshot
+from kactl.forensics.whatif.tables import REQUIRED, SCHEMA, BadSnapshot
 
 from . import kafka_topics
 from .builder import Builder, twice
@@ -77,7 +77,7 @@ def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
     """Read a file.
 
     Returns:
-        The partitions, with the columns of `partitions.SCHEMA`, and the limits of the snapshot in sentences.
+        The partitions, with the columns of `tables.SCHEMA`, and the limits of the snapshot in sentences.
 
     Raises:
         BadSnapshot: the file does not exist, has another format, or has no partition.

@@ -26,7 +26,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.whatif.assumptions import TopicFacts
 
 from .builder import Builder

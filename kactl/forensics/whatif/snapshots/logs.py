@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.tables import is_small, kept_or_persisted
-from kactl.forensics.whatif.partitions import SCHEMA
 from kactl.forensics.whatif.spark_engine import of_frame
-from kactl.forensics.whatif.tables import of_table
+from kactl.forensics.whatif.tables import SCHEMA, of_table
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 
@@ -54,7 +53,7 @@ def of_logs(
 
 
 def partitions(states: DataFrame, deletions: DataFrame, at: datetime.datetime | None) -> DataFrame:
-    """Return the last known state of each partition, with the columns of `partitions.SCHEMA`, `at` and `told_by`.
+    """Return the last known state of each partition, with the columns of `tables.SCHEMA`, `at` and `told_by`.
 
     Unknown values are null. The last state is the one with the highest partition epoch, which rises with every change.
     Among states without a partition epoch it is the latest of those with the highest leader epoch.

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.forensics.whatif.partitions import BadSnapshot
+from kactl.forensics.whatif.tables import BadSnapshot
 
 from .builder import ID_MAX
 
