@@ -29,6 +29,9 @@ CONTROLLERS_SHOWN: Final = 50
 # Some weeks of a large unstable cluster; more lanes could not be drawn anyway.
 ABSENCES_SHOWN: Final = 2000
 _TOPICS: Final = 50
+# Columns of job `flapping` and of job `churn` that are counts; a missing one is shown as 0.
+_MOVES: Final = ("elections", "forced", "ping_pongs", "preferred_lost", "shrinks", "expands")
+_MOVES_BY_HOUR: Final = ("elections", "planned", "forced", "partitions", "shrinks", "expands", "most_in_a_minute")
 _Row = TypeVar("_Row", bound=msgspec.Struct)
 
 
@@ -46,15 +49,13 @@ def other_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
 def flapping(table: DataFrame) -> tuple[int, tuple[Flapping, ...]]:
     """Returns the number of partitions that flapped, and the worst of them."""
     moved = f.coalesce("elections", f.lit(0)) + f.coalesce("shrinks", f.lit(0))
-    counts = ("elections", "forced", "ping_pongs", "preferred_lost", "shrinks", "expands")
-    return _first(table.fillna(0, list(counts)).orderBy(f.desc(moved), "topic", "partition", "life"), Flapping)
+    return _first(table.fillna(0, list(_MOVES)).orderBy(f.desc(moved), "topic", "partition", "life"), Flapping)
 
 
 def churn(table: DataFrame) -> tuple[Churn, ...]:
     """Returns the hours with the most elections."""
     worst = table.orderBy(f.desc("elections"), "hour").limit(HOURS_SHOWN)
-    counts = ("elections", "planned", "forced", "partitions", "shrinks", "expands", "most_in_a_minute")
-    return values(worst.fillna(0, list(counts)).fillna(False, ["storm"]), Churn)
+    return values(worst.fillna(0, list(_MOVES_BY_HOUR)).fillna(False, ["storm"]), Churn)
 
 
 def _flapping_section(facts: Facts, moments: Moments) -> Iterator[Section]:
@@ -69,22 +70,20 @@ def _flapping_section(facts: Facts, moments: Moments) -> Iterator[Section]:
         paragraphs.append(f"{count(facts.flapping_all, 'partition')} moved more than once{more}.")
     if storms:
         paragraphs.append(f"In {count(storms, 'hour')} leaders moved many times as often as is usual in these logs.")
-    moves = ("elections", "forced", "ping_pongs", "preferred_lost", "shrinks", "expands")
     partitions = field_table(
         (
             PARTITION,
-            *fields(flapping_job.COLUMNS, moments, *moves),
+            *fields(flapping_job.COLUMNS, moments, *_MOVES),
             ("left the ISR most", _worst_follower),
             *fields(flapping_job.COLUMNS, moments, "lone_ms", "under_replicated_ms"),
         ),
         facts.flapping,
         "Partitions that moved most",
     )
-    by_hour = ("elections", "planned", "forced", "partitions", "shrinks", "expands", "most_in_a_minute")
     busiest = field_table(
         (
             ("hour", lambda hour: moments.seconds(hour.hour)),
-            *fields(churn_job.COLUMNS, moments, *by_hour),
+            *fields(churn_job.COLUMNS, moments, *_MOVES_BY_HOUR),
             ("", lambda hour: "storm" if hour.storm else ""),
         ),
         hours,
