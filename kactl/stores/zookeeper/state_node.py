@@ -89,14 +89,19 @@ async def _replace(client: Client, write: Write, selection: RowNumbers, fence: F
 async def _create(
     client: Client, write: Write, selection: RowNumbers, fence: Fence, lives: TopicLives, *, batch: int
 ) -> Bytes:
-    """Write rows without a stored state. Returns the outcome of each."""
+    """Write rows without a stored state. Returns the outcome of each.
+
+    The topics are compared between the two writes: the second one fails if a topic has been replaced since, as a new
+    topic has no node `partitions`. One that was replaced before is found, as a server that has answered the first write
+    has applied all that was written before it.
+    """
     outcome = np.full(len(selection), Outcome.FAILED, np.uint8)
     topics = [topic.name for topic in write.names.topics]
     data = states.encode(write, selection, fence.epoch)
     indexes = np.unique(write.names.topic[selection])
-    others = np.array(await lives.others(client, [write.names.topics[index] for index in indexes.tolist()]), np.bool_)
-    orphans = set(indexes[others].tolist())
-    orphans |= await _make_containers(client, topics, indexes[~others], fence, batch=batch)
+    orphans = await _make_containers(client, topics, indexes, fence, batch=batch)
+    others = await lives.others(client, [write.names.topics[index] for index in indexes.tolist()])
+    orphans |= set(indexes[np.array(others, np.bool_)].tolist())
     rows, groups = [], []
     columns = zip(write.names.topic[selection].tolist(), write.names.partition[selection].tolist(), data, strict=True)
     for row, (topic, number, text) in enumerate(columns):

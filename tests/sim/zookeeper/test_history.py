@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from kactl.errors import ControllerMoved
-from kactl.model import Broker, Endpoint, Fence, TopicPartition
+from kactl.model import Broker, Endpoint, Fence, TopicPartition, TopicRef
+from kactl.stores.base import Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.topic_lives import TopicLives
 from kactl.testing import Node, Schedule, SimLoop, on, sim
 from kactl.testing.checkers.events import validate
-from kactl.testing.contracts.store_support import ALL, ORDERS, THREE_PARTITIONS, new_write
+from kactl.testing.contracts.store_support import ALL, ORDERS, THREE_PARTITIONS, new_write, write_of
 from kactl.testing.history import Event, History
 from kactl.testing.links import Links
 from kactl.testing.run import run_script
@@ -180,7 +182,7 @@ def test_topic_is_removed_by_hand_with_all_that_belongs_to_it() -> None:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
             await store.commit(new_write(ALL), await store.contest(100))
             assert set(bench.world.content.leaderships()) == set(ALL)
-            bench.world.remove_topic("orders")
+            bench.world.remove_topic(ORDERS.name)
             assert bench.world.content.topics() == {}
             assert await store.topics() == []
 
@@ -204,3 +206,34 @@ def test_whole_cluster_runs_over_zookeeper(seed: int) -> None:
     assert first.signature == "pass", first.error
     assert first.digest == again.digest
     assert any(event.kind == "ctl.elected" for event in first.history.events)
+
+
+def test_first_leadership_is_not_written_to_a_topic_that_replaced_its_own_just_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic was compared, and is then removed by hand and created again before the write arrives."""
+    others = TopicLives.others
+
+    async def main(bench: Bench) -> None:
+        async def replace(store: ZooKeeperStore) -> None:
+            bench.world.remove_topic(ORDERS.name)
+            await store.create_topic(TopicRef(ORDERS.name, bytes(16)[1:] + b"x"), THREE_PARTITIONS, {})
+
+        async def replaced(self: TopicLives, *args: Any) -> list[bool]:
+            found = await others(self, *args)
+            await bench.run("operators", replace)
+            return found
+
+        async def lead(store: ZooKeeperStore) -> Any:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            await store.assignments([ORDERS.name])
+            fence = await store.contest(100)
+            monkeypatch.setattr(TopicLives, "others", replaced)
+            return await store.commit(write_of(ORDERS, new_write(ALL)), fence)
+
+        committed = await bench.run("controller 100", lead)
+
+        assert set(committed.outcome.tolist()) == {Outcome.FAILED}
+        assert [path for path in bench.world.servers[0].tree.nodes if path.endswith("/state")] == []
+
+    simulated(main)
