@@ -7,7 +7,7 @@ from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
 from .requested import Requested
-from .stored import NO_LEADER, Stored, is_zero, leadership_writes, topic_writes
+from .stored import NO_LEADER, Entry, Stored, is_zero, leadership_writes, topic_writes
 
 Assignment = tuple[list[int], list[int], list[int]]
 
@@ -36,6 +36,9 @@ class Topics(Checker):
         # Assignments that a tool has overwritten, until the controller writes the topic: it takes only added partitions
         # from such a write, as in Kafka, and goes on with the reassignment that it knows.
         self._overwritten: dict[tuple[str, str], Assignment] = {}
+        # Those of a topic without an id that was removed by hand and created again, until a controller notices the
+        # removal: without ids nobody can tell the topics apart, and the second looks like such a write to the first.
+        self._earlier: dict[tuple[str, str], Assignment] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
         self._requested = Requested()
@@ -104,7 +107,9 @@ class Topics(Checker):
         before = self._stored.entries.get(f"topics/{topic}")
         if value is None:
             self._born.pop(topic, None)
-            self._overwritten = {key: was for key, was in self._overwritten.items() if key[0] != topic}
+            kept = self._known(topic, before) if event.fields["fence"] is None else {}
+            self._forget(topic)
+            self._earlier.update(kept)
             self._removed[topic] = event.seq
             if event.fields["fence"] is None:
                 self._removed_by_hand.add(topic)
@@ -112,6 +117,8 @@ class Topics(Checker):
             return None
         if before is None:
             self._born[topic] = event
+            if not is_zero(value["id"]):
+                self._forget(topic)
             self._requested.born(topic, value["partitions"])
             return self._is_fresh(event, topic, value["id"])
         if before.value["id"] != value["id"]:
@@ -131,7 +138,8 @@ class Topics(Checker):
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
             stopped = self._stopped.get((topic, partition, event.fields["fence"]), set())
-            known = self._overwritten.pop((topic, partition), None)
+            earlier = self._earlier.pop((topic, partition), None)
+            known = self._overwritten.pop((topic, partition), None) or earlier
             text = "" if was is None else self._is_step(topic, partition, was, now, stopped)
             if text and known is not None:
                 text = self._is_step(topic, partition, known, now, stopped)
@@ -139,6 +147,21 @@ class Topics(Checker):
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
         return None
+
+    def _known(self, topic: str, removed: Entry | None) -> dict[tuple[str, str], Assignment]:
+        """Returns the assignments that controllers know of a topic that is removed; none if it has an id."""
+        if removed is None or not is_zero(removed.value["id"]):
+            return {}
+        known: dict[tuple[str, str], Assignment] = {}
+        for partition, (replicas, adding, removing) in removed.value["partitions"].items():
+            stored = (list(replicas), list(adding), list(removing))
+            known[topic, partition] = self._overwritten.get((topic, partition), stored)
+        return known
+
+    def _forget(self, topic: str) -> None:
+        for kept in (self._overwritten, self._earlier):
+            for key in [key for key in kept if key[0] == topic]:
+                del kept[key]
 
     def _is_fresh(self, event: Event, topic: str, topic_id: str) -> Violation | None:
         if is_zero(topic_id):
@@ -213,6 +236,9 @@ class Topics(Checker):
         if what == "deletion started":
             self._started[key] = event
             return None
+        if what == "vanished":
+            for known in [known for known in self._earlier if known[0] == topic]:
+                del self._earlier[known]
         started = self._started.pop(key, None) if what in ("deleted", "vanished") else None
         return self._is_gone(event, topic, started) if what == "deleted" else None
 

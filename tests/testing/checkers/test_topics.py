@@ -228,6 +228,48 @@ def test_a_reassignment_that_weakens_a_partition_breaks_inv_45(before: Any, afte
     assert one.found == ["INV-45"]
 
 
+NO_ID = "0" * 32
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_noticed", "after", "is_legal"),
+    [
+        ((NO_ID, NO_ID), False, ([3, 1, 2], [3], [1, 2]), True),
+        ((NO_ID, NO_ID), True, ([3, 1, 2], [3], [1, 2]), False),
+        ((NO_ID, NO_ID), False, ([3, 2], [3], [2]), False),
+        ((T1, NO_ID), False, ([3, 1, 2], [3], [1, 2]), False),
+        ((NO_ID, T2), False, ([3, 1, 2], [3], [1, 2]), False),
+    ],
+    ids=["of the earlier one", "noticed", "of neither", "the earlier one has an id", "the later one has an id"],
+)
+def test_a_controller_may_go_on_with_a_topic_that_was_replaced_by_hand(
+    ids: tuple[str, str], is_noticed: bool, after: Any, is_legal: bool
+) -> None:
+    """Without ids nobody can tell the topics apart: the second looks like a tool's write to the first."""
+    one = Story(Topics())
+    one.topic({0: [1, 2]}, topic_id=ids[0], operation="create_topic")
+    ask(one, {"t1-0": [3]})
+    one.commit({"topics/t1": None})
+    if is_noticed:
+        say(one, "vanished")
+    one.topic({0: [4, 5]}, topic_id=ids[1], operation="create_topic")
+    one.topic({0: after}, topic_id=ids[1], fence=1)
+
+    assert one.found == ([] if is_legal else ["INV-45"])
+
+
+def test_a_controller_writes_a_topic_that_was_replaced_by_hand_once() -> None:
+    one = Story(Topics())
+    one.topic({0: [1, 2]}, topic_id=NO_ID, operation="create_topic")
+    ask(one, {"t1-0": [3]})
+    one.commit({"topics/t1": None})
+    one.topic({0: [4, 5]}, topic_id=NO_ID, operation="create_topic")
+    one.topic({0: [4, 5]}, topic_id=NO_ID, fence=1)
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, topic_id=NO_ID, fence=1)
+
+    assert one.found == ["INV-45"]
+
+
 def test_administrators_may_write_any_assignment() -> None:
     one = story()
     one.topic({0: [3, 4]})
