@@ -31,10 +31,14 @@ from .spectators import SpectatorMember
 from .transport import SimulatedTransport
 from .worlds.kinds import STORES
 from .worlds.sqlite import SqliteWorld
+from .worlds.zookeeper.ensemble import PEERS
 
 FIRST_CONTROLLER: Final = 100
 # Participants dial the controllers this often in a session timeout.
 DIALS_PER_TIMEOUT: Final = 12
+# Latency between the servers of a store when all faults have ended: at most that of the slowest other links. A
+# takeover writes several times, one after the other, and its limits are those of fast stores.
+PEERS_CALM_MS: Final = 40.0
 # How many session timeouts a controller that has just been elected waits for the heartbeats of sessions with it.
 GRACE: Final = 1.5
 # Settings of a world that are not those of the controllers, with their defaults.
@@ -271,6 +275,8 @@ class SimulatedCluster:
     def heal(self, core_down: Iterable[Member]) -> None:
         """End all faults: processes run at full speed, links deliver, and members that are down start.
 
+        Links between the servers of a store are no slower than other links from then on.
+
         Args:
             core_down: members that are killed and stay down.
         """
@@ -279,6 +285,7 @@ class SimulatedCluster:
         self.world.start()
         self.world.set_faults({})
         self.links.heal(deliver=True)
+        self.links.limit_latency(PEERS, PEERS_CALM_MS)
         for channel in self.links.select():
             channel.release()
             channel.loss = channel.duplication = 0.0

@@ -199,6 +199,12 @@ class Links:
         """Returns the existing channels from one node to another, in the order of their creation."""
         return [channel for key, channel in self._channels.items() if _matches((kind, source, target), key)]
 
+    def limit_latency(self, kind: str, high_ms: float) -> None:
+        """Let no channel of a kind be slower than this from now on, the later ones included."""
+        for channel in self.select(kind=kind):
+            channel.latency_ms = _limited(channel.latency_ms, high_ms)
+        self.latency_ms[kind] = _limited(self.latency_ms.get(kind, (0.0, 0.0)), high_ms)
+
     def call_at(self, when_s: float, callback: Deliver, *, on: Node | None) -> None:
         """Run a function on a node at a time of the loop, whatever the current node and its clock."""
         context = self._contexts.get(on)
@@ -209,6 +215,11 @@ class Links:
 
     def _patterns(self, source: str, target: str, kind: str, *, both: bool) -> list[tuple[str, str, str]]:
         return [(kind, source, target), (kind, target, source)] if both else [(kind, source, target)]
+
+
+def _limited(latency_ms: tuple[float, float], high_ms: float) -> tuple[float, float]:
+    low, high = latency_ms
+    return min(low, high_ms), min(high, high_ms)
 
 
 def _matches(pattern: tuple[str, str, str], key: tuple[str, str, str]) -> bool:

@@ -169,3 +169,21 @@ def test_killed_node_receives_nothing() -> None:
         return pair.messages
 
     assert sim.run(main) == []
+
+
+def test_limited_latency_holds_for_all_later_messages() -> None:
+    async def main() -> Arrivals:
+        pair = Pair()
+        pair.send("before")
+        pair.links.limit_latency("other", 1.0)
+        await asyncio.sleep(1)
+        pair.send("of another kind")
+        pair.links.limit_latency("net", 4.0)
+        await asyncio.sleep(1)
+        pair.send("limited")
+        await asyncio.sleep(1)
+        later = pair.links.channel("net", "b", "a")
+        assert later.latency_ms == (4.0, 4.0)
+        return pair.arrived
+
+    assert sim.run(main) == [(10.0, "before"), (1010.0, "of another kind"), (2004.0, "limited")]

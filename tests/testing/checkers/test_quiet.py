@@ -1,7 +1,9 @@
 """Conditions of a cluster at rest: each bug below leaves everything as it should be, except for one condition."""
 
+import math
 from collections.abc import Collection
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -13,13 +15,15 @@ from kactl.machines import replica
 from kactl.messages.events import DeletionsChanged
 from kactl.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
+from kactl.testing import cluster
 from kactl.testing.brokers import ModelBroker, entries, receiver
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replication import Replication
 from kactl.testing.checkers.quiet import Limits, Unmet
 from kactl.testing.run import run_script
-from kactl.testing.script import Action, BrokersSpec, LivenessSpec, Script, WorldSpec
+from kactl.testing.script import Action, BrokersSpec, LivenessSpec, Script, WorldSpec, load
 
+SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
 SETTINGS = {
@@ -52,6 +56,17 @@ FAIL = Action("fail directory", at_ms=5_000, args={"broker": "broker 3", "replic
 def test_cluster_that_is_not_broken_comes_to_rest() -> None:
     assert signature(BOUNCE, LEAVE, MOVE, FAIL, down=["broker 2"]).startswith("pass")
     assert signature(MOVE, DELETE, level="2.6").startswith("pass")
+
+
+@pytest.mark.parametrize(("calm_ms", "expected"), [(None, "pass"), (math.inf, "LIV-01")], ids=["fast", "slow"])
+def test_servers_of_a_store_are_fast_when_faults_have_ended(
+    calm_ms: float | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were 400 ms apart: a takeover that writes three times took longer than its limit."""
+    if calm_ms is not None:
+        monkeypatch.setattr(cluster, "PEERS_CALM_MS", calm_ms)
+
+    assert run_script(load(SLOW_SERVERS)).signature == expected
 
 
 def test_preferred_replica_that_does_not_lead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
