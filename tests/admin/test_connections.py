@@ -407,3 +407,32 @@ def test_probe_is_answered_while_half_requests_are_open(small_server: tuple[str,
     lines = log.read_text().splitlines()
     assert len(lines) < 20, "\n".join(lines[:30])
     assert not [line for line in lines if "Traceback" in line or "out of system resource" in line]
+
+
+FLOOD = 20_000
+# More than the server accepts.
+FLOOD_OPEN = 500
+FLOOD_S = 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_probes_are_answered_in_a_flood_of_new_connections(loop: str, tmp_path: Path, free_tcp_port: int) -> None:
+    """At both addresses, from the beginning to the end of the flood; the controller stays the leader."""
+    log = tmp_path / "log"
+    with _process(loop, log, "-", str(free_tcp_port)) as url:
+        where = urlsplit(url)
+        flood = Program("tests.admin.connection_flood", [str(where.port), str(FLOOD), str(FLOOD_OPEN)], IMPORTS)
+        statuses: list[int] = []
+        with Process(flood, output=tmp_path / "flood") as process:
+            process.wait_for_line("^begun", START_S)
+            while process.alive:
+                statuses += (_readyz(urlsplit(f"http://127.0.0.1:{free_tcp_port}")), _readyz(where))
+            assert process.wait_for_line("^opened .*", FLOOD_S)[0] == f"opened {FLOOD}"
+        leads = opened(f"{url}/leader", timeout=PATIENCE_S).status
+
+    assert len(statuses) > 20
+    assert statuses == [200] * len(statuses)
+    assert leads == 200
+    assert "Traceback" not in log.read_text()
+    assert "replaced" in log.read_text()
