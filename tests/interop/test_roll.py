@@ -1,4 +1,4 @@
-"""Roll of a running cluster from clear text to logins over TLS, as docs/security.md describes it."""
+"""Roll of a running cluster from clear text to logins over TLS or certificates, as docs/security.md describes it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,10 +70,15 @@ listen = "127.0.0.1:{self.port}"
 
 
 class _Rolled:
-    """ZooKeeper, kactl and two brokers, in clear text at first."""
+    """ZooKeeper, kactl and two brokers, in clear text at first.
 
-    def __init__(self, folder: Path, ibp: str) -> None:
+    Args:
+        protocol: of the listener SECURE: SASL_SSL with passwords, or SSL with certificates.
+    """
+
+    def __init__(self, folder: Path, ibp: str, protocol: str) -> None:
         self.folder = folder
+        self._protocol = protocol
         self.zookeeper = ZooKeeperServer(folder / "zookeeper")
         self.cluster = Cluster(
             folder, zookeeper=self.zookeeper.connect(CHROOT), racks=[None, None], ibp=ibp, overrides=_FEW
@@ -81,29 +86,35 @@ class _Rolled:
         self.kactl = _Kactl(folder / "kactl", self.zookeeper.connect(CHROOT), ibp)
         self._secure_ports = {broker.id: free_port() for broker in self.cluster.brokers}
         self._authority = Authority(folder, "brokers")
-        self._certificate = self._authority.sign("broker")
-        self._both = folder / "broker.both.pem"
-        self._both.write_text(self._certificate.key.read_text() + self._certificate.cert.read_text())
+        self._certificate = self._authority.sign("kactl")
+
+    def principal(self, name: object) -> str:
+        """Returns the principal of kactl or of a broker on the listener SECURE."""
+        return f"User:CN={name}" if self._protocol == "SSL" else f"User:{name}"
 
     def kactl_on(self, *names: str, **settings: str) -> None:
         """Configure kactl with a secure listener, which it also uses to reach the brokers."""
         ports = {"INTERNAL": self.kactl.internal_port, "SECURE": self.kactl.secure_port}
         lines = "".join(f"{key.replace('_', '-')} = {value}\n" for key, value in settings.items())
+        if self._protocol == "SASL_SSL":
+            required = ""
+            password = secret_file(self.kactl.folder / "kactl.password", KACTL_PASSWORD)
+            own = f'sasl-mechanism = "SCRAM-SHA-512"\nusername = "kactl"\npassword-file = "{password}"\n'
+        else:
+            required = f'client-auth = "required"\nclient-ca = "{self._authority.cert}"\n'
+            own = f'cert = "{self._certificate.cert}"\nkey = "{self._certificate.key}"\n'
         self.kactl.set(
             f"""listener-name = "SECURE"
 listeners = {json.dumps([f"{name}://127.0.0.1:{ports[name]}" for name in names])}
 visible-on = {json.dumps(names)}
 {lines}[kafka.protocols]
-SECURE = "SASL_SSL"
+SECURE = "{self._protocol}"
 [kafka.tls]
 cert = "{self._certificate.cert}"
 key = "{self._certificate.key}"
-[kafka.client]
+{required}[kafka.client]
 ca = "{self._authority.cert}"
-sasl-mechanism = "SCRAM-SHA-512"
-username = "kactl"
-password-file = "{secret_file(self.kactl.folder / "kactl.password", KACTL_PASSWORD)}"
-"""
+{own}"""
         )
 
     def brokers_on(self, *names: str, between_brokers: str, **settings: str) -> None:
@@ -122,16 +133,24 @@ password-file = "{secret_file(self.kactl.folder / "kactl.password", KACTL_PASSWO
             "CLIENT": broker.client_port,
         }
         listeners = ",".join(f"{name}://127.0.0.1:{ports[name]}" for name in (*names, "CLIENT"))
-        login = login_setting(f"broker-{broker.id}", BROKER_PASSWORD)
-        return {
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,SECURE:SASL_SSL,CLIENT:PLAINTEXT",
+        name = f"broker-{broker.id}"
+        both = self.folder / f"{name}.both.pem"
+        if not both.exists():
+            signed = self._authority.sign(name)
+            both.write_text(signed.key.read_text() + signed.cert.read_text())
+        login = {
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-            "listener.name.secure.scram-sha-512.sasl.jaas.config": login,
+            "listener.name.secure.scram-sha-512.sasl.jaas.config": login_setting(name, BROKER_PASSWORD),
+        }
+        if self._protocol == "SSL":
+            login = {"listener.name.secure.ssl.client.auth": "required"}
+        return login | {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,SECURE:{self._protocol},CLIENT:PLAINTEXT",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._both),
+            "ssl.keystore.location": str(both),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._authority.cert),
         }
@@ -171,9 +190,9 @@ password-file = "{secret_file(self.kactl.folder / "kactl.password", KACTL_PASSWO
         }
 
 
-@pytest.fixture(params=kept_and_long(["2.6", "3.9"], ()))
+@pytest.fixture(params=kept_and_long([("2.6", "SASL_SSL"), ("3.9", "SASL_SSL"), ("3.9", "SSL")], ()), ids="-".join)
 def rolled(jars: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_Rolled]:
-    rolled = _Rolled(tmp_path, request.param)
+    rolled = _Rolled(tmp_path, *request.param)
     try:
         rolled.zookeeper.start()
         rolled.kactl.start()
@@ -186,7 +205,9 @@ def rolled(jars: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
 
 
 def test_roll_to_logins_over_tls_takes_no_partition_offline(rolled: _Rolled) -> None:
+    """Logins by passwords, and by certificates between brokers and kactl."""
     kactl = rolled.kactl
+    brokers = [rolled.principal("broker-1"), rolled.principal("broker-2")]
     kactl.until(lambda: len(kactl.get("/v1/brokers")["items"]) == 2, "both brokers", WAIT_S)
     for topic in ("rolled", "written"):
         kactl.post("/v1/topics", name=topic, partitions=PARTITIONS, replication_factor=2)
@@ -199,18 +220,18 @@ def test_roll_to_logins_over_tls_takes_no_partition_offline(rolled: _Rolled) -> 
         traffic.wait_acknowledged(100, WAIT_S)
         rolled.brokers_on("INTERNAL", "SECURE", between_brokers="INTERNAL")
         # Until all brokers use SECURE, those in clear text are User:ANONYMOUS, and no principal is a certain broker's.
-        rolled.kactl_on("INTERNAL", "SECURE", super_users='["User:ANONYMOUS", "User:broker-1", "User:broker-2"]')
+        rolled.kactl_on("INTERNAL", "SECURE", super_users=json.dumps(["User:ANONYMOUS", *brokers]))
         kactl.restart()
         rolled.rest("the brokers accept kactl's login")
         rolled.brokers_on("INTERNAL", "SECURE", between_brokers="SECURE")
-        rolled.kactl_on("SECURE", broker_principals='{ pattern = "User:broker-{id}" }')
+        rolled.kactl_on("SECURE", broker_principals=f'{{ pattern = "{rolled.principal("broker-{id}")}" }}')
         kactl.restart()
         rolled.rest("the brokers reach kactl by the secure listener")
         rolled.brokers_on(
             "SECURE",
             between_brokers="SECURE",
             authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
-            super_users="User:broker-1;User:broker-2;User:kactl;User:ANONYMOUS",
+            super_users=";".join([*brokers, rolled.principal("kactl"), "User:ANONYMOUS"]),
         )
         traffic.wait_acknowledged(100, WAIT_S)
         traffic.finish(WAIT_S)
