@@ -33,6 +33,7 @@ from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SAS
 from tests.access.der import certificate, encoded_name, random_name
 
 from . import interfaces
+from .seeds import ACLS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USERS
 from .target import RARELY, Target
 
 TIME_S: Final = 0.1
@@ -83,6 +84,14 @@ def _digest(message: bytes) -> bytes:
     return login.respond(message)
 
 
+def _digest_trusts(message: bytes) -> bytes:
+    login = DigestMd5("kafka", "secret", service="zookeeper", host="zk-sasl-md5", nonce="n")
+    login.first()
+    login.respond(DIGEST[0])
+    login.respond(message)
+    raise Violation("a server without the password has been trusted")
+
+
 def targets() -> list[Target]:
     draws = random.Random(1)
     certificates = [certificate(encoded_name(random_name(draws))) for _ in range(50)]
@@ -113,15 +122,21 @@ def targets() -> list[Target]:
             "principal rules",
             lambda data: PrincipalRules(data.decode(errors="replace")),
             (ValueError,),
-            [b"RULE:^CN=(.*?),OU=(a|b)+[^,]*$/$1@$2/L, DEFAULT", b"RULE:(?i)cn=\\d{1,3}(?:x)?/\\$1$0/U"],
+            RULES,
         ),
-        Target("SCRAM server, first", _server_begins, (SaslError,), [b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL"]),
+        Target(
+            "SCRAM server, first",
+            _server_begins,
+            (SaslError,),
+            [b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL", b"n,,n=a,r=b,tokenauth=true", b"n,," + b"n" * 70_000],
+        ),
         Target("SCRAM server, last", _server_finishes, (SaslError,), [b"c=biws,r=xyzabc,p=" + b"A" * 43 + b"="]),
-        Target("SCRAM client, first", _client_responds, (SaslError,), [b"r=xyzabc,s=c2FsdA==,i=4096"]),
+        Target("SCRAM client, first", _client_responds, (SaslError,), SCRAM_FIRST),
         Target("SCRAM client, last", _client_trusts, (SaslError,), [b"v=" + b"A" * 43 + b"=", b"e=other-error"]),
-        Target("DIGEST-MD5", _digest, (SaslError,), [challenge]),
-        Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls),
-        Target("users", lambda data: access.decode_user(data, "SCRAM-SHA-256"), malformed, [user]),
+        Target("DIGEST-MD5", _digest, (SaslError,), [challenge, *DIGEST]),
+        Target("DIGEST-MD5, last", _digest_trusts, (SaslError,), [b"rspauth=" + b"a" * 32, b'nonce="n"']),
+        Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls + ACLS),
+        Target("users", lambda data: access.decode_user(data, "SCRAM-SHA-256"), malformed, [user, *USERS]),
         Target("topics", records.decode_topic, malformed, [topic]),
         Target("leaderships", records.decode_state, malformed, [state]),
         Target("controller", records.decode_controller, malformed, [b'{"version":1,"brokerid":1,"timestamp":"1"}']),
@@ -135,11 +150,11 @@ def targets() -> list[Target]:
             malformed,
             [b'{"version":1,"broker":1,"event":1}'],
         ),
-        Target("registrations", lambda data: registration.decode(1, data, 7), malformed, [broker]),
+        Target("registrations", lambda data: registration.decode(1, data, 7), malformed, [broker, *REGISTRATIONS]),
         Target("reassignments", admin_records.decode_reassignment, malformed, [partitions]),
         Target("elections", admin_records.decode_preferred_election, malformed, [partitions]),
         Target("features", lambda data: admin_records.decode_features(data, 1), malformed, [features]),
-        Target("producer ids", admin_records.decode_producer_ids, malformed, [block]),
+        Target("producer ids", admin_records.decode_producer_ids, malformed, [block, *PRODUCER_IDS]),
         Target("SQLite frames", frame.unseal, damaged, [frame.seal(b"payload" * 9)]),
         Target("SQLite columns", lambda data: frame.unpack("change", 1, data), damaged, [change]),
         Target(

@@ -4,8 +4,8 @@ Run as `python -m tests.fuzz.guided [INPUTS] [SEED] [--keep FOLDER]`, or by `mak
 of `decoders`, prints the lines that guided and unguided inputs reach, and writes the inputs that reached new lines, as
 short as they can be, to FOLDER.
 
-The lines that count are those of the functions of kactl that a target enters. Those that serve other callers of such a
-function cannot be reached from every target.
+The lines that count are those of the functions of kactl that a target enters. For all targets together, a line that
+several of them enter counts once, and is reached if one of them reaches it.
 """
 
 import argparse
@@ -166,7 +166,7 @@ def main() -> None:
     print(f"seed {options.seed}")
     known = targets()
     shares = sum(1 if target.is_slow else RARELY for target in known)
-    reached = reached_unguided = lines = 0
+    reached, reached_unguided, lines = set[Line](), set[Line](), set[Line]()
     for target in known:
         for content in target.seeds:
             check(target, content)  # what only the first use of a decoder runs is not reached by the later ones
@@ -174,9 +174,9 @@ def main() -> None:
         unguided = explore(target, inputs, random.Random(options.seed), is_guided=False)
         guided = explore(target, inputs, random.Random(options.seed))
         entered = guided.entered | unguided.entered
-        reached += len(guided.lines)
-        reached_unguided += len(unguided.lines)
-        lines += len(entered)
+        reached |= guided.lines
+        reached_unguided |= unguided.lines
+        lines |= entered
         print(
             f"{target.name}: {len(guided.lines)} of {len(entered)} lines, {len(unguided.lines)} without guidance",
             flush=True,
@@ -188,9 +188,11 @@ def main() -> None:
             for content in kept(target, guided.corpus, of_seeds):
                 (folder / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
     print(
-        f"all targets: {reached / lines:.1%} of the lines of the functions that they enter, "
-        f"{reached_unguided / lines:.1%} without guidance"
+        f"all targets: {len(reached) / len(lines):.1%} of {len(lines)} lines of the functions that they enter, "
+        f"{len(reached_unguided) / len(lines):.1%} without guidance"
     )
+    for code, line in sorted(lines - reached, key=lambda each: (each[0].co_filename, each[1])):
+        print(f"not reached: {code.co_filename}:{line} in {code.co_qualname}")
 
 
 if __name__ == "__main__":

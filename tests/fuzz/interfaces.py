@@ -2,6 +2,7 @@
 
 import functools
 import io
+import ipaddress
 import json
 import tempfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from kactl import wire
 from kactl.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
@@ -33,9 +35,12 @@ from kactl.stores.etcd import messages as etcd
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind
 from kactl.transports.tcp.identity import Identity
+from kactl.wire.columns import Column, slots, values
+from kactl.wire.control import check_topics, topics_of
 from tests.forensics.golden import GOLDEN
 from tests.wire.recorded import encoded, samples
 
+from .seeds import COLUMNS, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
 from .target import Target
 
 SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
@@ -45,6 +50,10 @@ _LOCAL: Final = origin.Authority("127.0.0.1", 8080)
 # On a file system in memory, where there is one: files are written for each input.
 _MEMORY: Final = Path("/dev/shm")
 _HOUR_MS: Final = 3_600_000
+_NETWORKS: Final = (ipaddress.ip_network("10.0.0.0/8"),)
+_HOUR_US: Final = 3_600_000_000
+# 2024-10-26 00:00 in UTC, the day before clocks in Europe are set back.
+_CLOCKS_CHANGE_US: Final = 1_729_900_800_000_000
 _BODIES: Final = (
     {"name": "orders", "partitions": 3, "replication_factor": 2, "config": {"a": "b"}, "timeout_ms": 5, "reason": "x"},
     {"name": "orders", "assignment": [[1, 2], [2, 3]], "dry_run": True},
@@ -82,8 +91,19 @@ def _text(decode: Callable[[str], Any]) -> Callable[[bytes], Any]:
 
 
 def _find(text: str) -> TokenRecord | None:
-    known = TokenRecord(id="abcdefgh", name="a", role=_ROLE, sha256=hash_of(SECRET), created_ms=0, expires_ms=_HOUR_MS)
+    known = TokenRecord(
+        id="abcdefgh",
+        name="a",
+        role=_ROLE,
+        sha256=hash_of(SECRET),
+        created_ms=0,
+        expires_ms=_HOUR_MS,
+        networks=_NETWORKS,
+    )
     found = Tokens([known]).find(text, now_ms=1, address="10.0.0.1")
+    anywhere = msgspec.structs.replace(known, networks=())
+    assert Tokens([known]).find(text, now_ms=1, address=None) is None
+    assert Tokens([anywhere]).find(text, now_ms=1, address=None) in (None, found and anywhere)
     assert found is None or text == TOKEN, f"{text!r} is accepted as a token"
     assert TOKEN not in without_secrets(text)
     return found
@@ -128,14 +148,14 @@ def _frames(data: bytes) -> list[Any]:
     return found[0]
 
 
-def _log(data: bytes, *, layout: str, kind: Kind) -> list[Any]:
+def _log(data: bytes, *, layout: str, kind: Kind, start: int = 0, end: int | None = None) -> list[Any]:
     parser = Parser(file_id=1, kind=kind, broker=None, time_zone=zone.zone_of("UTC"))
-    return [parser.parse(batch).num_rows for batch in records(io.BytesIO(data), LAYOUTS[layout], start=0, end=None)]
+    return [parser.parse(batch).num_rows for batch in records(io.BytesIO(data), LAYOUTS[layout], start=start, end=end)]
 
 
-def _json_log(data: bytes, *, layout: str) -> list[Any]:
+def _json_log(data: bytes, *, layout: str, start: int = 0, end: int | None = None) -> list[Any]:
     batches = json_parser.events(
-        io.BytesIO(data), layout, file_id=1, kind=Kind.STATE_CHANGE, broker=None, start=0, end=None
+        io.BytesIO(data), layout, file_id=1, kind=Kind.STATE_CHANGE, broker=None, start=start, end=end
     )
     return [batch.num_rows for batch in batches]
 
@@ -164,6 +184,14 @@ def targets() -> list[Target]:
         b'{"type":"PARTITION_RECORD","version":0,"data":{"partitionId":0,"topicId":"AAAAAAAAAAAAAAAAAAAAAQ",'
         b'"replicas":[1,2],"isr":[1,2],"leader":1,"leaderEpoch":0,"partitionEpoch":0}}\n'
     )
+    dumps = [
+        dump * 2,
+        dump + b"\n",
+        dump.replace(b"1714557600123", b"9" * 30),
+        dump.replace(b"1714557600123", b"9" * 15),
+        dump.replace(b'"leader":1', b'"leader":[1]'),
+        dump.replace(b"PARTITION_RECORD", b"NO_SUCH_RECORD"),
+    ]
     event = msgspec.json.encode(
         PartitionEvent(
             seq=1, time_ms=2, controller_epoch=3, topic="t", partition=0, from_state=PartitionState.OFFLINE,
@@ -182,6 +210,8 @@ def targets() -> list[Target]:
         b'[api]\nlisten = "[::1]:80"\nhosts = ["a"]\n[log]\nfolder = "x"\n'
     )
     frame = [b"".join(frames_of(Message(FrameKind.ASK, 7, b"head" * 30, b"tail" * 30), part)) for part in (40, 300)]
+    first = [next(iter(frames_of(Message(FrameKind.ASK, stream, b"h" * 60, b"t" * 60), 40))) for stream in range(6)]
+    frame += [b"".join(first), first[0] * 2, first[0] + frame[0], frame[0][:60] * 3]
     bodies = [json.dumps(body).encode() for body in _BODIES]
     messages = samples()
     families: dict[int, tuple[wire.Family, list[bytes]]] = {}
@@ -199,13 +229,21 @@ def targets() -> list[Target]:
     return [
         Target("tokens", _text(_find), (), [TOKEN.encode(), f"Bearer {TOKEN}".encode()]),
         Target("new tokens", _text(lambda text: record_of(text, "a", _ROLE)), (), [TOKEN.encode()]),
-        Target("token file", _from_file("tokens.toml", token_file.read_tokens), bad_config, [tokens], is_slow=True),
+        Target(
+            "token file",
+            _from_file("tokens.toml", token_file.read_tokens),
+            bad_config,
+            [tokens, tokens * 2, b"token = 1", tokens.replace(b"viewer", b"x")],
+            is_slow=True,
+        ),
         Target("context file", _from_file("contexts.toml", _contexts), (Failure,), [contexts], is_slow=True),
-        Target("configuration", _from_file("kactl.toml", config_file.load), bad_config, [settings], is_slow=True),
+        Target("configuration", _from_file("kactl.toml", _settings), bad_config, [settings, *SETTINGS], is_slow=True),
+        Target("environment", _environment, bad_config, ENVIRONMENT, is_slow=True),
+        Target("time zones", _text(_zoned), (zone.UnknownZone,), ZONES, is_slow=True),
         Target("durations", _text(Duration.parse), (ValueError,), [b"18s", b"500ms"]),
         Target("hosts", _text(_host), (), [b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"]),
         Target("origins", _text(_origin), (), [b"http://127.0.0.1:8080", b"https://ops.example:8080"]),
-        Target("cursors", _text(cursor.read), refused, [cursor.write("orders", 7).encode()]),
+        Target("cursors", _text(cursor.read), refused, [cursor.write("orders", number).encode() for number in (7, -1)]),
         *(
             Target(
                 f"body {kind.__name__}",
@@ -215,7 +253,7 @@ def targets() -> list[Target]:
             )
             for kind in sorted(kinds, key=lambda kind: kind.__name__)
         ),
-        Target("tcp frames", _frames, (MalformedMessage,), frame),
+        Target("tcp frames", _frames, (MalformedMessage,), frame + FRAMES),
         Target("tcp identities", _text(Identity.parse), (ValueError,), [b"kactl://c/participant/3"]),
         *(
             Target(f"tcp messages {number}", functools.partial(_message, family), (MalformedMessage,), seeds)
@@ -231,18 +269,66 @@ def targets() -> list[Target]:
             many,
             is_slow=True,
         ),
+        Target(
+            "parts of logs",
+            functools.partial(_log, layout="standard", kind=Kind.STATE_CHANGE, start=90, end=400),
+            (),
+            many,
+            is_slow=True,
+        ),
         Target("server logs", functools.partial(_log, layout="standard", kind=Kind.SERVER), (), many, is_slow=True),
-        Target("kactl logs", functools.partial(_json_log, layout="kactl"), (), [kactl_line * 2], is_slow=True),
-        Target("metadata dumps", functools.partial(_json_log, layout="dump"), (), [dump * 2], is_slow=True),
-        Target("gzip files", _unzipped, (Broken,), [gzip.compress(many[0], mtime=0)]),
+        Target("kactl logs", functools.partial(_json_log, layout="kactl"), (), [kactl_line * 2, *KACTL], is_slow=True),
+        Target("metadata dumps", functools.partial(_json_log, layout="dump"), (), dumps, is_slow=True),
+        Target(
+            "parts of dumps",
+            functools.partial(_json_log, layout="dump", start=5, end=300),
+            (),
+            [dump * 4, *dumps],
+            is_slow=True,
+        ),
+        Target("columns", _columns, (MalformedMessage,), COLUMNS),
+        Target("gzip files", _unzipped, (Broken,), [gzip.compress(many[0], mtime=0), *GZIP]),
         Target(
             "probes",
             _from_file("x.log", lambda path: probe.probe(str(path))),
             (),
-            [*many, kactl_line, dump],
+            [*many, kactl_line, dump, *PROBES, *KACTL],
             is_slow=True,
         ),
     ]
+
+
+def _settings(path: Path) -> Any:
+    return config_file.load(path, {"KACTL_LOG__FOLDER": "x"}, None, {"store.session-timeout": "5s"})
+
+
+def _columns(data: bytes) -> list[Any]:
+    """Decode a column with one value per row, with several, and as the topics of rows."""
+    width, count, kind = data[:3].ljust(3, b"\0")
+    column, dtype = Column(width, memoryview(data)[3:]), ("int32", "bool", "int64")[kind % 3]
+    several = slots(column, count, dtype)
+    found = values(column, count, dtype)
+    check_topics(found, [""] * count, ascending=bool(kind & 4))
+    topics = topics_of(["a"] * (count // 16), bytes(data[3:])) if kind & 8 else ()
+    return [found.tolist(), None if several is None else several.tolist(), topics]
+
+
+def _environment(data: bytes) -> Any:
+    """Read variables, whose names are in upper case, and options of the command line."""
+    entries = data.decode("utf-8", "replace").split("\0")
+    pairs = {name: value for name, _, value in (entry.partition("=") for entry in entries)}
+    env = {name: value for name, value in pairs.items() if name.isupper()}
+    options = {name: value for name, value in pairs.items() if name and name not in env}
+    return config_file.load(None, env, options, {"store.session-timeout": "5s"})
+
+
+def _zoned(name: str) -> Any:
+    """Convert the hours of two days around a change of clocks in a time zone."""
+    found = zone.zone_of(name)
+    hours = np.arange(48, dtype=np.int64) * _HOUR_US + _CLOCKS_CHANGE_US
+    # The clocks show one hour twice.
+    local = np.concatenate([hours[:27], hours[26:]])
+    return zone.to_utc(local, found).tolist()
 
 
 def _contexts(path: Path) -> Any:

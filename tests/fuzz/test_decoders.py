@@ -7,7 +7,7 @@ import pytest
 from .decoders import Violation, check, fuzz, targets
 from .target import Target
 
-WITH_PASSWORD = {"SCRAM server, last", "SCRAM client, last", "ZooKeeper tokens"}
+WITH_PASSWORD = {"SCRAM server, last", "SCRAM client, last", "DIGEST-MD5, last", "ZooKeeper tokens"}
 
 
 def test_short_run_finds_nothing() -> None:
