@@ -65,7 +65,7 @@ class Links:
         return view.endpoint_error if incarnation == link.incarnation else ""
 
     def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
-        """The participant of an open link was not found at its address."""
+        """The participant of an open link was not found at its address, or was found if `reason` is empty."""
         incarnation, view = self._views.get(link.broker, (b"", _NEVER))
         if incarnation == link.incarnation:
             self._views[link.broker] = incarnation, dataclasses.replace(view, endpoint_error=reason)

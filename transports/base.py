@@ -83,8 +83,11 @@ class ControllerPort(Protocol):
         """The same link is not open any more. Not called for a link that another one has replaced."""
 
     def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
-        """The participant of an open link advertises an address at which it was not found, which the network
-        permits. Called before its registration."""
+        """The participant of an open link was not found at the address that it advertises, or was found again.
+
+        Args:
+            reason: empty if it was found.
+        """
 
     async def watch_routes(self, asked: Watch, /) -> RouteMessage:
         """Respond to a spectator; see `kactl.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""

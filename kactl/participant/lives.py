@@ -19,6 +19,7 @@ from kactl.stores.base import Session
 
 from .incarnation import Incarnation
 from .registrar import Registrar, Registration, close_session
+from .sessions import RemoteSession
 
 log = logger(__name__)
 
@@ -105,8 +106,9 @@ class Lives:
         """Serve until the session is lost."""
         try:
             async with anyio.create_task_group() as tasks:
-                if not registration.endpoint.is_verified:
-                    tasks.start_soon(registration.endpoint.run)
+                tasks.start_soon(registration.endpoint.run)
+                if isinstance(registration.session, RemoteSession):
+                    tasks.start_soon(_renew_over_each_link, registration)
                 await registration.incarnation.run(registration.pacemaker)
                 tasks.cancel_scope.cancel()
             log.warning("broker %d has lost its registration and registers again", self._broker)
@@ -137,3 +139,15 @@ class Lives:
             await incarnation.notify_stopped()
         except Exception:
             log.exception("the application of broker %d has failed to stop", self._broker)
+
+
+async def _renew_over_each_link(registration: Registration) -> None:
+    """Renew a session with the controller as soon as a link was opened again. Renewals have failed without one: the
+    next one would be sent up to a sixth of the session timeout later, when this controller may have failed as well."""
+    link = registration.incarnation.link
+    while True:
+        await link.wait_lost()
+        await link.wait_open()
+        if not link.is_open:
+            return  # closed for good
+        registration.pacemaker.renew_now()

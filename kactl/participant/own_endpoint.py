@@ -1,14 +1,16 @@
-"""Verification of the address that a participant advertises in a session with the store.
-
-The store does not connect to it, so the active controller does, at the request of the participant:
+"""Verification of the address that a participant advertises, by the active controller, at the participant's request.
 
     unverified ──registration of the participant found there──▶ verified
-         │ ▲
-         │ └── the link is lost ──┐
+         │ ▲                                                        │
+         │ ├── the link is lost ──┐                                 │
+         │ ├──────────────── the link is lost ──────────────────────┘
          └── not found ──▶ refused ┘
 
-Before the registration a refusal is an error. Without a controller the participant registers unverified, as it has to
-lead on while there is none. It is verified when its link opens; the controller shows it if it is refused then.
+Before the registration a refusal is an error. In a session with the controller the registration itself is refused. A
+participant with a session in the store registers unverified if there is no controller, as it has to lead on meanwhile.
+
+Each link has the address verified once more: it may lead to another controller, on another host, which does not know
+the results of earlier ones. A refusal takes nothing from a registration; the controller shows it.
 """
 
 from typing import Final
@@ -36,14 +38,25 @@ class OwnEndpoint:
     """The address of one registration.
 
     Args:
+        peer: the address; None if there is nothing to verify.
         link: of the registration.
+        is_verified: the registration includes the verification.
 
     Attributes:
-        is_verified: nothing has to be verified any more.
+        is_verified: by the controller of the present link, or the last one.
     """
 
-    def __init__(self, broker: int, incarnation: bytes, peer: Endpoint | None, link: OwnLink, clock: Clock) -> None:
-        self.is_verified = peer is None
+    def __init__(
+        self,
+        broker: int,
+        incarnation: bytes,
+        peer: Endpoint | None,
+        link: OwnLink,
+        clock: Clock,
+        *,
+        is_verified: bool = False,
+    ) -> None:
+        self.is_verified = is_verified or peer is None
         self._broker = broker
         self._incarnation = incarnation
         self._peer = peer
@@ -84,8 +97,11 @@ class OwnEndpoint:
             log.info("broker %d registers an address that is not verified: %s", self._broker, error)
 
     async def run(self) -> None:
-        """Have the address of a registration verified by the controllers that come, until one has."""
-        while not self.is_verified:
+        """Have the address of a registration verified by each controller that a link leads to, until cancelled."""
+        while self._peer is not None:
+            if self.is_verified:
+                await self._link.wait_lost()
+                self.is_verified = False
             await self._link.wait_open()
             try:
                 await self.verify()

@@ -145,8 +145,14 @@ class Registrar:
             log.info("broker %d registers without a link to a controller", self._broker.id)
 
     def _own_endpoint(self, incarnation: Incarnation, peer: Endpoint | None) -> OwnEndpoint:
-        unverified = None if self._sessions.verifies else peer
-        return OwnEndpoint(self._broker.id, incarnation.incarnation, unverified, incarnation.link, self._clock)
+        return OwnEndpoint(
+            self._broker.id,
+            incarnation.incarnation,
+            peer,
+            incarnation.link,
+            self._clock,
+            is_verified=self._sessions.verifies,
+        )
 
     def _broker_in(self, session: Session, incarnation: Incarnation, peer: Endpoint | None) -> Broker:
         is_witnessed = session.bound.kind == "witnessed"

@@ -65,14 +65,43 @@ async def test_participant_without_an_address_sends_nothing() -> None:
     assert network.sent == []
 
 
-async def test_address_that_was_found_is_verified_once() -> None:
-    network = Network(EndpointVerified(5))
+async def test_address_that_was_found_is_verified_once_over_each_link() -> None:
+    network = Network(EndpointVerified(5), EndpointVerified(6))
     endpoint = await advertised(network, ManualClock())
 
     await endpoint.verify_if_linked()
-    await endpoint.run()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(endpoint.run)
+        await settle()
+        assert network.sent == [REQUEST]
 
-    assert network.sent == [REQUEST]
+        network.set(LinkState.CONNECTING)
+        await settle()
+        assert not endpoint.is_verified
+        network.set(LinkState.OPEN)
+        await settle()
+        assert network.sent == [REQUEST, REQUEST]
+        assert endpoint.is_verified
+        tasks.cancel_scope.cancel()
+
+
+async def test_address_of_a_session_with_the_controller_is_verified_over_later_links() -> None:
+    network = Network(EndpointVerified(6))
+    own = network.own
+    await own.connect(network, None, ())  # type: ignore[arg-type]
+    endpoint = OwnEndpoint(3, INCARNATION, PEER, own, ManualClock(), is_verified=True)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(endpoint.run)
+        await settle()
+        assert network.sent == []
+
+        network.set(LinkState.CONNECTING)
+        await settle()
+        network.set(LinkState.OPEN)
+        await settle()
+        assert network.sent == [REQUEST]
+        tasks.cancel_scope.cancel()
 
 
 async def test_refused_address_is_an_error_before_the_registration() -> None:
@@ -137,5 +166,6 @@ async def test_refused_address_of_a_registration_is_verified_by_the_next_control
         network.set(LinkState.OPEN)
         await settle()
 
-    assert len(network.sent) == 3
-    assert endpoint.is_verified
+        assert len(network.sent) == 3
+        assert endpoint.is_verified
+        tasks.cancel_scope.cancel()

@@ -54,3 +54,5 @@ class EndpointCheck:
                 log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, error)
                 raise
             log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, error)
+        else:
+            self._port.endpoint_failed(link, "")

@@ -89,6 +89,7 @@ class Pacemaker:
         self._renewed = anyio.Event()  # replaced by each renewal that counts
         self._risk_reported_ns: int | None = None
         self._failing = False
+        self._tasks: anyio.abc.TaskGroup | None = None  # while it runs
 
     @property
     def margin_ms(self) -> float:
@@ -98,9 +99,11 @@ class Pacemaker:
         """Renew until the session is lost. The lease has ended on return, also after a cancellation."""
         try:
             async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
                 tasks.start_soon(self._watch)
                 await self._send_renewals(tasks)
         finally:
+            self._tasks = None
             self._end(late_ns=None)
 
     # -- renewals
@@ -110,6 +113,11 @@ class Pacemaker:
             tasks.start_soon(self._renew, tasks.cancel_scope)
             await self._clock.sleep_ms(self._session.timeout_ms / self._config.renewals)
             await self._pause.wait_open()
+
+    def renew_now(self) -> None:
+        """Send one renewal more, at a moment at which it is likely to succeed. No effect unless this runs."""
+        if self._tasks is not None and not self._tasks.cancel_scope.cancel_called:
+            self._tasks.start_soon(self._renew, self._tasks.cancel_scope)
 
     async def _renew(self, session_scope: anyio.CancelScope) -> None:
         """Send one renewal, and count it if it succeeds."""

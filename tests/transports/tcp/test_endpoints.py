@@ -12,8 +12,12 @@ import pytest
 
 import kactl
 from kactl.errors import EndpointUnreachable, NotAuthorized
+from kactl.messages.admin import ResignRequested
+from kactl.messages.sessions import ParticipantLink, VerifyEndpoint
+from kactl.model import Endpoint
 from kactl.stores.memory import MemoryState, MemoryStore
-from kactl.testing.contracts.link_support import until
+from kactl.testing.contracts.link_support import ContractOffice, until
+from kactl.transports.tcp.endpoint_check import EndpointCheck
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
 
@@ -29,6 +33,8 @@ class Cluster:
 
     def __init__(self, controller: kactl.Controller, network: kactl.TcpNetwork, state: MemoryState) -> None:
         self.controller = controller
+        self.network = network
+        self.state = state
         self.address = str(network.address)
         self.brokers = state.brokers
 
@@ -45,12 +51,13 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    state: MemoryState | None = None, *, listen: str = LOOPBACK, **network: Any
+    state: MemoryState | None = None, *, listen: str = LOOPBACK, is_standby: bool = False, **network: Any
 ) -> AsyncIterator[Cluster]:
     state, own = state or MemoryState(), kactl.TcpNetwork(listen=listen, **network)
     with anyio.fail_after(PATIENCE_S):
-        async with kactl.Controller(100, store=MemoryStore(state), network=own) as controller:
-            await controller.wait_active()
+        async with kactl.Controller(100 + is_standby, store=MemoryStore(state), network=own) as controller:
+            if not is_standby:
+                await controller.wait_active()
             yield Cluster(controller, own, state)
 
 
@@ -185,6 +192,53 @@ async def test_address_registered_without_a_controller_is_shown(
 
         assert f"127.0.0.1:{closed_port}: participant 1 was not found there" in error()
         await until(lambda: "broker 1 is registered, but others cannot connect to it" in caplog.text)
+
+
+@both_sessions
+async def test_next_controller_verifies_the_address_too(session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify, blind = kactl.TcpNetwork.verify, set[kactl.TcpNetwork]()
+
+    async def seen(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int) -> None:
+        if network in blind:
+            raise EndpointUnreachable(host, port, "no route from here")
+        await verify(network, broker, incarnation, host, port)
+
+    monkeypatch.setattr(kactl.TcpNetwork, "verify", seen)
+    async with cluster() as first, cluster(first.state, is_standby=True) as second:
+        blind.add(second.network)
+        network = kactl.TcpNetwork(listen=LOOPBACK, controllers=[first.address, second.address])
+        store = first.controller.store if session == "store" else None
+        async with kactl.Participant(1, store=store, network=network, session_timeout_ms=60_000) as participant:
+            epoch = await participant.wait_linked()
+            await first.controller.ask(ResignRequested(stop=True))
+            await second.controller.wait_active()
+
+            def error() -> str:
+                broker = second.controller.cluster.brokers.get(1)
+                link = None if broker is None else second.controller.links.view(broker)
+                return "" if link is None else link.endpoint_error
+
+            await until(error)
+            assert error().endswith("no route from here")
+            assert participant.epoch == epoch
+
+
+async def test_failure_is_forgotten_when_the_participant_is_found() -> None:
+    port, link = ContractOffice(), ParticipantLink(1, bytes(16))
+    request = VerifyEndpoint(1, bytes(16), Endpoint("PEER", "127.0.0.1", 7373))
+    failures = [EndpointUnreachable("127.0.0.1", 7373, "no route"), None]
+
+    async def verify(*_: object) -> None:
+        failure = failures.pop(0)
+        if failure is not None:
+            raise failure
+
+    check = EndpointCheck(port, verify, required=False)
+    await check.before(request, link)
+    assert port.unverified == {link: "127.0.0.1:7373: no route"}
+    await check.before(request, link)
+
+    assert port.unverified == {link: ""}
 
 
 @pytest.mark.slow  # a participant waits for its link for two seconds

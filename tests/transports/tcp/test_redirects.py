@@ -108,3 +108,19 @@ async def test_address_that_others_cannot_use_is_not_stored() -> None:
         record = await controller.store.controller()
         assert record is not None
         assert record.address == ""
+
+
+async def test_lease_is_renewed_as_soon_as_the_next_controller_is_reached() -> None:
+    """Renewals are a hundred seconds apart. The one after the election of another controller is sent at once."""
+    async with two_controllers() as found:
+        network = found.network(found.active, found.standby)
+        async with kactl.Participant(1, network=network, session_timeout_ms=600_000) as participant:
+            await participant.wait_linked()
+            await found.active.create_topic("orders", assignment={0: [1]})
+            await until(lambda: participant.leadership("orders-0") is not None)
+            leader = participant.leadership("orders-0")
+            assert leader is not None
+            await found.swap()
+            before_ms = leader.remaining_ms()
+
+            await until(lambda: leader.remaining_ms() > before_ms)
