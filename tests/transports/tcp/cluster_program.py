@@ -1,19 +1,35 @@
-"""A program of a cluster over tcp: python cluster_program.py FILE controller|participant ID ADDRESS[,ADDRESS] SESSIONS
+"""A program of a cluster over tcp: python cluster_program.py STORE ROLE ID ADDRESS[,ADDRESS] SESSIONS [OPTION ...]
 
-SESSIONS is `store` or `controller`: with which of them participants have their sessions.
+STORE is `sqlite:FILE`, `zookeeper:HOST:PORT/PATH` or `etcd:CLUSTER@URL[,URL]`. SESSIONS is `store` or `controller`:
+with which of them participants have their sessions. ROLE is
 
-A controller creates the topic once three brokers are registered. A participant prints a line `led <topic-partition>
-<token> <from> <to>` for each time that it has led, in ms of the boot time, and `leads` lines as they begin. The last
-time at which the lease was valid ends the interval, also after the process was stopped.
+* `controller`, which listens on the first address,
+* `participant`, which looks for controllers at all addresses,
+* `node`: both in one process. The controller's id is higher by 99.
+
+A controller creates the topic once enough brokers are registered. A participant prints a line `led <topic-partition>
+<token> <from> <to> <end>` for each time that it has led, in ms of the boot time, and `leads` lines as they begin. `to`
+is the last time at which the lease was valid, also after the process was stopped, and `end` when `lead` has ended. A
+`lost` line is printed by each call of `lease_lost`.
+
+SIGUSR1 prints a line `resources <tasks> <descriptors> <resident KiB>`. SIGTERM ends the program in order; the last line
+is `left <tasks>`.
 """
 
-import sys
+import argparse
+import asyncio
+import os
+import signal
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import anyio
+import anyio.abc
 
 import kactl
+from kactl.errors import KactlError
+from kactl.stores.base import Store
 
 # Of the controllers, and of participants by the kind of their sessions. A lease has to last longer than the
 # controllership of a killed controller and the search for the next one. A session must not expire because its renewal
@@ -24,6 +40,9 @@ SESSION_MS = {"store": 8_000, "controller": 12_000}
 # lost with a controller or a link. A member that is missing when its leader fails is not elected: nothing leads.
 LAG_MS = 30_000
 TOPIC, PARTITIONS, BROKERS = "orders", 6, 3
+# Between two topics of `--load`, and between two checks of a leader.
+LOAD_S = 0.25
+CHECK_S = 0.01
 
 
 def now_ms() -> float:
@@ -34,8 +53,24 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
+def open_store(text: str, timeout_ms: int) -> Store:
+    kind, _, place = text.partition(":")
+    if kind == "sqlite":
+        return kactl.SqliteStore(place, session_timeout_ms=timeout_ms)
+    if kind == "zookeeper":
+        from kactl.stores.zookeeper import ZooKeeperStore
+
+        return ZooKeeperStore(place, session_timeout_ms=timeout_ms)
+    from kactl.stores.etcd import EtcdStore
+
+    cluster, _, urls = place.partition("@")
+    return EtcdStore(urls.split(","), cluster=cluster, session_timeout_ms=timeout_ms)
+
+
 class Handler(kactl.PartitionHandler):
     async def lead(self, leader: kactl.Leader) -> None:
+        if self.partition.topic != TOPIC:
+            return
         began = last = now_ms()
         say("leads", self.partition, leader.token, began)
         try:
@@ -43,36 +78,104 @@ class Handler(kactl.PartitionHandler):
                 at = now_ms()
                 leader.check()
                 last = at
-                await anyio.sleep(0.01)
+                await anyio.sleep(CHECK_S)
         except kactl.LeadershipLost:
             pass
         finally:
-            say("led", self.partition, leader.token, began, last)
+            say("led", self.partition, leader.token, began, last, now_ms())
+
+    def lease_lost(self, leader: kactl.Leader) -> None:
+        if self.partition.topic == TOPIC:
+            say("lost", self.partition, leader.token, now_ms())
 
 
-async def control(node_id: int, address: str) -> None:
-    network = kactl.TcpNetwork(listen=address)
-    store = kactl.SqliteStore(sys.argv[1], session_timeout_ms=CONTROLLER_MS)
-    async with kactl.Controller(node_id, store=store, network=network) as controller:
-        say("listens", network.address)
-        was_active, in_sync, linked = False, set[int](), list[int]()
-        while True:
-            await anyio.sleep(0.05)
-            now = controller.snapshot()
-            if (now.active_id == node_id) != was_active:
-                was_active = not was_active
-                say("active" if was_active else "standby", now.epoch)
-            if was_active and (members := _in_sync(controller)) != in_sync:
-                in_sync = members
-                say("in-sync", *sorted(in_sync))
-            if was_active and (links := _linked(controller)) != linked:
-                linked = links
-                say("linked", *linked)
-            if was_active and now.brokers >= BROKERS:
-                try:
-                    await _ensure_topic(controller)
-                except kactl.NotController:
-                    continue
+class Program:
+    """One process of the cluster."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.addresses: list[str] = options.addresses.split(",")
+        self.participant_store = options.participant_store or options.store
+
+    async def control(self, node_id: int, network: kactl.TcpNetwork) -> None:
+        store = open_store(self.options.store, self.options.controller_ms)
+        async with kactl.Controller(node_id, store=store, network=network) as controller:
+            say("listens", network.address)
+            was_active, in_sync, linked = False, set[int](), list[int]()
+            while True:
+                await anyio.sleep(0.05)
+                now = controller.snapshot()
+                if (now.active_id == node_id) != was_active:
+                    was_active = not was_active
+                    say("active" if was_active else "standby", now.epoch)
+                if was_active and (members := _in_sync(controller)) != in_sync:
+                    in_sync = members
+                    say("in-sync", *sorted(in_sync))
+                if was_active and (links := _linked(controller)) != linked:
+                    linked = links
+                    say("linked", *linked)
+                if was_active and now.brokers >= self.options.brokers:
+                    try:
+                        await _ensure_topic(controller, self.options.brokers)
+                    except KactlError as error:
+                        say("waits", error)  # a participant is still fenced, or another controller was elected
+
+    async def participate(self, broker: int, network: kactl.TcpNetwork) -> None:
+        timeout_ms = self.options.session_ms or SESSION_MS[self.options.sessions]
+        async with AsyncExitStack() as stack:
+            store = None
+            if self.options.sessions == "store":
+                store = await stack.enter_async_context(open_store(self.participant_store, timeout_ms))
+            participant = kactl.Participant(
+                broker,
+                store=store,
+                network=network,
+                handler=Handler,
+                session_timeout_ms=timeout_ms,
+                lag_ms=self.options.lag_ms,
+            )
+            await stack.enter_async_context(participant)
+            say("registered", participant.epoch)
+            if self.options.load:
+                await _load(participant)
+            await participant.wait_closed()
+
+    async def run(self) -> None:
+        number, role = self.options.id, self.options.role
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_handle_signals, tasks.cancel_scope)
+            if role == "participant":
+                tasks.start_soon(self.participate, number, kactl.TcpNetwork(controllers=self.addresses))
+            elif role == "controller":
+                tasks.start_soon(self.control, number, kactl.TcpNetwork(listen=self.addresses[0]))
+            else:
+                network = kactl.TcpNetwork(listen=self.addresses[0], controllers=self.addresses)
+                tasks.start_soon(self.control, number + 99, network)
+                tasks.start_soon(self.participate, number, network)
+        # Responses that were on their way need one turn to end.
+        await anyio.sleep(0.1)
+        say("left", len(asyncio.all_tasks()) - 1)
+
+
+async def _handle_signals(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
+        async for number in signals:
+            if number == signal.SIGTERM:
+                scope.cancel()
+                return
+            resident = Path("/proc/self/statm").read_text().split()[1]
+            kib = int(resident) * os.sysconf("SC_PAGE_SIZE") // 1024
+            say("resources", len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), kib)
+
+
+async def _load(participant: kactl.Participant) -> None:
+    """Create topics, one after the other, and ensure the earlier ones from time to time."""
+    for number in range(1_000_000):
+        try:
+            await participant.ensure_topic(f"load-{number % 200}", partitions=2, replication_factor=1)
+        except KactlError as error:
+            say("load", error)
+        await anyio.sleep(LOAD_S)
 
 
 def _in_sync(controller: kactl.Controller) -> set[int]:
@@ -87,25 +190,23 @@ def _linked(controller: kactl.Controller) -> list[int]:
     return sorted(broker for broker, view in views.items() if view is not None and view.is_linked)
 
 
-async def _ensure_topic(controller: kactl.Controller) -> None:
+async def _ensure_topic(controller: kactl.Controller, brokers: int) -> None:
     if controller.partition(f"{TOPIC}-0") is None:
-        await controller.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=BROKERS)
+        await controller.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=brokers)
         say("created")
 
 
-async def participate(broker: int, addresses: str) -> None:
-    network = kactl.TcpNetwork(controllers=addresses.split(","))
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(kactl.SqliteStore(sys.argv[1])) if sys.argv[5] == "store" else None
-        timeout_ms = SESSION_MS[sys.argv[5]]
-        participant = kactl.Participant(
-            broker, store=store, network=network, handler=Handler, session_timeout_ms=timeout_ms, lag_ms=LAG_MS
-        )
-        await stack.enter_async_context(participant)
-        say("registered", participant.epoch)
-        await participant.wait_closed()
-
-
 if __name__ == "__main__":
-    role, number, address = sys.argv[2:5]
-    anyio.run(control if role == "controller" else participate, int(number), address)
+    parser = argparse.ArgumentParser()
+    for argument in ("store", "role"):
+        parser.add_argument(argument)
+    parser.add_argument("id", type=int)
+    for argument in ("addresses", "sessions"):
+        parser.add_argument(argument)
+    parser.add_argument("--participant-store", help="where participants find the store, if elsewhere")
+    parser.add_argument("--session-ms", type=int)
+    parser.add_argument("--controller-ms", type=int, default=CONTROLLER_MS)
+    parser.add_argument("--lag-ms", type=int, default=LAG_MS)
+    parser.add_argument("--brokers", type=int, default=BROKERS)
+    parser.add_argument("--load", action="store_true", help="a participant that creates topics")
+    anyio.run(Program(parser.parse_args()).run)

@@ -1,0 +1,228 @@
+"""Clusters of processes over tcp, whose controllers and participants are killed, stopped and cut off."""
+
+import itertools
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.support.processes import Process, free_port
+
+from .cluster_program import PARTITIONS, TOPIC, now_ms
+
+PROGRAM: Final = Path(__file__).with_name("cluster_program.py")
+PATIENCE_S: Final = 60.0
+NAMES: Final = [f"{TOPIC}-{number}" for number in range(PARTITIONS)]
+CONTROLLERS: Final = (100, 101)
+
+
+class Led(NamedTuple):
+    """A time for which a participant led a partition; without an end, if it still does.
+
+    Attributes:
+        ended_ms: when the lease was valid for the last time.
+        returned_ms: when `lead` had ended.
+    """
+
+    broker: int
+    name: str
+    token: str
+    began_ms: float
+    ended_ms: float
+    returned_ms: float
+
+
+class Lost(NamedTuple):
+    """A call of `lease_lost`."""
+
+    broker: int
+    name: str
+    token: str
+    at_ms: float
+
+
+class Cluster:
+    """Processes with controllers and participants over one store.
+
+    Args:
+        store: as `cluster_program` takes it; None for a SQLite file in the folder.
+        sessions: `store` or `controller`.
+    """
+
+    def __init__(self, folder: Path, sessions: str, store: str | None = None, options: Sequence[str] = ()) -> None:
+        self.sessions = sessions
+        self.folder = folder
+        self.store = store or f"sqlite:{folder / 'kactl.db'}"
+        self.options = tuple(options)
+        self.ended_ms: dict[int, float] = {}  # of killed participants
+        self.controllers: dict[int, Process] = {}
+        self.participants: dict[int, Process] = {}
+        self.proxies: list[Proxy] = []
+        self.addresses = {node: f"127.0.0.1:{free_port()}" for node in CONTROLLERS}
+
+    def start_controller(self, node: int) -> None:
+        self.controllers[node] = self._run("controller", node, self.addresses[node])
+        self.controllers[node].wait_for_line("listens", PATIENCE_S)
+
+    def start_participant(self, broker: int, *options: str, behind: "Sequence[Proxy]" = ()) -> None:
+        """Start a participant. Behind proxies, it knows the controllers by their addresses only."""
+        addresses = [proxy.address for proxy in behind] or list(self.addresses.values())
+        self.participants[broker] = self._run("participant", broker, ",".join(addresses), *options)
+
+    def start_node(self, broker: int) -> None:
+        """Start a controller and a participant in one process."""
+        others = [address for node, address in self.addresses.items() if node != CONTROLLERS[broker - 1]]
+        process = self._run("node", broker, ",".join([self.addresses[CONTROLLERS[broker - 1]], *others]))
+        self.participants[broker] = self.controllers[CONTROLLERS[broker - 1]] = process
+
+    def proxy(self, address: str) -> "Proxy":
+        self.proxies.append(Proxy(address))
+        return self.proxies[-1]
+
+    def kill(self, broker: int) -> None:
+        """Kill a participant."""
+        self.participants[broker].kill()
+        self.ended_ms[broker] = now_ms()
+
+    def _run(self, role: str, number: int, addresses: str, *options: str) -> Process:
+        command = [sys.executable, str(PROGRAM), self.store, role, str(number), addresses, self.sessions]
+        return Process([*command, *self.options, *options], output=self.folder / f"{role}-{number}")
+
+    def close(self) -> None:
+        for process in {*self.participants.values(), *self.controllers.values()}:
+            process.kill()
+            print(process.output.name, process.output.read_text(), sep="\n")  # shown if the test has failed
+        for proxy in self.proxies:
+            proxy.close()
+
+    # -- what has happened ---------------------------------------------------------------------------------------------
+
+    def led(self) -> list[Led]:
+        """Returns all times for which partitions were led."""
+        found = []
+        for broker, process in self.participants.items():
+            open_ = {}
+            for line in process.output.read_text().splitlines():
+                match line.split():
+                    case ["leads", name, token, began]:
+                        open_[name, token] = float(began)
+                    case ["led", name, token, began, last, returned]:
+                        del open_[name, token]
+                        found.append(Led(broker, name, token, float(began), float(last), float(returned)))
+            ended_ms = self.ended_ms.get(broker, math.inf)
+            found += [Led(broker, name, token, began, ended_ms, ended_ms) for (name, token), began in open_.items()]
+        return found
+
+    def lost(self, broker: int) -> list[Lost]:
+        """Returns all calls of `lease_lost` of a participant."""
+        lines = [line.split() for line in self.participants[broker].output.read_text().splitlines()]
+        return [Lost(broker, words[1], words[2], float(words[3])) for words in lines if words[:1] == ["lost"]]
+
+    def leaders(self) -> dict[str, int]:
+        """Returns the participant that leads each partition now."""
+        last: dict[str, Led] = {}
+        for led in sorted(self.led(), key=lambda led: led.began_ms):
+            last[led.name] = led
+        return {name: led.broker for name, led in last.items() if led.ended_ms == math.inf}
+
+    def acting(self) -> set[int]:
+        """Returns the participants of which a call of `lead` has not ended."""
+        return {led.broker for led in self.led() if led.ended_ms == math.inf}
+
+    def check_disjoint(self) -> None:
+        """Check that no partition was led by two participants at a time."""
+        for earlier, later in self.successions():
+            assert earlier.ended_ms < later.began_ms, (earlier, later)
+
+    def successions(self) -> list[tuple[Led, Led]]:
+        """Returns each leadership with the next one of the partition, if that is another participant's."""
+        found = []
+        for name in NAMES:
+            times = sorted((led for led in self.led() if led.name == name), key=lambda led: led.began_ms)
+            found += [pair for pair in itertools.pairwise(times) if pair[0].broker != pair[1].broker]
+        return found
+
+    def active(self) -> int:
+        """Returns the controller that has become active last."""
+        epochs = {}
+        for node, process in self.controllers.items():
+            lines = [line.split() for line in process.text.splitlines() if line.startswith(("active", "standby"))]
+            if lines and lines[-1][0] == "active" and process.alive:
+                epochs[node] = int(lines[-1][1])
+        return max(epochs, key=lambda node: epochs[node], default=-1)
+
+    def in_sync(self) -> str:
+        """Returns the members of all ISRs, as the active controller knows them."""
+        return self._last("in-sync")
+
+    def linked(self) -> str:
+        """Returns the participants with a link to the active controller."""
+        return self._last("linked")
+
+    def _last(self, kind: str) -> str:
+        """Returns the last line of a kind that the active controller has printed."""
+        active = self.active()
+        lines = self.controllers[active].text.splitlines() if active in self.controllers else []
+        found = [line.removeprefix(kind).strip() for line in lines if line.startswith(kind)]
+        return found[-1] if found else ""
+
+    def until_led(self, *brokers: int) -> None:
+        """Wait until all partitions are led by these participants, each of which leads one or more."""
+        until(
+            lambda: set(self.leaders().values()) == set(brokers) and len(self.leaders()) == PARTITIONS,
+            f"all partitions are led by {brokers}",
+        )
+
+    def until_in_sync(self, *brokers: int) -> None:
+        """Wait until the ISRs have these members, as the active controller knows them."""
+        until(lambda: self.in_sync() == " ".join(map(str, brokers)), f"{brokers} are in sync")
+
+
+class Proxy:
+    """A fault proxy in a process of its own, which takes commands from a pipe."""
+
+    def __init__(self, to: str) -> None:
+        command = [sys.executable, "-m", "kactl.testing.fault_proxy", "--to", to]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(PATIENCE_S)
+        self._process.stdout.close()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def three_participants(
+    folder: Path, sessions: str, store: str | None = None, options: Sequence[str] = (), *, load: bool = False
+) -> Cluster:
+    """Start two controllers and three participants. The third one is behind a proxy to each controller."""
+    cluster = Cluster(folder, sessions, store, options)
+    try:
+        for node in CONTROLLERS:
+            cluster.start_controller(node)
+        behind = [cluster.proxy(address) for address in cluster.addresses.values()]
+        for broker in (1, 2):
+            cluster.start_participant(broker, *(["--load"] if load and broker == 1 else []))
+        cluster.start_participant(3, behind=behind)
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
