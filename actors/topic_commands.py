@@ -105,8 +105,9 @@ class TopicCommands:
     ) -> bool:
         """Create a topic unless it exists, and wait for its leaders as `create_topic` does.
 
-        This also waits until the brokers of `assignment` have registered, or enough live ones have linked. A topic that
-        exists is not changed, and its leaders only have to be registered.
+        This also waits until the brokers of `assignment`, or enough others, can be used: they are registered, have
+        linked, and are neither drained nor shutting down. A topic that exists is not changed, and its leaders only have
+        to be registered.
 
         Args:
             partitions: 1 if neither this nor `assignment` is given.

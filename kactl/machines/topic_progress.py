@@ -1,6 +1,6 @@
 """Progress of a topic towards leaders that have acknowledged their orders."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 import numpy as np
@@ -19,17 +19,27 @@ NAMED_MAX: Final = 5
 def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
     """Returns why a topic cannot be created before more brokers have registered or linked; empty if it can.
 
-    Placement uses the same brokers.
+    The brokers that count are those of `usable_brokers`, as for placement, also if an assignment names them.
     """
+    usable = {broker.id for broker in usable_brokers(cluster)}
     if asked.assignment is not None:
         named = {broker for assignment in asked.assignment.values() for broker in assignment.replicas}
-        absent = sorted(named - cluster.brokers.keys())
-        return f"brokers {absent} are not registered" if absent else ""
+        return _unusable(cluster, named - usable)
     wanted = 1 if asked.replication_factor is None else asked.replication_factor
-    usable = len(usable_brokers(cluster))
-    if usable >= wanted:
+    if len(usable) >= wanted:
         return ""
-    return f"{wanted} replicas need as many live brokers, and there are {usable}{fenced_brokers(cluster)}"
+    return f"{wanted} replicas need as many live brokers, and there are {len(usable)}{fenced_brokers(cluster)}"
+
+
+def _unusable(cluster: Cluster, brokers: Set[int]) -> str:
+    """Returns why some brokers cannot get replicas; empty if there are none."""
+    registered, fenced = brokers & cluster.brokers.keys(), brokers & cluster.fenced
+    reasons = {
+        "are not registered": brokers - registered,
+        "are fenced, since they have never linked to this controller": fenced,
+        "are drained or shutting down": registered - fenced,
+    }
+    return "; ".join(f"brokers {sorted(those)} {reason}" for reason, those in reasons.items() if those)
 
 
 def progress_of(

@@ -243,6 +243,41 @@ async def test_ensured_topic_waits_for_a_participant_to_link() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_ensured_topic_waits_for_the_named_participants_to_link() -> None:
+    """The brokers that an assignment names count as those that placement chooses."""
+    cluster = Fixture()
+    async with cluster.controller, anyio.create_task_group() as tasks:
+        await settle()
+        await cluster.link(1)
+        await cluster.register(1, 2)
+        ensure = partial(cluster.controller.ensure_topic, "t", assignment={0: [2, 1]})
+
+        with pytest.raises(ActionTimedOut, match=r"brokers \[2\] are fenced"):
+            await ensure(timeout_ms=50)
+        tasks.start_soon(ensure)
+        await settle()
+        assert cluster.controller.partition(T0) is None
+        await cluster.link(2)
+
+        assert (cluster.view.replicas, cluster.view.leader) == ((2, 1), 2)
+        tasks.cancel_scope.cancel()
+
+
+async def test_ensured_topic_waits_for_the_end_of_a_drain() -> None:
+    cluster = Fixture()
+    async with cluster.controller, anyio.create_task_group() as tasks:
+        await settle()
+        await cluster.link(1, 2)
+        await cluster.register(1, 2)
+        await cluster.controller.drain(2)
+        ensure = partial(cluster.controller.ensure_topic, "t", assignment={0: [1, 2], 1: [1, 3]})
+
+        with pytest.raises(ActionTimedOut, match=r"\[3\] are not registered; brokers \[2\] are drained or"):
+            await ensure(timeout_ms=50)
+        assert cluster.controller.partition(T0) is None
+        tasks.cancel_scope.cancel()
+
+
 async def test_ensured_topic_has_as_many_replicas_as_brokers_that_can_be_used() -> None:
     cluster = Fixture()
     async with cluster.controller, anyio.create_task_group() as tasks:
