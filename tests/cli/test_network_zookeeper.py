@@ -25,13 +25,20 @@ SECRET = "a secret of 16 bytes"
 # Renewals may be late on a busy machine. The server of the tests grants at most 10 s.
 SESSION_MS = 6_000
 PATIENCE_S = 120
+TURNS = 20
 
 
 class Actions:
-    """What the leaders of a partition do, each time after a check that has succeeded."""
+    """What the leaders of a partition do, each time after a check that has succeeded.
+
+    Attributes:
+        tokens: under which they have acted; an entry for each change.
+        turns: how often they have acted under the last token.
+    """
 
     def __init__(self) -> None:
         self.tokens: list[kactl.FencingToken] = []
+        self.turns = 0
 
     def handler(self, partition: kactl.TopicPartition) -> kactl.PartitionHandler:
         return Acting(partition, self)
@@ -53,6 +60,8 @@ class Acting(kactl.PartitionHandler):
                 return
             if leader.token not in self._actions.tokens[-1:]:
                 self._actions.tokens.append(leader.token)
+                self._actions.turns = 0
+            self._actions.turns += 1
             await moment()
 
 
@@ -107,7 +116,8 @@ async def test_planned_move_waits_for_the_earlier_leader(
 
                 first.pause()
                 await controller.drain(7)
-                while second.leadership("orders-0") is None:
+                # Both act in this event loop. If the earlier leader still could, no token would last for many turns.
+                while len(actions.tokens) < 2 or (len(actions.tokens) == 2 and actions.turns < TURNS):
                     await moment()
                 first.resume()
                 await until(lambda: first.leader("orders-0") == 8)
