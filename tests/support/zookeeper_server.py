@@ -1,4 +1,4 @@
-"""One real ZooKeeper server on loopback, with a data folder that outlives its process.
+"""Real ZooKeeper servers on loopback, with data folders that outlive their processes: one, or an ensemble.
 
     with ZooKeeperServer(tmp_path) as server:
         client = KazooClient(server.connect("/test"))
@@ -8,7 +8,7 @@ Needs nothing beyond the standard library and the jars, so that any folder of te
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -63,8 +63,13 @@ class ZooKeeperServer:
         Raises:
             HarnessError: it ended, or did not respond within START_S and was killed.
         """
+        self.launch()
+        self.wait_until_serving()
+
+    def launch(self) -> None:
+        """Start the server without waiting for it."""
         assert self.process is None or not self.process.alive, "already running"
-        process = Process(
+        self.process = Process(
             java_command(
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 [self._config()],
@@ -73,7 +78,10 @@ class ZooKeeperServer:
             ),
             output=self.folder / "zookeeper.log",
         )
-        self.process = process
+
+    def wait_until_serving(self) -> None:
+        """Wait until the server responds; see `start`."""
+        process = self._started()
         deadline = time.monotonic() + START_S
         while not self.serving():
             if not process.alive:
@@ -107,13 +115,18 @@ class ZooKeeperServer:
 
     def serving(self) -> bool:
         """Returns whether it serves requests, by its own status command."""
+        return bool(self.mode())
+
+    def mode(self) -> str:
+        """Returns `standalone`, `leader` or `follower`; empty if it serves no requests."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=REQUEST_S) as connection:
                 connection.sendall(b"srvr")
                 with connection.makefile("rb") as answer:
-                    return b"Mode: standalone" in answer.read()
+                    _, _, mode = answer.read().decode().partition("Mode: ")
+                    return mode.partition("\n")[0]
         except OSError:
-            return False
+            return ""
 
     def _started(self) -> Process:
         if self.process is None:
@@ -141,3 +154,48 @@ class ZooKeeperServer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+class ZooKeeperEnsemble:
+    """Three servers, of which the third one is a follower that reaches the others through addresses of the caller.
+
+    Args:
+        through: returns the address at which the third server connects to an address of another one.
+        sync_ticks: for so long, the leader and a follower that hear nothing of each other go on.
+    """
+
+    def __init__(self, folder: Path, through: Callable[[str], str], *, sync_ticks: int) -> None:
+        ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}  # of followers, and of elections
+        self.members: list[ZooKeeperServer] = []
+        for number in ports:
+            settings: dict[str, object] = {"initLimit": 40, "syncLimit": sync_ticks}
+            for other, (quorum, election) in ports.items():
+                address = f"127.0.0.1:{quorum}"
+                if number == 3 and other != 3:
+                    address = through(address)
+                settings[f"server.{other}"] = f"{address}:{election}"
+            member = ZooKeeperServer(folder / str(number), settings=settings)
+            data = member.folder / "data"
+            data.mkdir(parents=True)
+            (data / "myid").write_text(str(number))
+            self.members.append(member)
+
+    def connect(self, chroot: str) -> str:
+        """Returns the connect string of the first two servers."""
+        return ",".join(member.connect() for member in self.members[:2]) + chroot
+
+    def __enter__(self) -> Self:
+        try:
+            for member in self.members[:2]:
+                member.launch()
+            for member in self.members[:2]:
+                member.wait_until_serving()
+            self.members[2].start()  # one of the others leads
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.etcd_server import EtcdServer, require_etcd
 from tests.support.zookeeper_fixtures import jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperEnsemble
 
-from .process_cluster import CONTROLLERS, NAMES, Cluster, Led, three_participants, until
+from .process_cluster import CONTROLLERS, NAMES, Cluster, Led, Proxy, three_participants, until
 
 __all__ = ["jars", "zookeeper"]
 
@@ -118,6 +119,44 @@ def test_leader_without_store_and_controller_stops_first(
     cluster.check_disjoint()
 
 
+@pytest.mark.long
+@pytest.mark.interop
+def test_server_without_its_leader_serves_a_leader(jars: str, tmp_path: Path, close: list[Cluster]) -> None:
+    """A participant is connected to a follower of an ensemble whose connection to its leader falls silent. The follower
+    responds to pings and reads, but the session expires: leases must not count them."""
+    cluster = Cluster(tmp_path, "store")
+    close.append(cluster)
+    between: list[Proxy] = []
+
+    def through(address: str) -> str:
+        between.append(cluster.proxy(address))
+        return between[-1].address
+
+    with ZooKeeperEnsemble(tmp_path / "ensemble", through, sync_ticks=240) as ensemble:
+        cluster.store = f"zookeeper:{ensemble.connect('/stories')}"
+        follower = ensemble.members[2]
+        assert follower.mode() == "follower"
+        for node in CONTROLLERS:
+            cluster.start_controller(node)
+        for broker in (1, 2):
+            cluster.start_participant(broker)
+        cluster.start_participant(3, "--participant-store", f"zookeeper:{follower.connect('/stories')}")
+        cluster.until_led(1, 2, 3)
+        cluster.until_in_sync(1, 2, 3)
+        cut = {led.name: led for led in cluster.led() if led.broker == 3 and led.ended_ms == math.inf}
+
+        for proxy in between:
+            proxy.tell("freeze")
+        cluster.until_led(1, 2)
+        assert follower.mode() == "follower"
+
+        check_that_each_stopped_first(cluster, cut)
+        for proxy in between:
+            proxy.tell("heal")
+        cluster.until_in_sync(1, 2, 3)
+        cluster.check_disjoint()
+
+
 def check_that_each_stopped_first(cluster: Cluster, cut: dict[str, Led]) -> None:
     """Check that leaders that were cut off have ended, with a call of `lease_lost`, before the next ones began."""
     lost = {(call.name, call.token): call.at_ms for call in cluster.lost(3)}
@@ -125,7 +164,7 @@ def check_that_each_stopped_first(cluster: Cluster, cut: dict[str, Led]) -> None
     assert cut
     for name, led in cut.items():
         earlier, later = followed[3, name, led.token]
-        assert lost[name, led.token] <= earlier.returned_ms < later.began_ms, (earlier, later)
+        assert lost.get((name, led.token), math.inf) <= earlier.returned_ms < later.began_ms, (earlier, later)
         assert earlier.ended_ms < later.began_ms
 
 
