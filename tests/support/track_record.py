@@ -34,6 +34,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     faults: int
     failovers: int
     commit: str
+    violations: str = ""
     probes: dict[str, int] = {}
 
 
@@ -136,7 +137,8 @@ not measured.
 def _searches(searches: Sequence[Search]) -> str:
     if not searches:
         return "No search has been published yet."
-    header = ("release", "commit", "world", "cluster-hours", "CPU-hours", "runs", "faults", "elections", "probes")
+    facts = ("release", "commit", "world", "cluster-hours", "CPU-hours")
+    header = (*facts, "runs", "faults", "elections", "violations", "probes")
     return _markdown(
         header,
         [
@@ -149,6 +151,7 @@ def _searches(searches: Sequence[Search]) -> str:
                 f"{search.runs:,}",
                 f"{search.faults:,}",
                 f"{search.failovers:,}",
+                search.violations or _NONE,
                 ", ".join(f"{number} {hits:,}" for number, hits in sorted(search.probes.items())) or _NONE,
             )
             for search in searches
