@@ -211,3 +211,12 @@ def test_invalid_options_of_up_are_rejected(tmp_path: Path, options: list[str], 
     assert refused.code == 2
     assert message in refused.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_cluster_is_ready_when_it_prints_that_it_is_up(patient_up: Up) -> None:
+    patient_up.process.stop(STOP_S)
+
+    patient_up.launch()
+
+    assert patient_up.is_ready()
