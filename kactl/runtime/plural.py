@@ -2,5 +2,7 @@
 
 
 def count(number: int, noun: str = "partition") -> str:
-    """Returns text such as '1 partition', '1,204 partitions'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Returns text such as '1 partition', '1,204 partitions', '2 processes'."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
