@@ -478,7 +478,7 @@ class SimLoop(asyncio.BaseEventLoop):
                     task._log_destroy_pending = False
                     # A clean-up that schedules or awaits something meets the sealed loop.
                     with contextlib.suppress(BaseException):
-                        task.get_coro().close()
+                        anyio_seams.close(task)
                     anyio_seams.forget(task)
                     for callback, _ in task._callbacks or ():
                         task.remove_done_callback(callback)

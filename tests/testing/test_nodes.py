@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import warnings
 
 import anyio
 import pytest
@@ -311,3 +312,31 @@ def test_rate_that_changes_during_a_suspension_counts_from_then_on() -> None:
     clock.wake(30.0)
     assert clock.of(40.0) == pytest.approx(21.0)
     assert clock.ahead_s(40.0) == pytest.approx(21.0)
+
+
+def test_killed_node_leaves_no_warning_of_a_task_that_never_began() -> None:
+    kept: list[object] = []
+
+    async def late() -> None:
+        raise AssertionError("it began")
+
+    async def main() -> None:
+        loop, node = this_loop(), this_loop().node("n1")
+
+        async def program() -> None:
+            async with anyio.create_task_group() as tasks:
+                coroutine = late()
+                kept.append(coroutine)
+                tasks.start_soon(lambda: coroutine)
+                loop.kill(node)
+                await asyncio.sleep(1)
+
+        loop.start(node, program())
+        await asyncio.sleep(2)
+
+    sim.run(main, schedule=Schedule("fifo"))
+    with warnings.catch_warnings(record=True) as seen:
+        kept.clear()
+        gc.collect()
+
+    assert seen == []
