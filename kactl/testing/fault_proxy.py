@@ -176,10 +176,10 @@ class FaultProxy:
         finally:
             for pump in pumps:
                 pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
             for end in (writer, onward):
                 del self._open[end]
                 end.transport.abort()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _pump(self, faults: Faults, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Forward bytes until their end. Returns whether the connection has to break."""

@@ -60,17 +60,19 @@ class Proxy:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
-        losing = asyncio.Event()
-        ends = [
-            asyncio.ensure_future(self._requests(reader, to_server, losing)),
-            asyncio.ensure_future(self._responses(from_server, writer, losing)),
-        ]
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
+            losing = asyncio.Event()
+            ends = [
+                asyncio.ensure_future(self._requests(reader, to_server, losing)),
+                asyncio.ensure_future(self._responses(from_server, writer, losing)),
+            ]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for end in ends:
+                    end.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
+        finally:  # also if this is cancelled while it waits for the two
             to_server.close()
             with contextlib.suppress(OSError):
                 await to_server.wait_closed()
