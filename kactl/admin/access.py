@@ -103,10 +103,12 @@ class ServerPolicy:
         """See `Policy`."""
         PEER.set(forwarded_peer(http, address_of(http) or "", self._proxies))
         known = identify(http, self._credentials, self._certificates)
+        # Each page that is opened sends one request without a token, which guesses none.
+        guesses = bool(http.headers.get("Authorization"))
+        if known is None and guesses and not is_open and await self._credentials.catch_up():
+            known = identify(http, self._credentials, self._certificates)
         if known is None and not is_open:
             address = address_of(http) or ""
-            # Each page that is opened sends one request without a token, which guesses none.
-            guesses = bool(http.headers.get("Authorization"))
             wait_s = self._failures.add(address) if guesses else self._strangers.take(address)
             if wait_s:
                 raise _too_many("requests without a valid token come from this address", wait_s, closes=True)

@@ -139,7 +139,8 @@ class ByRole:
 
 
 class Tokens(ByRole):
-    """Clients have tokens, as `kactl token --tokens FILE` makes them. Changes of the file count within 2 s.
+    """Clients have tokens, as `kactl token --tokens FILE` makes them. New tokens count at once, other changes of the file
+    within 2 s.
 
     Raises:
         BadConfig: the file cannot be read, or others can use it.
@@ -157,6 +158,8 @@ class Tokens(ByRole):
             self._checked_s = now_s
             await self.credentials.refresh()
         known = identify(request.host_request, self.credentials, _NO_CERTIFICATES)
+        if known is None and "Authorization" in request.headers and await self.credentials.catch_up():
+            known = identify(request.host_request, self.credentials, _NO_CERTIFICATES)
         return None if known is None else msgspec.structs.replace(known.principal, groups=(known.role.label,))
 
 

@@ -223,6 +223,16 @@ async def reloaded(team: Team, text: str) -> None:
             pass
 
 
+async def test_token_is_accepted_as_soon_as_it_has_been_made(team: Team) -> None:
+    for number in range(5):
+        late = token(f"late{number}", Role.VIEWER)
+        team.write(late.record)
+
+        answers = [await team.server.get("/v1/topics", headers=bearer(text)) for text in (late.text, late.text + "x")]
+
+        assert [answer.status for answer in answers] == [200, 401]
+
+
 async def test_revoked_token_is_refused_and_its_streams_end(team: Team) -> None:
     viewer, admin = team.tokens[Role.VIEWER], team.tokens[Role.ADMIN]
     stream = f"{team.server.url}/v1/events/stream"

@@ -58,6 +58,8 @@ class Credentials:
         # Of a client, as the server describes it.
         self.codes: LoginCodes[Any] = LoginCodes()
         self._now_ms = 0
+        self._looking = asyncio.Lock()
+        self._looks = 0
         self.reload_failed = False
 
     def __len__(self) -> int:
@@ -69,12 +71,16 @@ class Credentials:
         Raises:
             BadConfig: a file cannot be read, or others can use it.
         """
-        records = read_tokens(self._path)
-        if self._local is not None:
-            records = (*records, local_token(self._local, _make_local))
-        if self._key_file is not None:
-            self._key = ticket_key(self._key_file)
-        self._versions = self._seen()
+        while True:
+            versions = self._seen()
+            records = read_tokens(self._path)
+            if self._local is not None:
+                records = (*records, local_token(self._local, _make_local))
+            if self._key_file is not None:
+                self._key = ticket_key(self._key_file)
+            if self._seen() == versions:
+                break  # no file was made or replaced meanwhile
+        self._versions = versions
         self._tokens = Tokens(records)
         self._warn()
 
@@ -133,12 +139,26 @@ class Credentials:
 
     async def refresh(self) -> None:
         """Read the files again if they have changed, and end what used tokens that are no longer valid."""
-        if await anyio.to_thread.run_sync(self._seen) != self._versions:
-            await self._reload()
-        now_ms = self._time_ms()
-        for ended, holds in self._followed.items():
-            if not holds(now_ms):
-                ended.set()
+        async with self._looking:
+            self._looks += 1
+            if await anyio.to_thread.run_sync(self._seen) != self._versions:
+                await self._reload()
+            now_ms = self._time_ms()
+            for ended, holds in self._followed.items():
+                if not holds(now_ms):
+                    ended.set()
+
+    async def catch_up(self) -> bool:
+        """Read the files now if they have changed: a credential that is not known may be newer. Returns whether they had.
+
+        However many clients ask, one looks at the files at a time, and the others share what it finds.
+        """
+        looks, versions = self._looks, self._versions
+        async with self._looking:
+            is_shared = self._looks > looks  # it has begun after this call, and has ended
+        if not is_shared:
+            await self.refresh()
+        return self._versions != versions
 
     async def _reload(self) -> None:
         try:
