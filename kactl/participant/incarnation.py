@@ -181,6 +181,11 @@ class Incarnation:
         self.epoch = epoch
         self.link.registered(epoch)
 
+    @property
+    def is_announced(self) -> bool:
+        """Whether a controller has told this participant of its own registration: that controller knows it."""
+        return self.epoch != NO_EPOCH and self.metadata.broker_epoch(self.broker) == self.epoch
+
     async def run(self, pacemaker: Pacemaker) -> None:
         """Carry out requests until the session is lost.
 

@@ -305,8 +305,8 @@ class Participant(TopicRequests, Views):
         await self.start()
 
     async def wait_linked(self, *, timeout_ms: int = 30_000) -> int:
-        """Wait until the participant is registered, and its link has reached an active controller. Returns the broker
-        epoch.
+        """Wait until the participant is registered, its link has reached an active controller, and this controller has
+        announced it to the brokers: from then on it can be named in an assignment. Returns the broker epoch.
 
         Raises:
             ActionTimedOut: it is not within that time.
@@ -315,7 +315,7 @@ class Participant(TopicRequests, Views):
         async def linked() -> int:
             while True:
                 incarnation = self._incarnation
-                if incarnation is not None and incarnation.epoch != NO_EPOCH and incarnation.link.is_open:
+                if incarnation is not None and incarnation.link.is_open and incarnation.is_announced:
                     return incarnation.epoch
                 await self._clock.sleep_ms(_LINK_POLL_MS)
 
