@@ -139,8 +139,8 @@ class ByRole:
 
 
 class Tokens(ByRole):
-    """Clients have tokens, as `kactl token --tokens FILE` makes them. New tokens count at once, other changes of the file
-    within 2 s.
+    """Clients have tokens, as `kactl token --tokens FILE` makes them. New tokens count at once, other changes of the
+    file within 2 s.
 
     Raises:
         BadConfig: the file cannot be read, or others can use it.

@@ -48,8 +48,8 @@ def forget(task: "asyncio.Task[Any]") -> None:
 
 
 def close(task: "asyncio.Task[Any]") -> None:
-    """Close the coroutine of a task, and the one that anyio runs in it, which would warn that it was never awaited if the
-    task has not begun."""
+    """Close the coroutine of a task, and the one that anyio runs in it, which would warn that it was never awaited if
+    the task has not begun."""
     outer: Any = task.get_coro()
     not_begun = inspect.iscoroutine(outer) and inspect.getcoroutinestate(outer) == inspect.CORO_CREATED
     inner = getattr(outer.cr_frame.f_locals.get("self"), "_coro", None) if not_begun else None

@@ -149,7 +149,8 @@ class Credentials:
                     ended.set()
 
     async def catch_up(self) -> bool:
-        """Read the files now if they have changed: a credential that is not known may be newer. Returns whether they had.
+        """Read the files now if they have changed: a credential that is not known may be newer. Returns whether they
+        had.
 
         However many clients ask, one looks at the files at a time, and the others share what it finds.
         """
