@@ -51,6 +51,7 @@ def test_processes_over_tcp(cluster: Cluster) -> None:
     # A participant is stopped for longer than its session: the other one leads, and it does not when it continues.
     cluster.participants[2].pause()
     until(lambda: set(cluster.leaders().values()) == {3} and len(cluster.leaders()) == PARTITIONS, "3 leads alone")
+    until(lambda: cluster.in_sync() == "3", "2 has left the ISRs")
     cluster.participants[2].resume()
     until(lambda: all(led.broker == 3 for led in cluster.led() if led.ended_ms == math.inf), "2 has stopped leading")
     cluster.check_disjoint()
