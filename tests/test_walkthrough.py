@@ -39,8 +39,8 @@ UNTIL_CTRL_C: Final = {
     "kactl watch": "",  # prints nothing before the first event
     "kactl controller --config kactl.toml": "serves its API at",
 }
-# Suites and benchmarks: the first contains this test, the others take minutes to hours.
-NOT_EXECUTED: Final = {"make test", "make truth", "make soak", "make bench"}
+# The first contains this test, the second takes minutes.
+NOT_EXECUTED: Final = {"make test", "make bench"}
 
 # An installation downloads some 30 MB; two busy cores need a minute to unpack them.
 INSTALL_S: Final = 600.0
