@@ -35,6 +35,7 @@ from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
+from kactl.telemetry.attempts import Attempt, Attempts, Recorded
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from kactl.telemetry.store_metrics import StoreMetrics
@@ -94,6 +95,7 @@ class Controller(Commands, Queries):
 
     Attributes:
         is_open: the block has been entered and not left.
+        attempts: of peers to change something, for audit trails.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
@@ -135,6 +137,7 @@ class Controller(Commands, Queries):
         self.cluster = Cluster(node_id, recovery=settings.level.recovery, listed_as=settings.listed_as)
         # No process adds an event per microsecond, so numbers keep rising over restarts.
         self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
+        self.attempts = Attempts()
         self.telemetry = Telemetry(meter_provider, tracer_provider)
         self._store_metrics = StoreMetrics(self.telemetry, self.clock)
         measured = self._store_metrics.measured(self.store)
@@ -270,6 +273,10 @@ class Controller(Commands, Queries):
     def endpoint_failed(self, link: ParticipantLink, reason: str) -> None:
         """See `kactl.transports.base.ControllerPort`."""
         self.links.endpoint_failed(link, reason)
+
+    def attempted(self, attempt: Attempt) -> None:
+        """See `kactl.transports.base.ControllerPort`."""
+        self.attempts.add(Recorded(attempt, self.clock.now_ms(), self.cluster.fence.epoch))
 
     async def watch_routes(self, asked: Watch) -> RouteMessage:
         """See `ControllerPort`."""

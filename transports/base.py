@@ -18,6 +18,7 @@ from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswe
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
 from kactl.spectator.network import SpectatorNetwork
+from kactl.telemetry.attempts import Attempt
 
 
 class Connection(Protocol):
@@ -88,6 +89,9 @@ class ControllerPort(Protocol):
         Args:
             reason: empty if it was found.
         """
+
+    def attempted(self, attempt: Attempt) -> None:
+        """A peer has attempted to change something, or was refused; for the audit trail."""
 
     async def watch_routes(self, asked: Watch, /) -> RouteMessage:
         """Respond to a spectator; see `kactl.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""

@@ -12,13 +12,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from http import HTTPStatus
-from typing import Final, Literal
+from typing import Final
 
-from kactl.errors import ActionTimedOut, ErrorCode, KactlError, Remedy
+from kactl.errors import ErrorCode
 from kactl.messages.log import RequestEvent
 from kactl.model import TopicPartition
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
+from kactl.telemetry.attempts import Outcome, outcome_of_error
 from kactl.telemetry.event_origin import ORIGIN
 
 from .client import CLIENT, PRINCIPAL, ClientInfo
@@ -27,10 +28,6 @@ from .service import Service
 
 AUDIT_LOGGER: Final = __name__
 log = logger(AUDIT_LOGGER)
-
-# done: completely. partly: some of several partitions. failed: nothing was changed. unfinished: begun and still
-# running. unknown: the store did not respond, or an error ended the request.
-Outcome = Literal["done", "partly", "failed", "unfinished", "unknown"]
 
 
 class Audit:
@@ -53,12 +50,9 @@ class Audit:
     def ended_by(self, error: BaseException) -> None:
         """Derive the outcome from the exception of the handler."""
         self.detail = str(error) or type(error).__name__
-        if isinstance(error, ActionTimedOut):
-            self.outcome = "unfinished"
-        elif isinstance(error, KactlError) and error.remedy in (Remedy.REPORT, Remedy.RETRY):
-            self.outcome = "partly" if self._has_begun else "failed"
-        else:
-            self.outcome = "unknown"
+        self.outcome = outcome_of_error(error)
+        if self.outcome == "failed" and self._has_begun:
+            self.outcome = "partly"
 
     def of_results(self, errors: Sequence[str], *, total: int) -> None:
         """Derive the outcome of a request with one result for each of `total` partitions, some of which are errors."""

@@ -10,10 +10,12 @@ from http import HTTPStatus
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.errors import ErrorCode
+from kactl.telemetry.attempts import Attempts, Recorded
 from kactl.telemetry.past_states import PastStates
 
 from .audit_trail import AuditTrail
 from .identity.credentials import Credentials
+from .interface_attempts import add_attempt
 from .limits import Capacity
 from .problem import Refused
 from .schema import ProblemController
@@ -66,6 +68,7 @@ class Host:
         self.has_dashboard = config is None or config.api.dashboard
         self._past = past
         self._service: Service | None = None
+        self._attempts: Attempts | None = None
         self._watch: asyncio.Task[None] | None = None
         self.closing = asyncio.Event()
 
@@ -92,6 +95,8 @@ class Host:
                 trail=self.trail,
                 past=self._past,
             )
+            self._attempts = controller.attempts
+            self._attempts.attach(self._record)
             self._watch = asyncio.get_running_loop().create_task(self._service.progress.run(controller.cluster))
         return self._service
 
@@ -123,8 +128,16 @@ class Host:
         self.closing.set()
         self._forget()
 
+    def _record(self, recorded: Recorded) -> None:
+        """Add an attempt over another interface of the controller to the trail."""
+        if self._service is not None:
+            add_attempt(self.trail, recorded, node_id=self._service.controller.node_id)
+
     def _forget(self) -> None:
         self._service = None
+        if self._attempts is not None:
+            self._attempts.detach(self._record)
+            self._attempts = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None

@@ -74,7 +74,6 @@ async def serve(
     render_metrics: Callable[[], bytes] | None = None,
     capacity: Capacity | None = None,
     past: PastStates | None = None,
-    on_trail: Callable[[AuditTrail], None] | None = None,
 ) -> AsyncIterator[Address]:
     """Serve the admin API while the block runs, in the event loop of the controller.
 
@@ -84,7 +83,6 @@ async def serve(
         render_metrics: from `telemetry_for_server`; the controller uses its meter provider.
         capacity: limit of connections; None for the number that the descriptors of this process allow.
         past: earlier states of the cluster, for reads of a past time.
-        on_trail: receives the audit trail, for the records of other interfaces.
 
     Raises:
         BadConfig: the address cannot be bound, others could reach it in clear text, credentials cannot be read, or
@@ -103,8 +101,6 @@ async def serve(
     )
     await _load(credentials, places)
     trail = await anyio.to_thread.run_sync(_trail, config)
-    if on_trail is not None:
-        on_trail(trail)
     host = Host(
         controller,
         config=config,

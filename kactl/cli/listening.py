@@ -19,7 +19,6 @@ from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.state.rows import Rows
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
-from kactl.transports.kafka.listener.audit import Audit, no_audit
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.quotas import Quotas
 
@@ -131,14 +130,12 @@ async def listener(
     access: "AccessRecords | None" = None,
     *,
     credentials: "BrokerCredentials | None" = None,
-    audit: Audit = no_audit,
 ) -> AsyncIterator[KafkaListener | None]:
     """Serve brokers and tools while the block runs; yields None without sockets.
 
     Args:
         access: the brokers' users and access control lists; None if there are none.
         credentials: of kactl at the brokers, for requests that are relayed once they are authorized.
-        audit: receives attempts to change something, and denials.
 
     Raises:
         BadConfig: a file that the configuration names cannot be used.
@@ -174,7 +171,7 @@ async def listener(
         relays=config.kafka.relay != "off",
         credentials=credentials,
         relays_unread=lambda: guard.is_open,
-        audit=audit,
+        audit=controller.attempted,
     )
     async with contextlib.AsyncExitStack() as stack:
         if tls:

@@ -35,7 +35,6 @@ from kactl.telemetry.past_states import PastStates
 from kactl.transports.base import Network, Transport
 
 from .client_tls import client_tls
-from .listener_audit import ListenerAudit
 from .listening import listed_as, listener, listening
 from .network import BesideKafka, network_of, renewing
 from .permission_report import reporting_permissions
@@ -172,19 +171,17 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 meter_provider=provider,
                 tracer_provider=tracer_provider,
             )
-            audit = ListenerAudit(controller)
             async with (
                 _logging(controller, config),
                 controller,
                 reporting_permissions(store),
                 contextlib.nullcontext() if network is None else renewing(config, network),
-                listener(controller, config, sockets, store.access, credentials=transport.credentials, audit=audit),
+                listener(controller, config, sockets, store.access, credentials=transport.credentials),
                 serve(
                     controller,
                     config,
                     render_metrics=render_metrics,
                     past=_past_states(controller, config),
-                    on_trail=audit.attach,
                 ) as address,
                 collecting(controller),
             ):

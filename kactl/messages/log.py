@@ -155,7 +155,7 @@ class RequestEvent(Event, frozen=True, kw_only=True, tag="request"):
     Attributes:
         action: such as "delete topic".
         target: what the action was applied to.
-        outcome: done, partly, unfinished, unknown; see `kactl.admin.audit`.
+        outcome: done, partly, unfinished, unknown; see `kactl.telemetry.attempts`.
         detail: on the outcome; may be empty.
         reason: as the client gave it; may be empty.
         principal: the client, as the program that embeds the API has identified it; may be empty.

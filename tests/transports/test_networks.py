@@ -23,6 +23,7 @@ from kactl.messages.sessions import (
 from kactl.model import Broker, TopicPartition
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
 from kactl.spectator.network import SpectatorLink
+from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.support.clocks import ManualClock, settle
@@ -120,6 +121,9 @@ class Office:
         self.answer = answer or NotController()
         self.links: list[tuple[int, bytes] | str] = []
         self.received: list[tuple[SessionRequest, int]] = []
+
+    def attempted(self, attempt: Attempt) -> None:
+        raise AssertionError
 
     async def ask(self, request: ControllerRequest) -> Any:
         raise AssertionError

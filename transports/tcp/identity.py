@@ -39,6 +39,11 @@ class Identity(NamedTuple):
     def __str__(self) -> str:
         return f"{SCHEME}://{quote(self.cluster, safe='')}/{self.role.value}/{quote(self.name, safe='')}"
 
+    @property
+    def principal(self) -> str:
+        """The name for audit trails."""
+        return f"{self.role.value}:{self.name}"
+
     @classmethod
     def parse(cls, uri: str) -> "Identity":
         """Returns the identity that a URI names.

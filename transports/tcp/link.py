@@ -52,6 +52,8 @@ class Link(asyncio.Protocol):
         self.reason = ""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_closed: Callable[[str], None] | None = None
+        self.on_violation: Callable[[str], None] | None = None
+        self.principal = ""  # until the peer has proved its identity
         self.silence_s = (silence_ms or limits.silence_ms) / 1000
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -125,6 +127,10 @@ class Link(asyncio.Protocol):
     def peer_address(self) -> str:
         peer = None if self._transport is None else self._transport.get_extra_info("peername")
         return f"{peer[0]}:{peer[1]}" if peer else ""
+
+    @property
+    def peer_host(self) -> str:
+        return self.peer_address.rpartition(":")[0]
 
     def peer_certificate(self) -> dict[str, object] | None:
         """Returns the verified certificate of the peer; None without TLS."""
@@ -216,6 +222,8 @@ class Link(asyncio.Protocol):
             self._is_broken = True
             self._metrics.violation()
             log.warning("link with %s is closed: %s", self.what, error)
+            if self.on_violation is not None:
+                self.on_violation(str(error))
             self.abort(str(error))
         except Exception:
             self._is_broken = True

@@ -9,7 +9,9 @@ A connection is a stranger until its handshake is complete. Strangers are few, a
 import asyncio
 import collections
 import contextlib
+import functools
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -41,6 +43,8 @@ class Listener:
 
     Args:
         accepted: performs the handshake of a connection; raises KactlError if it fails.
+        refused: called with the host, the connection if it was accepted, and the reason when this side refuses one. It
+            is not called if the peer closes the connection.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Listener:
         limits: Limits,
         metrics: LinkMetrics,
         accepted: Callable[[Link], Awaitable[None]],
+        refused: Callable[[str, Link | None, str], None],
     ) -> None:
         self.address = address
         self._tls = tls
@@ -59,6 +64,7 @@ class Listener:
         self._limits = limits
         self._metrics = metrics
         self._accepted = accepted
+        self._refused = refused
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks(f"the listener on {address}")
         self._strangers: collections.Counter[str] = collections.Counter()
@@ -111,7 +117,9 @@ class Listener:
             host = str(peer[0])
             limits = self._limits
             if self._strangers.total() >= limits.strangers or self._strangers[host] >= limits.strangers_per_address:
-                self._failed(host, "too many", "too many connections have not completed their handshake")
+                text = "too many connections have not completed their handshake"
+                self._failed(host, "too many", text)
+                self._refused(host, None, text)
                 accepted.close()
                 continue
             self._strangers[host] += 1
@@ -123,16 +131,23 @@ class Listener:
             async with asyncio.timeout(self._limits.handshake_ms / 1000):
                 await self._check_protocol(accepted)
                 link = await self._link(accepted, f"{host}:{port}")
+                link.on_violation = functools.partial(self._refused, host, link)
                 await self._accepted(link)
         except TimeoutError:
-            self._failed(host, "timeout", f"no handshake within {self._limits.handshake_ms} ms (limits.handshake_ms)")
+            text = f"no handshake within {self._limits.handshake_ms} ms (limits.handshake_ms)"
+            self._failed(host, "timeout", text)
+            self._refused(host, link, text)
             _give_up(link, "the handshake took too long")
         except KactlError as error:
             self._failed(host, type(error).__name__, str(error))
+            if not isinstance(error, LinkClosed):
+                self._refused(host, link, str(error))
             if link is not None:
                 link.close(str(error))
         except OSError as error:
             self._failed(host, "connection", str(error))
+            if isinstance(error, ssl.SSLError):
+                self._refused(host, link, str(error))
         except asyncio.CancelledError:
             _give_up(link, "the listener is closed")
             raise

@@ -23,7 +23,7 @@ from kactl.runtime.secret import Secret
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
-from . import handshake
+from . import attempts, handshake
 from .addresses import DEFAULT_LISTEN, Address, Exposure
 from .control_link import TcpControlLink
 from .dialing import Dialer
@@ -274,6 +274,7 @@ class TcpNetwork:
                     limits=self.limits,
                     metrics=self._metrics,
                     accepted=self._accepted,
+                    refused=self._refused,
                 )
                 await listener.open()
                 self._listener = listener
@@ -342,6 +343,7 @@ class TcpNetwork:
         # Which instance answers is decided before the handshake, and whether it is active again after it.
         office = self._active_office()
         hello, version = await handshake.accept(link, answer, self._credentials)
+        link.principal = hello.identity.principal
         if hello.purpose == VERIFY:
             if hello.target:
                 self._check_role(link, hello, Role.CONTROLLER)
@@ -363,6 +365,12 @@ class TcpNetwork:
         except NotAuthorized as error:
             handshake.refuse(link, error)
             raise
+
+    def _refused(self, host: str, link: Link | None, reason: str) -> None:
+        """Record a connection that did not become a link, if a controller of this process is here to record it."""
+        office = self._active_office()
+        if office is not None:
+            attempts.refused(office.port, host, link, reason)
 
     def _active_office(self) -> Office | None:
         """Returns the active controller of this process, or another one; None if none runs here."""

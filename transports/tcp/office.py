@@ -12,14 +12,15 @@ import anyio
 
 from kactl import wire
 from kactl.errors import BrokerUnreachable, EndpointUnreachable, KactlError, MalformedMessage, NotAuthorized
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
-from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionRequest
+from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.runtime.logs import logger
 from kactl.transports.base import ControllerPort
 
-from . import handshake, relayed, rights
+from . import attempts, handshake, relayed, rights
 from .endpoint_check import EndpointCheck
 from .framing import Kind, Message
 from .identity import Role
@@ -101,6 +102,7 @@ class Office:
         self._current.setdefault(identity.broker, attached)
         link.what = str(hello.identity)
         link.on_closed = lambda reason: self._detach(attached, reason)
+        link.on_violation = lambda reason: self._violated(link, reason)
         handshake.welcome(link, version)
         link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms)
         self.metrics.opened(hello.role.value)
@@ -111,9 +113,13 @@ class Office:
         link.what = str(hello.identity)
         link.on_closed = lambda _: self._spectator_left(link, hello.role)
         self._spectators[link] = None
+        link.on_violation = lambda reason: self._violated(link, reason)
         handshake.welcome(link, version)
         link.serve(lambda message: self._received_of_spectator(link, message), silence_ms=hello.silence_ms)
         self.metrics.opened(hello.role.value)
+
+    def _violated(self, link: Link, reason: str) -> None:
+        attempts.violated(self.port, link, reason)
 
     def _spectator_left(self, link: Link, role: Role) -> None:
         self.metrics.closed(role.value)
@@ -226,10 +232,9 @@ class Office:
             task.cancel()
 
     async def _session(self, attached: Attached, message: Message, request: SessionRequest, received_ns: int) -> None:
+        work = self._carried_out(attached, request, received_ns)
         try:
-            rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
-            await self._endpoints.before(request, attached.identity)
-            answer = await self.port.session(request, received_ns=received_ns)
+            answer = await attempts.recorded(self.port, attached.link, request, work)
         except EndpointUnreachable as error:
             attached.link.answer(message, wire.encode(Refused(type(error).__name__, str(error))))
             return
@@ -238,11 +243,20 @@ class Office:
             return
         attached.link.answer(message, wire.encode(answer))
 
+    async def _carried_out(self, attached: Attached, request: SessionRequest, received_ns: int) -> SessionAnswer:
+        rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
+        await self._endpoints.before(request, attached.identity)
+        return await self.port.session(request, received_ns=received_ns)
+
     async def _ask(self, attached: Attached, message: Message) -> None:
         try:
-            request = wire.decode(message.head, wire.REQUESTS)
-            rights.check_request(request, attached.identity.broker)
-            answer = wire.encode_answer(await self.port.ask(request))
+            try:
+                request = wire.decode(message.head, wire.REQUESTS)
+            except MalformedMessage as error:
+                self._violated(attached.link, str(error))
+                raise
+            work = self._asked(attached, request)
+            answer = wire.encode_answer(await attempts.recorded(self.port, attached.link, request, work))
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
         except Exception:
@@ -250,6 +264,10 @@ class Office:
             attached.link.answer(message, wire.encode(KactlError("the controller could not answer")), error=True)
         else:
             attached.link.answer(message, answer)
+
+    async def _asked(self, attached: Attached, request: ControllerRequest) -> Any:
+        rights.check_request(request, attached.identity.broker)
+        return await self.port.ask(request)
 
     def _relay(self, sender: int, message: Message) -> None:
         """Pass a message on. It is lost if its recipient has no link, or does not read."""

@@ -34,6 +34,7 @@ from kactl.messages.sessions import (
 from kactl.model import Broker, ProducerIdBlock
 from kactl.participant.network import ControlLink, LinkState
 from kactl.spectator.network import SpectatorLink
+from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import Transport
 
 from .network import PATIENCE_S, UPDATE
@@ -85,6 +86,7 @@ class ContractOffice:
         self.closed: list[ParticipantLink] = []
         self.unverified: dict[ParticipantLink, str] = {}
         self.received_ns: list[int] = []
+        self.attempts: list[Attempt] = []
         self.watches = 0  # that wait for a change
         self.answer: Callable[[ControllerRequest], Awaitable[Any]] = self._answer
 
@@ -123,6 +125,9 @@ class ContractOffice:
                 self.watches -= 1
         self.watches -= 1
         return Delta(Version(5, 7), 3.0, (Broker(1, 41),), ROUTES, RemovedColumns())
+
+    def attempted(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
 
     def link_opened(self, link: ParticipantLink) -> None:
         self.open = [other for other in self.open if other[:2] != link[:2]] + [link]

@@ -1,13 +1,14 @@
-"""Attempts of peers to change something, and requests that were denied, for the audit trail.
+"""Targets and outcomes of the requests that change something, for the audit trail.
 
 Changes have their outcome, by the errors in the response. A broker's response to a relayed change is not read, so its
 outcome is unknown here; the broker's own log has it, under kactl's name.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kactl.errors import ErrorCode
+from kactl.telemetry.attempts import Outcome
 
 from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -21,8 +22,6 @@ from .api_keys import (
 from .config_apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from .field_types import Values
 from .relayed_apis import ALTER_CLIENT_QUOTAS, CREATE_ACLS, DELETE_ACLS
-
-Outcome = Literal["denied", "done", "partly", "failed", "unknown"]
 
 # Requests of brokers are left out: they are the cluster's work, and not a decision of a person.
 CHANGES: Final = frozenset(
@@ -46,31 +45,6 @@ RELAYED: Final = "relayed to a broker, whose response is not read"
 _NAMED_MAX: Final = 5
 _SETTINGS: Final = ("configs", "ops")
 _NAMES: Final = ("name", "topic", "resource_name", "entity_name", "resource_name_filter", "topic_names")
-
-
-class Attempt(NamedTuple):
-    """One attempt.
-
-    Attributes:
-        principal, host: of the peer.
-        request: the name of the request's type.
-        target: the first names in the request, and the number of the others.
-        detail: the errors, if it is not done.
-    """
-
-    principal: str
-    host: str
-    request: str
-    outcome: Outcome
-    target: str = ""
-    detail: str = ""
-
-
-Audit = Callable[[Attempt], None]
-
-
-def no_audit(attempt: Attempt) -> None:
-    """Record nothing."""
 
 
 def target_of(request: Values) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from kactl.access import Principal
 from kactl.errors import ErrorCode, KactlError, Remedy
+from kactl.telemetry.attempts import Attempt, Audit, Outcome
 from kactl.telemetry.event_origin import ORIGIN
 
 from .admission import Slot
 from .api import Api
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from .audit import CHANGES, Attempt, Audit, Outcome, outcome_of, target_of
+from .audit import CHANGES, outcome_of, target_of
 from .authentication import Login
 from .authorization import BROKER_REQUESTS, Decisions
 from .counters import ListenerCounters, PeerRejected
@@ -151,7 +152,8 @@ class Permits:
 
     def record(self, api: Api, request: Values, principal: Principal, outcome: Outcome, detail: str = "") -> None:
         """Record an attempt to change something."""
-        self._audit(Attempt(principal.name, principal.host, api.name, outcome, target_of(request), detail))
+        operation = f"kafka {api.name}"
+        self._audit(Attempt(principal.name, principal.host, operation, outcome, target_of(request), detail))
 
     def verdict(self, api: Api, values: dict[str, Any], version: int, principal: Principal) -> Verdict:
         """Returns the decision about a request. A denial is counted, logged and recorded."""

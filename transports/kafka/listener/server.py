@@ -19,11 +19,11 @@ from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
+from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot
-from .audit import Audit, no_audit
 from .authentication import LOGIN_TIMEOUT_S, Authentication
 from .authorization import Authorization, OpenListener
 from .broker_handlers import BrokerHandlers

@@ -10,9 +10,9 @@ from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.state.rows import Rows
 from kactl.state.table import Table
+from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
-from kactl.transports.kafka.listener.audit import Audit, no_audit
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.quotas import Quotas
 from kactl.transports.kafka.listener.server import OPEN

@@ -21,9 +21,10 @@ from kactl.access import (
     topic,
 )
 from kactl.model import Broker, Endpoint
+from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.listener import ListenerSecurity
-from kactl.transports.kafka.listener.audit import RELAYED, Attempt, outcome_of, target_of
+from kactl.transports.kafka.listener.audit import RELAYED, outcome_of, target_of
 from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from tests.support.scram_server import ScramServer
@@ -416,9 +417,9 @@ async def test_trail_has_relayed_changes_and_denials_with_the_client() -> None:
                 await send(client, request)
     # Descriptions are no changes, but their denials are recorded.
     assert attempts == [
-        Attempt("User:alice", "127.0.0.1", "IncrementalAlterConfigs", "unknown", "mine", RELAYED),
-        Attempt("User:alice", "127.0.0.1", "IncrementalAlterConfigs", "denied", "mine, theirs"),
-        Attempt("User:alice", "127.0.0.1", "DescribeConfigs", "denied", "theirs"),
+        Attempt("User:alice", "127.0.0.1", "kafka IncrementalAlterConfigs", "unknown", "mine", RELAYED),
+        Attempt("User:alice", "127.0.0.1", "kafka IncrementalAlterConfigs", "denied", "mine, theirs"),
+        Attempt("User:alice", "127.0.0.1", "kafka DescribeConfigs", "denied", "theirs"),
     ]
 
 

@@ -14,9 +14,9 @@ from kactl import Controller, Participants
 from kactl.access import Acl, Acls, Operation, topic
 from kactl.access.authorizer import AclAuthorizer
 from kactl.cli.listening import ListenerController
+from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, permits
 from kactl.transports.kafka.listener.api_keys import CREATE_TOPICS
-from kactl.transports.kafka.listener.audit import Attempt
 
 from .client import Client, connected, part, request_class
 from .listener_stub import listening, until

@@ -21,9 +21,9 @@ from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.sasl import ScramClient, ScramVerifier, verifier
 from kactl.sasl.scram import Name
+from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, authentication
 from kactl.transports.kafka.listener.api_keys import API_KEY_MAX
-from kactl.transports.kafka.listener.audit import Attempt
 from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
 from kactl.transports.kafka.listener.stream import Stream, shared_buffer
 from tests.support.certificates import Authority
