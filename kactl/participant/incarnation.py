@@ -5,16 +5,14 @@ keeps the ISRs of the partitions that the broker leads, and reports to the leade
 lost, the incarnation ends with all of its state: the broker registers again and starts a new one.
 """
 
-import collections
 import contextlib
 from collections.abc import Awaitable, Sequence
-from typing import Final
 
 import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.errors import BrokerUnreachable, ErrorCode, KactlError, NotFound
+from kactl.errors import ErrorCode, KactlError, NotFound
 from kactl.messages.control import (
     Acknowledged,
     LeaderAndIsr,
@@ -59,15 +57,10 @@ from .metadata import MetadataCache
 from .network import ControlLink, LinkState, ParticipantNetwork
 from .own_link import OwnLink
 from .pause_gate import PauseGate
-from .peer_messages import PeerMessages
-from .pending_request import PendingRequest
+from .queues import PeerMessages, PendingRequest, RequestQueue
 from .row_index import ABSENT
 
 log = logger(__name__)
-
-# A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
-# the broker hangs for most of an hour.
-INBOX_LIMIT: Final = 100
 
 
 class Incarnation:
@@ -119,9 +112,7 @@ class Incarnation:
             broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock
         )
         self._handover = Handover(self.hosted, self._leadership_reporter, hosting)
-        self._inbox: collections.deque[PendingRequest] = collections.deque()
-        self._wake = anyio.Event()
-        self._current: PendingRequest | None = None
+        self._requests = RequestQueue(broker)
         self._ended = False
         self._lag_ms = lag_ms
         self._messages = PeerMessages()
@@ -219,10 +210,7 @@ class Incarnation:
         """
         self._ended = True
         self.lease_ended()
-        unanswered = [*self._inbox] if self._current is None else [self._current, *self._inbox]
-        self._inbox.clear()
-        for pending in unanswered:
-            pending.done.set()
+        self._requests.end()
 
     async def leave(self) -> None:
         """Report that all leaderships have ended, so that their successors do not wait. The session is closed next."""
@@ -245,14 +233,14 @@ class Incarnation:
         """See `LeaseHolder`."""
         if not self._ended:
             self._lease = lease
-            self._wake.set()
+            self._requests.wake()
             if self._hosting is not None:
                 self._hosting.lease_began(lease)
 
     def lease_ended(self) -> None:
         """See `LeaseHolder`."""
         self._lease = ENDED
-        self._wake.set()
+        self._requests.wake()
         self.leaderships.end_all()
         self._calls.lease_ended()
         if self._hosting is not None:
@@ -284,30 +272,19 @@ class Incarnation:
 
     async def handle(self, request: Request) -> Response:
         """See `Handler`."""
-        if self._ended:
-            raise BrokerUnreachable(self.broker, "it has ended")
-        if len(self._inbox) >= INBOX_LIMIT:
-            raise BrokerUnreachable(self.broker, f"its queue is full with {INBOX_LIMIT} requests")
-        pending = PendingRequest(request)
-        self._inbox.append(pending)
-        self._wake.set()
-        await pending.done.wait()
-        if pending.response is None:
-            raise BrokerUnreachable(self.broker, "it ended or failed before it sent a response")
-        return pending.response
+        return await self._requests.put(request)
 
     async def _work(self, pacemaker: Pacemaker) -> None:
         if self._listener_leases.is_needed:
             # Otherwise the first orders to lead would be answered before the listener was called.
             await pacemaker.attempted.wait()
         while True:
-            self._current = pending = await self._take()
+            pending = await self._take()
             try:
                 pending.response = await self._carry_out(pending.request)
             except Exception:
                 log.exception("broker %d could not carry out a request, and sends no response", self.broker)
-            self._current = None
-            pending.done.set()
+            self._requests.finish(pending)
 
     async def _take(self) -> PendingRequest:
         while True:
@@ -318,11 +295,10 @@ class Incarnation:
             elif self._listened is None and self.has_lease:
                 self._listened = self._lease
                 await self._listener_leases.lease_began()
-            elif self._inbox:
-                return self._inbox.popleft()
+            elif (pending := self._requests.take()) is not None:
+                return pending
             else:
-                self._wake = anyio.Event()
-                await self._wake.wait()
+                await self._requests.wait()
 
     @property
     def has_lease(self) -> bool:
