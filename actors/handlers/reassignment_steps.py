@@ -251,19 +251,23 @@ class ReassignmentSteps(Handlers):
         """Raise the epoch of a leader that stays; elect one elsewhere, if a replica is eligible.
 
         Returns:
-            uint8[n] of Refusal; NONE also where no replica is eligible.
+            uint8[n] of Refusal; NONE also where no replica is eligible, and for partitions that never had a leader.
 
         If none is, for example on a broker that is shutting down, a leader from the target stays leader under a new
         epoch. Without it the leader would never receive the new replicas.
+
+        A partition that never had a leader has no step left after a cancellation or a new order of its replicas. Its
+        first leader is elected when one of them starts.
         """
 
         def lead_on(rows: Rows) -> Change:
             stays = reassignment.led_by_target(rows, self.cluster.live_brokers)
-            return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
+            return reassignment.raise_epoch(rows, stays, controller_epoch=self.epoch)
 
         refusal, leads_on = await self._write(row_numbers, lead_on)
         self._tell(row_numbers[leads_on])
-        elected = row_numbers[~leads_on & (refusal == Refusal.NONE)]
+        has_led = self.cluster.table.rows(row_numbers).has_leadership
+        elected = row_numbers[has_led & ~leads_on & (refusal == Refusal.NONE)]
         if len(elected):
             moved: MoveResult = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:

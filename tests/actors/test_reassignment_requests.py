@@ -113,25 +113,41 @@ async def test_inactive_controller_rejects_reassignments() -> None:
 
 
 @pytest.mark.scenario(225, 226)
-@pytest.mark.parametrize("target", [[3, 2], [3, 2, 1]])
-async def test_partition_without_a_first_leader_is_reassigned(target: list[int]) -> None:
+async def test_partition_without_a_first_leader_is_reassigned() -> None:
     async with world(1) as w:
         await w.create("t", [[2, 3]])
         assert w.known("t-0").state is PartitionState.NEW
 
-        (failed,) = await reassignment_results(w, {"t-0": target})
+        (failed,) = await reassignment_results(w, {"t-0": [3, 2, 1]})
 
         assert (failed.error, failed.message) == (FAILED, "no leadership information is stored for it")
-        expected = tp("t-0"), Assignment((2, 3)).reassign_to(tuple(target))
+        expected = tp("t-0"), Assignment((2, 3)).reassign_to((3, 2, 1))
         assert await stored_assignment(w, "t-0") == w.known("t-0").assignment == expected[1]
         # Once one of its brokers starts it gets a leader, and the reassignment continues.
         await w.start(2)
         await w.start(3)
         assert w.known("t-0").leader in (1, 2)
-        if 1 in target:
-            await w.write_isr("t-0", 1, 2, 3)
+        await w.write_isr("t-0", 1, 2, 3)
         assert tp("t-0") not in w.controller.cluster.reassigning
-        assert await stored_assignment(w, "t-0") == Assignment(tuple(target))
+        assert await stored_assignment(w, "t-0") == Assignment((3, 2, 1))
+        await w.check()
+
+
+@pytest.mark.parametrize(("target", "stored"), [(None, (2, 3)), ([3, 2], (3, 2))])
+async def test_reassignment_back_to_the_origin_ends_without_a_leader(
+    target: list[int] | None, stored: tuple[int, ...]
+) -> None:
+    async with world(1) as w:
+        await w.create("t", [[2, 3]])
+        assert await reassign(w, {"t-0": [1]}) == [FAILED]
+
+        assert await reassign(w, {"t-0": target}) == [0]
+
+        assert w.known("t-0").state is PartitionState.NEW
+        assert await stored_assignment(w, "t-0") == w.known("t-0").assignment == Assignment(stored)
+        assert w.controller.cluster.reassigning == set()
+        await w.start(3)
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (3, (3,))
         await w.check()
 
 
