@@ -14,6 +14,7 @@ from kactl.telemetry.attempts import Attempts, Recorded
 from kactl.telemetry.past_states import PastStates
 
 from .audit_trail import AuditTrail
+from .exposure_report import ExposureReport
 from .identity.credentials import Credentials
 from .interface_attempts import add_attempt
 from .limits import Capacity
@@ -31,7 +32,7 @@ class Host:
         prefix: the path under which the application is reached; empty or begins with a slash.
         document: the OpenAPI document.
         credentials: the tokens of kactl's own server.
-        insecure: the interfaces of the process that others can reach without encryption.
+        exposure: the interfaces of the process without encryption or authentication.
         past: earlier states of the cluster.
 
     Attributes:
@@ -51,7 +52,7 @@ class Host:
         prefix: str = "",
         capacity: Capacity | None = None,
         credentials: Credentials | None = None,
-        insecure: tuple[str, ...] = (),
+        exposure: ExposureReport | None = None,
         past: PastStates | None = None,
         trail: AuditTrail | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class Host:
         self.prefix = prefix
         self._capacity = capacity or Capacity()
         self._credentials = credentials
-        self._insecure = insecure
+        self._exposure = exposure
         self.trail = trail or AuditTrail()
         self.has_dashboard = config is None or config.api.dashboard
         self._past = past
@@ -91,7 +92,7 @@ class Host:
                 prefix=self.prefix,
                 closing=self.closing,
                 credentials=self._credentials,
-                insecure=self._insecure,
+                exposure=self._exposure,
                 trail=self.trail,
                 past=self._past,
             )

@@ -33,6 +33,7 @@ from .audit import AUDIT_LOGGER
 from .client import CLIENT, IS_ADMITTED, PRINCIPAL, client_of, forget
 from .connections import Connection
 from .embedded import Access, Action, Limits, Open, Tokens
+from .exposure_report import ExposureReport
 from .host import Host
 from .limits import REQUESTS_AT_ONCE_MAX, Capacity
 from .one_participant import OneParticipant
@@ -50,7 +51,6 @@ audit_log = logger(AUDIT_LOGGER)
 
 # The part of a request that an error message repeats.
 SHOWN_MAX: Final = 200
-REMINDER_S: Final = 24 * 3600
 # Statuses of requests that the audit trail records.
 DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 LIVENESS: Final = "/livez"
@@ -98,6 +98,7 @@ def application(
     _check_hosts(hosts)
     limits = limits or Limits()
     is_insecure = isinstance(access, Open)
+    report = _open_report() if is_insecure else None
     host = Host(
         controller,
         config=None,
@@ -107,23 +108,23 @@ def application(
         prefix=prefix,
         capacity=Capacity(streams=limits.streams, streams_per_client=limits.streams_per_principal),
         credentials=access.credentials if isinstance(access, Tokens) else None,
-        insecure=(exposure.API,) if is_insecure else (),
+        exposure=report,
     )
     made = mountable(host, MountedPolicy(access, hosts))
-    if is_insecure:
-        made.cleanup_ctx.append(_reminded)
+    if report is not None:
+        made.cleanup_ctx.append(functools.partial(_reminded, report))
     return made
 
 
-async def _reminded(_: web.Application) -> AsyncIterator[None]:
+def _open_report() -> ExposureReport:
+    reason = "kactl.admin.Open: the mounted admin API has no authentication"
+    opening = exposure.Opening(exposure.API, "access", reason)
+    return ExposureReport([exposure.API], [opening], now_ms=lambda: int(time.time() * 1000))
+
+
+async def _reminded(report: ExposureReport, _: web.Application) -> AsyncIterator[None]:
     """Log each day that clients need no identity."""
-
-    async def remind() -> None:
-        while True:
-            log.warning("the mounted admin API has no authentication: see kactl.admin.Open")
-            await asyncio.sleep(REMINDER_S)
-
-    task = asyncio.get_running_loop().create_task(remind())
+    task = asyncio.get_running_loop().create_task(report.run())
     yield
     task.cancel()
 

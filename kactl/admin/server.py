@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import anyio
 import anyio.to_thread
 from aiohttp import web
 
@@ -34,6 +33,7 @@ from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail
 from .connections import Connection, observe
+from .exposure_report import ExposureReport
 from .gate import Gate
 from .host import Host
 from .identity import unix_socket
@@ -48,7 +48,6 @@ log = logger(__name__)
 
 # Streams end at once when the server stops; other requests get this long.
 SHUTDOWN_TIMEOUT_S: Final = 5
-REMINDER_S: Final = 24 * 3600
 _SERVER: Final = {"Server": "kactl"}
 
 
@@ -90,7 +89,7 @@ async def serve(
     """
     if capacity is None:
         capacity = _capacity(config)
-    open_interfaces = exposure.insecure(config)
+    report = ExposureReport(exposure.names(config), exposure.checked(config), now_ms=controller.clock.now_ms)
     tls = _tls(config)
     places = places_of(config)
     credentials = Credentials(
@@ -109,13 +108,13 @@ async def serve(
         document=openapi_document(""),
         capacity=capacity,
         credentials=credentials,
-        insecure=open_interfaces,
+        exposure=report,
         past=past,
         trail=trail,
     )
     gate = Gate(capacity)
     policy = ServerPolicy(config.api, credentials, Certificates.of(config.api, config.cluster))
-    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, open_interfaces, trail))
+    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, report, trail))
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(trail.close)
         make = await stack.enter_async_context(_connections(host, policy, gate))
@@ -131,8 +130,7 @@ async def serve(
         tasks.start_soon(trail.run, name="audit trail")
         if tls is not None:
             tasks.start_soon(tls.run, name="certificate")
-        if open_interfaces:
-            tasks.start_soon(_remind, config, name="reminder")
+        tasks.start_soon(report.run, name="insecure interfaces")
         host.find()  # it begins to watch the progress of reassignments
         if config.api.probe_address is not None:
             await stack.enter_async_context(_probes(host, config, config.api.probe_address))
@@ -225,7 +223,7 @@ def _trail(config: Config) -> AuditTrail:
 
 
 def _readings(
-    host: Host, credentials: Credentials, tls: ServerTls | None, insecure: tuple[str, ...], trail: AuditTrail
+    host: Host, credentials: Credentials, tls: ServerTls | None, report: ExposureReport, trail: AuditTrail
 ) -> dict[str, Reading]:
     """Returns the gauges for `kactl.telemetry.metrics`."""
 
@@ -239,17 +237,9 @@ def _readings(
     return {
         "kactl.sse.client.count": lambda: [(streams(), {})],
         "kactl.security.reload_failed": lambda: [(failed(), {})],
-        "kactl.security.insecure": lambda: [(int(name in insecure), {"interface": name}) for name in exposure.NAMES],
+        "kactl.security.insecure": report.rows,
         "kactl.audit.lost.count": lambda: [(trail.lost, {})],
     }
-
-
-async def _remind(config: Config) -> None:
-    """Log each day what others can reach or read without encryption."""
-    while True:
-        for reminder in exposure.reminders(config):
-            log.warning("%s: others can read what is sent; see security.allow-insecure", reminder)
-        await anyio.sleep(REMINDER_S)
 
 
 async def _load(credentials: Credentials, places: Places) -> None:

@@ -21,6 +21,7 @@ from kactl.telemetry.past_states import PastStates
 
 from .audit_trail import AuditTrail
 from .client import Known
+from .exposure_report import ExposureReport
 from .failure_analysis import FailureAnalysis
 from .identity.credentials import Credentials
 from .limits import Capacity
@@ -58,7 +59,7 @@ class Service:
         prefix: the path under which the application is reached, for links.
         closing: set when the server shuts down; event streams then end.
         credentials: the tokens of kactl's own server.
-        insecure: interfaces of the process that others can reach without encryption.
+        exposure: interfaces of the process without encryption or authentication.
         trail: the audit trail.
         heavy: plans and explanations that run, by client.
         streams_of: open event streams, by client.
@@ -80,7 +81,7 @@ class Service:
     prefix: str = ""
     closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     credentials: Credentials | None = None
-    insecure: tuple[str, ...] = ()
+    exposure: ExposureReport | None = None
     trail: AuditTrail = dataclasses.field(default_factory=AuditTrail)
     heavy: Counter[str] = dataclasses.field(default_factory=Counter)
     streams_of: Counter[str] = dataclasses.field(default_factory=Counter)

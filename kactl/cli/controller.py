@@ -56,7 +56,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
             await stop.wait()
             settings.note("stopping: resigning as controller ...")
 
-    setup.check_exposure(config)
+    setup.check_exposure(config, file)
     setup.check_listen(config.api.address)
     setup.run(serve, uvloop=uvloop)
 

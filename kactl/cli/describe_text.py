@@ -39,7 +39,6 @@ def controller_lines(
     current = NONE if queue.current is None else f"{queue.current.label}, for {queue.current.for_ms:,.1f}ms"
     values: list[tuple[str, Cell]] = [
         *controller_values(controller),
-        ("insecure", (", ".join(controller.insecure), WARN) if controller.insecure else "no"),
         ("current event", current),
         ("oldest event", f"{queue.oldest_ms:,.1f}ms"),
         ("brokers", f"{cluster.brokers} registered, {cluster.brokers_dead} dead"),

@@ -238,7 +238,7 @@ def _api(file: str | None) -> Iterator[Check]:
     """Check who can reach the admin API, its tokens and its certificate."""
     if file is None:
         return
-    from kactl.admin.exposure import API, STORE, insecure
+    from kactl.admin.exposure import API, checked
     from kactl.admin.identity.places import places_of
     from kactl.admin.identity.token_file import read_tokens
     from kactl.errors import KactlError
@@ -248,16 +248,17 @@ def _api(file: str | None) -> Iterator[Check]:
     config = read_config(file)
     check = f"api {config.api.listen}"
     try:
-        found = insecure(config)
+        found = checked(config)
     except KactlError as error:
         yield Check(check=check, result=FAILED, value="", detail=str(error))
     else:
-        is_open = API in found
+        is_open = any(opening.interface == API for opening in found)
         detail = "others can reach it, and it does not encrypt; see docs/security.md" if is_open else ""
         yield Check(check=check, result=WARNING if is_open else PASS, value="open" if is_open else "", detail=detail)
-        if STORE in found:
-            detail = "others can read what is sent to it; see docs/security.md"
-            yield Check(check="store", result=WARNING, value="open", detail=detail)
+        for opening in found:
+            if opening.interface != API:
+                detail = f"{opening.what}; see docs/security.md"
+                yield Check(check=opening.interface, result=WARNING, value="open", detail=detail)
     if config.api.tls.client_auth == "required" and not config.api.probe_listen:
         detail = "probes need a certificate, as all clients do: give load balancers one, or set api.probe-listen"
         yield Check(check="probes", result=WARNING, value="certificate", detail=detail)

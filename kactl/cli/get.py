@@ -340,5 +340,9 @@ def controller_values(items: ControllerInfo) -> list[tuple[str, Cell]]:
         ("this instance", str(items.node_id)),
         ("participants", output.numbers(items.participants)),
         ("version", items.version),
+        (
+            "insecure",
+            ("; ".join(f"{each.interface}: {each.what}" for each in items.insecure), WARN) if items.insecure else "no",
+        ),
         ("as of event", str(items.as_of.seq)),
     ]

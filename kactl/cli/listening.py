@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from kactl.errors import ActionTimedOut, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
 from kactl.runtime.background import Background
-from kactl.runtime.logs import logger
 from kactl.state.rows import Rows
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
@@ -27,8 +25,6 @@ from .listener_security import AclFollower, OpenRelayGuard, listener_security, l
 if TYPE_CHECKING:
     from kactl.stores.zookeeper.access import AccessRecords
     from kactl.transports.kafka import BrokerCredentials
-
-log = logger(__name__)
 
 
 class ListenerController:
@@ -145,13 +141,6 @@ async def listener(
         return
     tls = listener_tls(config.kafka)
     security, authorizer = listener_security(config.kafka, access, tls)
-    for endpoint in config.kafka.endpoints:
-        if authorizer is None and not _is_loopback(endpoint.host):
-            log.warning(
-                "%s://%s:%d does not authenticate clients: any client that can reach it can create and delete topics. "
-                "Restrict access to brokers and administrators with a firewall",
-                endpoint.listener, endpoint.host, endpoint.port,
-            )  # fmt: skip
     guard = OpenRelayGuard(access)
     settings = ListenerSettings(
         partitions=config.kafka.num_partitions,
@@ -192,10 +181,3 @@ async def listener(
         gc.freeze()
         controller.telemetry.observe(serving.counters.readings())
         yield serving
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

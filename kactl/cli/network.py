@@ -9,6 +9,7 @@ from typing import Final
 import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 
+from kactl.admin.exposure import NETWORK
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.model import Broker
@@ -49,6 +50,7 @@ def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> 
         cluster=config.cluster,
         tls=Tls(ca=section.ca, cert=section.cert, key=section.key) if section.cert else None,
         secret=_secret(config),
+        allow_plaintext=NETWORK in config.security.allow_insecure,
         verify_endpoint=section.verify_endpoint,
         meter_provider=meter_provider,
     )

@@ -16,6 +16,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from kactl.actors.system import Controller
+from kactl.admin.exposure import BROKERS
 from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.clock import Clock
@@ -155,6 +156,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             mechanism=client.sasl_mechanism or None,
             username=client.username or None,
             password=read_secret(client.password_file, "kafka.client.password-file") if client.password_file else None,
+            allow_clear_text=BROKERS in config.security.allow_insecure,
         ),
     )
     store = zookeeper_store(config.store)

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 
 from kactl.admin.audit import AUDIT_LOGGER
-from kactl.admin.exposure import insecure
+from kactl.admin.exposure import checked
 from kactl.config.file import load
 from kactl.config.settings import Config
 from kactl.config.values import Listen
@@ -61,16 +61,19 @@ def log_to_stderr(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-def check_exposure(config: Config) -> None:
+def check_exposure(config: Config, file: str | None) -> None:
     """Check that no interface is open to others without encryption, before anything is started.
+
+    Args:
+        file: of the configuration, for the error.
 
     Raises:
         Failure: USAGE; one is.
     """
     try:
-        insecure(config)
+        checked(config)
     except KactlError as error:
-        raise Failure(str(error), Exit.USAGE) from None
+        raise Failure(str(error) if file is None else f"{file}: {error}", Exit.USAGE) from None
 
 
 def check_listen(listen: Listen) -> None:

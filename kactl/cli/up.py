@@ -97,7 +97,7 @@ def up(
                 await stop.wait()
             click.echo("Stopping: the controller resigns, then the brokers stop ...")
 
-    setup.check_exposure(config)
+    setup.check_exposure(config, file)
     store = Path(config.store.path)
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
         setup.check_listen(config.api.address)

@@ -29,7 +29,7 @@ def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool) -> Non
         raise Failure(
             f"{file}: store.kind is {config.store.kind}: only nodes in ZooKeeper have permissions", Exit.USAGE
         )
-    check_exposure(config)
+    check_exposure(config, file)
 
     async def run() -> None:
         async with zookeeper_permissions(config.store) as permissions:

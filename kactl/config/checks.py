@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from kactl.access import PrincipalRules
 from kactl.errors import BadConfig
 
-from .kafka_settings import KafkaClientConfig, KafkaConfig
+from .kafka_settings import KafkaConfig
 from .settings import ApiConfig, Config, NetworkConfig, StoreConfig
 from .values import API_URL, ENDPOINT, ETCD_ENDPOINT, HOST, LISTEN, OTLP_URL
 
@@ -52,7 +52,7 @@ def checked(config: Config, origins: Origins) -> Config:
     _check_api_certificates(config.api, origins)
     _check_instances(config.api, origins)
     _check_listeners(config.kafka, origins)
-    _check_kafka_client(config.kafka.client, origins)
+    _check_kafka_client(config, origins)
     _check_protocols(config.kafka, origins)
     _check_store(config.store, origins)
     _check_network(config.network, origins)
@@ -224,7 +224,9 @@ def _check_api_certificates(api: ApiConfig, origins: Origins) -> None:
         reject("tls.principal-rules", str(error))
 
 
-def _check_kafka_client(client: KafkaClientConfig, origins: Origins) -> None:
+def _check_kafka_client(config: Config, origins: Origins) -> None:
+    client = config.kafka.client
+
     def reject(key: str, reason: str) -> NoReturn:
         raise BadConfig(f"{origin_of(('kafka', 'client', key), origins)}: kafka.client.{key}", reason)
 
@@ -244,8 +246,12 @@ def _check_kafka_client(client: KafkaClientConfig, origins: Origins) -> None:
     if given and len(given) < len(login):
         missing = ", ".join(key for key in login if key not in given)
         reject(given[0], f"needs {missing}: write all of sasl-mechanism, username and password-file")
-    if client.sasl_mechanism == "PLAIN" and not client.ca:
-        reject("sasl-mechanism", '"PLAIN" sends the password as it is, and needs TLS: write ca, or use SCRAM-SHA-512')
+    if client.sasl_mechanism == "PLAIN" and not client.ca and "brokers" not in config.security.allow_insecure:
+        reject(
+            "sasl-mechanism",
+            '"PLAIN" sends the password as it is, and needs TLS: write ca, use SCRAM-SHA-512, or name "brokers" in '
+            "security.allow-insecure",
+        )
 
 
 def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:

@@ -162,8 +162,9 @@ class SecurityConfig(Section, frozen=True):
 
     Attributes:
         folder: for tokens and keys, which only the user of kactl may use; empty for one in the user's state folder.
-        allow_insecure: interfaces that others can reach although they do not encrypt (api), and the store if others can
-            read what is sent to it (store). Only the file can name them.
+        allow_insecure: names of interfaces that others can reach although they do not encrypt or authenticate (api,
+            network, kafka.NAME for a listener), and of servers that secrets are sent to in clear text (store,
+            brokers). Only the file can name them.
     """
 
     folder: str = ""

@@ -57,7 +57,7 @@ GAUGES: Final = (
     ("kactl.listener.memory.reserved", "By", "memory reserved for large requests to the Kafka listener"),
     ("kactl.api.connections", "{connection}", "connections to the admin API"),
     ("kactl.security.reload_failed", "", "1 while changed tokens or certificates cannot be read"),
-    ("kactl.security.insecure", "", "1 for an interface that others can reach without encryption"),
+    ("kactl.security.insecure", "", "1 for an interface without encryption or authentication"),
     ("kactl.store.in_flight", "{request}", "requests that the store has not answered yet"),
     ("kactl.store.session.state", "", "1 for the state of the session with the store: connected, suspended, expired"),
     ("kactl.sse.client.count", "{client}", "open event streams of the admin API"),

@@ -437,7 +437,8 @@ def test_wrong_roles_and_rules_are_rejected(wrong: dict[str, Any]) -> None:
 async def test_open_access_is_listed_as_insecure(caplog: pytest.LogCaptureFixture) -> None:
     async with mounted(admin.Open()) as (_, client):
         assert (await create(client, {})).status == 201
-        assert (await client.ask("GET", "/kactl/v1/controller")).json()["insecure"] == ["api"]
+        (item,) = (await client.ask("GET", "/kactl/v1/controller")).json()["insecure"]
+        assert (item["interface"], item["what"].startswith("access: kactl.admin.Open")) == ("api", True)
         assert "no authentication" in caplog.text
 
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 from kactl.access.role import Role
-from kactl.admin.exposure import insecure, reminders
+from kactl.admin.exposure import checked, openings
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.config.settings import ApiConfig, ApiTlsConfig, Config, SecurityConfig, StoreConfig
@@ -29,6 +29,11 @@ from tests.support.certificates import Authority, Signed
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 30
 TLS = ApiTlsConfig(cert="cert.pem", key="key.pem")
+
+
+def insecure(config: Config) -> tuple[str, ...]:
+    """Returns the names of the interfaces that are open by consent."""
+    return tuple(opening.interface for opening in checked(config) if opening.needs_consent)
 
 
 # -- which addresses may be opened -------------------------------------------------------------------------------------
@@ -61,9 +66,8 @@ def test_other_addresses_need_tls_or_consent(host: str) -> None:
         (
             ApiConfig(listen="0.0.0.0:0"),
             "everything",
-            'is no interface that may be opened: there are "api" and "store"',
+            'is no interface of this configuration: use "api"$',
         ),
-        (ApiConfig(listen="127.0.0.1:0"), "store", '"store" is secure: remove it'),
     ],
 )
 def test_consent_without_reason_is_an_error(api: ApiConfig, name: str, reason: str) -> None:
@@ -98,7 +102,8 @@ def test_secrets_are_sent_to_other_hosts_by_consent_only(store: StoreConfig, mes
     assert str(refused.value) == message
     allowed = SecurityConfig(allow_insecure=("store",))
     assert insecure(Config(node_id=0, store=store, security=allowed)) == ("store",)
-    assert reminders(Config(node_id=0, store=store)) == (message.partition(": write")[0].partition(": set")[0],)
+    what = [opening.what for opening in openings(Config(node_id=0, store=store)) if opening.needs_consent]
+    assert what == [message.partition(": write")[0].partition(": set")[0]]
 
 
 @pytest.mark.parametrize(
@@ -151,10 +156,12 @@ async def test_open_server_says_so(caplog: pytest.LogCaptureFixture, tmp_path: P
     security = SecurityConfig(allow_insecure=("api",), folder=str(tmp_path))
     async with served(listen="0.0.0.0:0", security=security) as server:
         headers = bearer(admin.text) | {"Host": f"127.0.0.1:{urlsplit(server.url).port}"}
-        assert (await server.get("/v1/controller", headers=headers)).json()["insecure"] == ["api"]
+        (item,) = (await server.get("/v1/controller", headers=headers)).json()["insecure"]
         metrics = (await server.get("/metrics", headers=headers)).body.decode()
+    what = 'api.listen: "0.0.0.0:0" can be reached by others and has no TLS'
+    assert item == {"interface": "api", "what": what, "since_ms": server.clock.now_ms()}
     assert 'kactl_security_insecure{interface="api"} 1.0' in metrics
-    assert "has no TLS: others can read what is sent" in caplog.text
+    assert f"api is insecure: {what}; see docs/security.md" in caplog.text
 
 
 async def test_secure_server_lists_nothing(shared: Served) -> None:

@@ -1,6 +1,5 @@
-"""Kafka listener of `kactl controller`: binding, advertised entry and warnings."""
+"""Kafka listener of `kactl controller`: binding and advertised entry."""
 
-import logging
 import socket
 from pathlib import Path
 
@@ -66,24 +65,6 @@ def test_controller_entry_in_the_list_of_brokers() -> None:
     assert (entry.id, entry.epoch, entry.endpoints) == (9, -1, (Endpoint("INTERNAL", "10.0.0.1", 1),))
     assert listed_as(config(*both, visible_on=())) is None
     assert listed_as(config()) is None
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
-async def test_open_listener_without_authentication_is_logged_as_warning(
-    host: str, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = config(f"INTERNAL://{host}:0", visible_on=())
-    controller = Controller(9)
-
-    with listening(settings) as sockets:
-        async with listener(controller, settings, sockets) as serving:
-            assert serving is not None
-
-    assert warned == ("does not authenticate clients" in caplog.text)
-    assert all(
-        record.levelno == logging.WARNING for record in caplog.records if "does not authenticate" in record.message
-    )
 
 
 @pytest.mark.anyio

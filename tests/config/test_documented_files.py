@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from kactl.admin.exposure import insecure
+from kactl.admin.exposure import checked
 from kactl.config.file import load
 from kactl.config.settings import Config
 from tests.cli.server import QUICK, Up
@@ -48,7 +48,7 @@ def test_file_of_a_secured_cluster_secures_everything(tmp_path: Path) -> None:
     assert config.kafka.client.sasl_mechanism == "SCRAM-SHA-512"
     assert config.kafka.advertised[0].protocol == "SASL_SSL"
     assert (config.api.tls.client_auth, config.audit.required) == ("optional", True)
-    assert insecure(config) == ()
+    assert checked(config) == ()
 
 
 def test_file_with_client_certificates_authenticates_clients(tmp_path: Path) -> None:

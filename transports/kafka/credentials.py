@@ -52,6 +52,7 @@ class BrokerCredentials:
             their endpoints.
         server_name: the name in the certificates of all brokers, if it is not the host name of their endpoints.
         mechanism, username, password: for listeners of protocols SASL_PLAINTEXT and SASL_SSL.
+        allow_clear_text: send a password of PLAIN to listeners of protocol SASL_PLAINTEXT.
 
     Raises:
         BadConfig: an argument is missing or invalid.
@@ -65,6 +66,7 @@ class BrokerCredentials:
         mechanism: Mechanism | None = None,
         username: str | None = None,
         password: Secret | str | None = None,
+        allow_clear_text: bool = False,
     ) -> None:
         if mechanism is not None and mechanism not in MECHANISMS:
             raise BadConfig("sasl-mechanism", f"{mechanism!r} is not one of {', '.join(MECHANISMS)}")
@@ -74,6 +76,7 @@ class BrokerCredentials:
         self.tls = tls
         self.server_name = server_name
         self.mechanism = mechanism
+        self._allows_clear_text = allow_clear_text
         self._username = username or ""
         self._password = Secret.of(password or "")
         # By salt and iterations. Brokers keep one for each user, so a reconnection has nothing to derive.
@@ -87,7 +90,7 @@ class BrokerCredentials:
             return "give kactl the authority of its certificate: kafka.client.ca"
         if protocol.startswith("SASL") and self.mechanism is None:
             return "give kactl sasl-mechanism, username and password-file in [kafka.client]"
-        if protocol == "SASL_PLAINTEXT" and self.mechanism == "PLAIN":
+        if protocol == "SASL_PLAINTEXT" and self.mechanism == "PLAIN" and not self._allows_clear_text:
             return "PLAIN would send the password in clear text: use SCRAM, or a listener with SASL_SSL"
         return ""
 

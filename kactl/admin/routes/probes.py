@@ -61,7 +61,7 @@ def controller_info(service: Service) -> ControllerInfo:
         changes=loop.controllership.elections_won,
         queue_size=len(loop.inbox),
         participants=service.participants.ids if service.participants is not None else (),
-        insecure=service.insecure,
+        insecure=() if service.exposure is None else service.exposure.listed(),
         as_of=service.as_of(),
     )
 

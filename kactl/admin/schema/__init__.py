@@ -70,7 +70,7 @@ from .events import (
     TopicEvent,
 )
 from .explanations import CandidateInfo, PartitionExplanation, TopicExplanation
-from .instance import ClusterInfo, ControllerInfo, HealthCheck, Probe, Resignation, Resigned
+from .instance import ClusterInfo, ControllerInfo, HealthCheck, InsecureInterface, Probe, Resignation, Resigned
 from .logins import Login, LoginCode
 from .problems import (
     FieldError,
@@ -180,6 +180,7 @@ __all__ = [
     "HandlerStatusName",
     "HealthCheck",
     "HistoryQuery",
+    "InsecureInterface",
     "Int32",
     "Kinds",
     "Limit",

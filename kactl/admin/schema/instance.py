@@ -12,6 +12,20 @@ class Probe(Answer, frozen=True):
     detail: str = ""
 
 
+class InsecureInterface(Answer, frozen=True):
+    """One reason why an interface is insecure.
+
+    Attributes:
+        interface: its name in `security.allow-insecure`.
+        what: the configuration key and the reason.
+        since_ms: for how long this process has known it.
+    """
+
+    interface: str
+    what: str
+    since_ms: int
+
+
 class ControllerInfo(Answer, frozen=True):
     """This instance, and the current controller.
 
@@ -25,7 +39,7 @@ class ControllerInfo(Answer, frozen=True):
         changes: number of elections this instance has won since it started.
         queue_size: events that wait.
         participants: ids of the brokers that run in the same process, and can be killed and restarted.
-        insecure: interfaces of the process that others can reach without encryption.
+        insecure: interfaces of the process without encryption or authentication, with the reasons.
     """
 
     node_id: int
@@ -42,7 +56,7 @@ class ControllerInfo(Answer, frozen=True):
     queue_size: int
     participants: tuple[int, ...]
     as_of: AsOf
-    insecure: tuple[str, ...] = ()
+    insecure: tuple[InsecureInterface, ...] = ()
 
 
 class HealthCheck(Answer, frozen=True):

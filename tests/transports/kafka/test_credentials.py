@@ -162,6 +162,20 @@ async def test_login_over_tls(mechanism: str, server_tls: ssl.SSLContext, client
     assert logins.complete == 1
 
 
+async def test_password_is_sent_in_clear_text_by_consent_only() -> None:
+    """A listener of SASL_PLAINTEXT receives no byte of a password of PLAIN without it."""
+    logins = SaslLogins()
+    async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=logins) as peer:
+        connection = transport(scram(mechanism="PLAIN", allow_clear_text=True)).connect(peer.broker)
+        assert await connection.deliver(UPDATE) == OK
+        await connection.close()
+        accepted = len(peer.connections)
+        with pytest.raises(BrokerUnreachable, match="in clear text"):
+            await transport(scram(mechanism="PLAIN")).connect(peer.broker).deliver(UPDATE)
+        assert len(peer.connections) == accepted
+    assert logins.complete == 1
+
+
 async def test_tls_without_login(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     async with listening(agree, VERSIONS, protocol="SSL", tls=server_tls, host="localhost") as peer:
         connection = transport(BrokerCredentials(tls=client_tls)).connect(peer.broker)
