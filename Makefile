@@ -63,9 +63,8 @@ sim: $(READY) ## random scripts for simulated clusters, on all processors, then 
 	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
 	@$(BIN)/python -m kactl.testing.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
 
-fuzz: $(READY) ## a million changed inputs for the Kafka listener, and for all other decoders; minutes (ARGS='INPUTS SEED')
-	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)
-	@$(BIN)/python -m tests.fuzz.decoders $(ARGS)
+fuzz: $(READY) ## ten million changed inputs for all decoders; minutes (ARGS='INPUTS SEED')
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 	@$(BIN)/python -m tests.fuzz.guided
 
 judge: $(READY) ## random operations on the simulated ZooKeeper and on a real one; Java (ARGS='OPERATIONS SEED')

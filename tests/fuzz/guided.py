@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import kactl
 
-from .decoders import changed, check, targets
-from .target import RARELY, Target
+from .decoders import targets
+from .mutation import changed
+from .target import Target, check
 
 # Of the inputs, the share that is made from inputs that have reached new lines. The others are made from the seeds.
 _GUIDED: Final = 0.8
@@ -165,12 +166,12 @@ def main() -> None:
     logging.disable()  # malformed access control lists
     print(f"seed {options.seed}")
     known = targets()
-    shares = sum(1 if target.is_slow else RARELY for target in known)
+    whole = sum(1 / target.rarity for target in known)
     reached, reached_unguided, lines = set[Line](), set[Line](), set[Line]()
     for target in known:
         for content in target.seeds:
             check(target, content)  # what only the first use of a decoder runs is not reached by the later ones
-        inputs = options.inputs * (1 if target.is_slow else RARELY) // shares
+        inputs = round(options.inputs / whole / target.rarity)
         unguided = explore(target, inputs, random.Random(options.seed), is_guided=False)
         guided = explore(target, inputs, random.Random(options.seed))
         entered = guided.entered | unguided.entered
