@@ -19,7 +19,10 @@ _COUNT: Final = "00000001"  # a nonce is used for one response
 _QOP: Final = "auth"
 _ALGORITHM: Final = "md5-sess"
 _NONCE_BYTES: Final = 24
-_PAIR: Final = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"\\]+))\s*(?:,|$)', re.ASCII)
+# Possessive, since the expression engine stores a state for each character that it could give back.
+_PAIR: Final = re.compile(
+    r'\s*+([A-Za-z-]++)\s*+=\s*+(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^\s,"\\]++))\s*+(?:,|$)', re.ASCII
+)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r'(["\\])')
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -115,3 +116,18 @@ def _quote(text: str) -> str:
 def _fields(message: str) -> dict[str, str]:
     found = re.findall(r'([a-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^,]*))(?:,|$)', message, re.DOTALL)
     return {name: plain or re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) for name, quoted, plain in found}
+
+
+@pytest.mark.parametrize("nonce", ["n" * 2000, '\\"' * 1000], ids=["plain", "escaped"])
+def test_longest_challenge_allocates_little(nonce: str) -> None:
+    """An expression that could give back each character needs some hundred bytes for it."""
+    login = DigestMd5("kafka", "secret", service="zookeeper", host="zk-sasl-md5")
+    challenge = f'nonce="{nonce}",algorithm=md5-sess'.encode()
+    tracemalloc.start()
+    try:
+        login.respond(challenge)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 64 * 1024
