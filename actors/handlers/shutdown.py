@@ -157,6 +157,8 @@ class Shutdowns(Handlers):
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
         if self.cluster.stays_drained(event.broker):
+            # A drain does not go on while the broker's own request is pending, and replicas may have come in sync.
+            self.context.enqueue(DrainAdvanced(event.broker))
             await self._deletion.resume_on(frozenset({event.broker}))
             return
         try:

@@ -325,6 +325,24 @@ async def test_drain_goes_on_when_another_replica_comes_in_sync(proposed: bool) 
         await w.check()
 
 
+@pytest.mark.parametrize("operator_first", [True, False])
+async def test_drain_goes_on_after_a_shutdown_request_that_expires(operator_first: bool) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(2)
+        first, then = (NO_EPOCH, w.epoch(1)) if operator_first else (w.epoch(1), NO_EPOCH)
+        await w.shut_down(1, first)
+        await w.shut_down(1, then)
+        await w.start(2)
+        await w.write_isr("t-0", 1, 2)
+        assert (await w.stored("t-0"))[::2] == (1, (1, 2))
+
+        await w.wait(LIMIT_MS)
+
+        assert (await w.stored("t-0"))[::2] == (2, (2,))
+        await w.check()
+
+
 async def test_drained_leader_hands_over_to_a_member_that_is_restored() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
