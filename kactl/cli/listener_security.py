@@ -9,7 +9,7 @@ from kactl.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import ServerTls
 from kactl.transports.kafka.listener import ListenerSecurity
-from kactl.transports.kafka.listener.authentication import Authentication
+from kactl.transports.kafka.listener.authentication import Authentication, Users
 
 if TYPE_CHECKING:
     from kactl.stores.zookeeper.access import AccessRecords
@@ -21,12 +21,17 @@ _INTERVAL_S: Final = 2.0
 
 
 def listener_security(
-    kafka: KafkaConfig, access: "AccessRecords | None", tls: tuple[ServerTls, ...] | None = None
+    kafka: KafkaConfig,
+    access: "AccessRecords | None",
+    tls: tuple[ServerTls, ...] | None = None,
+    *,
+    users: Users | None = None,
 ) -> tuple[dict[str, ListenerSecurity], AclAuthorizer | None]:
     """Returns the security of each listener, and what decides about requests; None if no listener authenticates.
 
     Args:
         tls: as `listener_tls` returns it.
+        users: those of the cluster if None.
 
     Raises:
         BadConfig: a file that the configuration names cannot be used.
@@ -43,11 +48,12 @@ def listener_security(
     rules = PrincipalRules(kafka.tls.principal_rules)
     # A certificate that no listener presents is checked, too.
     tls = listener_tls(kafka) if tls is None else tls
+    users = access if users is None else users
     security = {}
     for endpoint in kafka.endpoints:
         protocol = kafka.protocols.get(endpoint.listener, "PLAINTEXT")
         authentication = Authentication(
-            protocol, mechanisms=kafka.sasl_mechanisms, users=access, lifetime_ms=kafka.reauth, rules=rules
+            protocol, mechanisms=kafka.sasl_mechanisms, users=users, lifetime_ms=kafka.reauth, rules=rules
         )
         # Clients of SASL_SSL are asked for no certificate: their login is their identity.
         encrypted = tls[protocol == "SSL"].context if protocol.endswith("SSL") else None

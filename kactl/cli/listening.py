@@ -4,9 +4,11 @@ import contextlib
 import gc
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import numpy as np
 
 from kactl.actors.system import Controller
@@ -19,6 +21,7 @@ from kactl.state.rows import Rows
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.quotas import Quotas
+from kactl.transports.kafka.listener.user_file import UserFile
 
 from .listener_security import AclFollower, OpenRelayGuard, listener_security, listener_tls
 
@@ -140,7 +143,10 @@ async def listener(
         yield None
         return
     tls = listener_tls(config.kafka)
-    security, authorizer = listener_security(config.kafka, access, tls)
+    users = None
+    if config.kafka.users:
+        users = await anyio.to_thread.run_sync(UserFile, Path(config.kafka.users), access)
+    security, authorizer = listener_security(config.kafka, access, tls, users=users)
     guard = OpenRelayGuard(access)
     settings = ListenerSettings(
         partitions=config.kafka.num_partitions,
@@ -167,6 +173,9 @@ async def listener(
             tasks = await stack.enter_async_context(Background("the certificates of the Kafka listener"))
             for each in tls:
                 tasks.start_soon(each.run, name="certificate")
+        if users is not None:
+            tasks = await stack.enter_async_context(Background("the users of the Kafka listener"))
+            tasks.start_soon(users.run, name="users")
         if authorizer is not None and access is not None:
             follower = AclFollower(authorizer, access)
             await follower.look()

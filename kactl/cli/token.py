@@ -220,13 +220,13 @@ _Made = TypeVar("_Made")
 
 
 def _changed(path: Path, change: "Callable[[tuple[TokenRecord, ...]], tuple[_Made, Iterable[TokenRecord]]]") -> _Made:
-    from kactl.admin.identity.token_file import locked, read_tokens, write_tokens
-    from kactl.runtime.private_files import make_folder
+    from kactl.admin.identity.token_file import KEY, read_tokens, write_tokens
+    from kactl.runtime.private_files import locked, make_folder
 
     with _explained():
         if not path.parent.exists():
-            make_folder(path.parent, "api.tokens")
-        with locked(path):
+            make_folder(path.parent, KEY)
+        with locked(path, KEY):
             made, records = change(read_tokens(path))
             write_tokens(path, records)
     return made

@@ -165,6 +165,8 @@ def _check_protocols(kafka: KafkaConfig, origins: Origins) -> None:
         reject("relay", '"checked" needs a listener that authenticates clients: write "open" or "off"')
     if kafka.has_logins and not kafka.sasl_mechanisms:
         reject("sasl-mechanisms", 'is empty, and a listener has SASL: write ["SCRAM-SHA-512"]')
+    if kafka.users and not kafka.has_logins:
+        reject("users", "has no effect without logins: set the protocol of a listener to SASL_SSL, or remove it")
     principals = kafka.broker_principals
     if principals.pattern and principals.pattern.count("{id}") != 1:
         reject("broker-principals.pattern", f'{principals.pattern!r} has not {{id}} once: write "User:broker-{{id}}"')

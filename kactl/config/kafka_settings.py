@@ -97,7 +97,8 @@ class KafkaConfig(Section, frozen=True):
         client: credentials for connections to brokers.
         protocols: the protocol of each listener, as in the brokers' listener.security.protocol.map; those that are
             missing are PLAINTEXT.
-        sasl_mechanisms: that listeners with SASL offer. Users are the brokers' own.
+        sasl_mechanisms: that listeners with SASL offer. Users are those of the file `users`, and the brokers' own.
+        users: a file with users of kactl's own; `kactl kafka-user` writes it. They precede the brokers' users.
         reauth: how long a login is valid. Kafka's connections.max.reauth.ms.
         super_users: principals that may do everything. Kafka's super.users.
         broker_identity: on listeners without logins, what identifies the sender of a broker's requests: "address", one
@@ -129,6 +130,7 @@ class KafkaConfig(Section, frozen=True):
     protocols: dict[str, SecurityProtocol] = msgspec.field(default_factory=dict)
     tls: KafkaTlsConfig = KafkaTlsConfig()
     sasl_mechanisms: tuple[Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"], ...] = ("SCRAM-SHA-512",)
+    users: str = ""
     reauth: Duration = Duration(3_600_000)
     super_users: tuple[str, ...] = ()
     broker_identity: Literal["address", "cluster"] = "address"

@@ -1,8 +1,10 @@
 """Files and folders that only their owner may use."""
 
 import contextlib
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +77,24 @@ def write_private(path: Path, content: bytes) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def locked(path: Path, key: str) -> Iterator[None]:
+    """Keep other programs that use this function from changing a file meanwhile.
+
+    Raises:
+        BadConfig: its folder does not exist, or cannot be used.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadConfig(key, f"{path.parent} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(folder)
 

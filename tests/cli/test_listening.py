@@ -11,6 +11,9 @@ from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
+from kactl.sasl import ScramClient, verifier
+from kactl.transports.kafka.listener.user_file import User, write_users
+from tests.transports.kafka.listener.client import connected, request_class
 
 from .server import kactl_process
 
@@ -74,3 +77,32 @@ async def test_no_listener_is_started_without_addresses() -> None:
     with listening(config()) as sockets:
         async with listener(controller, config(), sockets) as serving:
             assert serving is None
+
+
+@pytest.mark.anyio
+async def test_users_of_a_file_log_in(tmp_path: Path) -> None:
+    path, client = tmp_path / "users.json", ScramClient("SCRAM-SHA-512", "ops", "secret")
+    known = verifier("SCRAM-SHA-512", "secret", salt=b"salt", iterations=4096)
+    write_users(path, [User("ops", {"SCRAM-SHA-512": known})])
+    kafka = KafkaConfig(listeners=(ANY,), visible_on=(), protocols={"INTERNAL": "SASL_PLAINTEXT"}, users=str(path))
+    settings = Config(node_id=9, kafka=kafka)
+
+    with listening(settings) as sockets:
+        async with listener(Controller(9), settings, sockets):
+            port = sockets["INTERNAL"].getsockname()[1]
+            async with connected(port) as peer:
+                await peer.ask(request_class(17, 1)(mechanism=client.name))
+                message = client.first()
+                while not client.is_complete:
+                    answer = await peer.ask(request_class(36, 2)(auth_bytes=message))
+                    message = client.respond(answer.auth_bytes)
+
+
+@pytest.mark.anyio
+async def test_missing_file_of_users_is_an_error_at_the_start(tmp_path: Path) -> None:
+    kafka = KafkaConfig(listeners=(ANY,), protocols={"INTERNAL": "SASL_PLAINTEXT"}, users=str(tmp_path / "none"))
+    settings = Config(node_id=9, kafka=kafka)
+
+    with listening(settings) as sockets, pytest.raises(BadConfig, match="kactl kafka-user add"):
+        async with listener(Controller(9), settings, sockets):
+            pass

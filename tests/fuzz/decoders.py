@@ -14,12 +14,13 @@ from kactl.stores.formats.json_text import Malformed
 from kactl.stores.sqlite import frame
 from kactl.stores.zookeeper.connection import messages
 from kactl.stores.zookeeper.connection.frames import MalformedFrame
+from kactl.transports.kafka.listener import user_file
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from tests.access.der import certificate, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
 from . import interfaces
-from .seeds import ACLS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USERS
+from .seeds import ACLS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
 from .target import Target, Violation
 
 # Expressions in an operator's configuration are compiled, which takes some hundred bytes for each of theirs.
@@ -113,6 +114,7 @@ def targets() -> list[Target]:
         Target("DIGEST-MD5, last", _digest_trusts, (SaslError,), [b"rspauth=" + b"a" * 32, b'nonce="n"']),
         Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls + ACLS),
         Target("users", lambda data: access.decode_user(data, "SCRAM-SHA-256"), malformed, [user, *USERS]),
+        Target("file of users", user_file.decode, (ValueError,), USER_FILES),
         Target("topics", records.decode_topic, malformed, [topic]),
         Target("leaderships", records.decode_state, malformed, [state]),
         Target("controller", records.decode_controller, malformed, [b'{"version":1,"brokerid":1,"timestamp":"1"}']),

@@ -162,6 +162,14 @@ REGISTRATIONS: Final = [
 USERS: Final = [
     b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=1"}}'
 ]
+_KEYS: Final = f'"salt":"c2FsdA==","stored_key":"{"A" * 43}=","server_key":"{"A" * 43}="' + "}\n"
+_USER: Final = '{"name":"ops","mechanism":"SCRAM-SHA-256","iterations":4096,'
+USER_FILES: Final = [
+    (_USER + _KEYS).encode(),
+    ((_USER + _KEYS) * 2).encode(),
+    (_USER + _KEYS + _USER.replace("256", "512") + _KEYS).encode(),
+    (_USER.replace("ops", " ") + _KEYS).encode(),
+]
 ACLS: Final = [
     b'{"version":1,"acls":[{"principal":"User:a","permissionType":"X","host":"*","operation":"Y"}]}',
 ]

@@ -21,6 +21,7 @@ MARKER = "canary-4711-Zq"
 # Modules that authenticate by a secret.
 REVEALING = {
     "kactl/cli/credentials.py",
+    "kactl/cli/kafka_user.py",
     "kactl/stores/etcd/gateway.py",
     "kactl/stores/zookeeper/connection/credentials.py",
     "transports/kafka/credentials.py",

@@ -21,7 +21,7 @@ from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
 from kactl.transports.kafka import client, credentials
-from kactl.transports.kafka.listener import admission, authentication, connection, field_types, quotas, relay
+from kactl.transports.kafka.listener import admission, authentication, connection, field_types, quotas, relay, user_file
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
@@ -170,6 +170,12 @@ def _kafka() -> Iterator[Limit]:
 def _logins() -> Iterator[Limit]:
     yield Limit("message of SCRAM", size(scram.MESSAGE_BYTES_MAX), "the login fails")
     yield Limit("iterations that a server of SCRAM may demand", f"{scram.ITERATIONS_MAX:,}", "the login fails")
+    yield Limit(
+        "file of users; users in it",
+        f"{size(user_file.BYTES_MAX)}; {user_file.USERS_MAX:,}",
+        "the previous users are kept",
+        "`kafka.users`",
+    )
     yield Limit("challenge of DIGEST-MD5", size(digest_md5.CHALLENGE_BYTES_MAX), "the login fails")
     yield Limit("ACLs of one resource", f"{access.ACLS_MAX:,}", "everything is denied on it")
 

@@ -10,15 +10,12 @@ expires = 2027-02-21T12:00:00Z
 networks = ["10.0.0.0/8"]
 """
 
-import contextlib
 import datetime
-import fcntl
 import ipaddress
-import os
 import re
 import secrets
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,24 +86,6 @@ def write_tokens(path: Path, records: Iterable[TokenRecord]) -> None:
         write_private(path, text.encode())
     except OSError as error:
         raise BadConfig(KEY, f"{path} cannot be written: {error.strerror}") from None
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other `kactl token` commands from changing the file meanwhile.
-
-    Raises:
-        BadConfig: its folder does not exist, or cannot be used.
-    """
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise BadConfig(KEY, f"{path.parent} cannot be used: {error.strerror}") from None
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
 
 
 def local_token(path: Path, make: Callable[[], str]) -> TokenRecord:

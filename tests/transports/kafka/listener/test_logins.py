@@ -97,7 +97,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 # -- librdkafka ------------------------------------------------------------------------------------------------------
 
 
-async def _create(port: int, *topics: str, timeout_s: float = 60, **settings: Any) -> dict[str, int]:
+async def create_topics(port: int, *topics: str, timeout_s: float = 60, **settings: Any) -> dict[str, int]:
     """Create topics by librdkafka. Returns the error code of each, 0 for success.
 
     Args:
@@ -128,7 +128,7 @@ async def _create(port: int, *topics: str, timeout_s: float = 60, **settings: An
 async def test_admin_client_logs_in_over_tls(mechanism: str, tls: ssl.SSLContext, authority: Authority) -> None:
     controller = ControllerStub(CREATED)
     async with listening(controller, security=security("SASL_SSL", tls=tls)) as (_, port):
-        results = await _create(
+        results = await create_topics(
             port, "new", security_protocol="SASL_SSL", sasl_mechanism=mechanism, ssl_ca_location=str(authority.cert)
         )
     assert results == {"new": 0}
@@ -138,7 +138,7 @@ async def test_admin_client_logs_in_over_tls(mechanism: str, tls: ssl.SSLContext
 async def test_admin_client_logs_in_in_clear_text(mechanism: str) -> None:
     controller = ControllerStub(CREATED)
     async with listening(controller, security=security()) as (_, port):
-        results = await _create(port, "new", security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism)
+        results = await create_topics(port, "new", security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism)
     assert results == {"new": 0}
 
 
@@ -157,7 +157,7 @@ async def test_failed_login_over_tls_is_answered_and_no_error(tls: ssl.SSLContex
 async def test_topics_of_a_request_are_decided_one_by_one() -> None:
     controller, attempts = ControllerStub(CREATED), list[Attempt]()
     async with listening(controller, security=security(), audit=attempts.append) as (listener, port):
-        results = await _create(
+        results = await create_topics(
             port,
             "mine",
             "theirs",
@@ -185,7 +185,7 @@ async def test_nothing_is_done_without_a_login(settings: dict[str, str]) -> None
     controller = ControllerStub(CREATED)
     async with listening(controller, security=security()) as (_, port):
         settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"} | settings
-        assert (await _create(port, "new", timeout_s=2, **settings))["new"] != 0
+        assert (await create_topics(port, "new", timeout_s=2, **settings))["new"] != 0
     assert controller.requests == []
 
 

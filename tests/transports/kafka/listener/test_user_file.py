@@ -1,0 +1,197 @@
+"""The file of users of kactl's own: its form, its precedence over the cluster's users, and changes of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.access import AclAuthorizer
+from kactl.errors import BadConfig, StoreUnavailable
+from kactl.sasl import ScramVerifier, verifier
+from kactl.sasl.scram import Name
+from kactl.transports.kafka.listener import ListenerSecurity
+from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
+from kactl.transports.kafka.listener.user_file import User, UserFile, decode, encode, is_name, read_users, write_users
+
+from .client import connected
+from .listener_stub import ControllerStub, listening
+from .test_logins import CREATED, PASSWORDS, UserTable, create_topics, log_in
+
+pytestmark = pytest.mark.anyio
+
+SHA_256: Name = "SCRAM-SHA-256"
+SHA_512: Name = "SCRAM-SHA-512"
+
+
+def user(name: str, password: str, *mechanisms: Name) -> User:
+    names: tuple[Name, ...] = mechanisms or (SHA_256,)
+    return User(name, {each: verifier(each, password, salt=name.encode(), iterations=4096) for each in names})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_users(tmp_path / "users.json", [user("ops", "file-secret"), user("alice", "of the file", SHA_512)])
+    return tmp_path / "users.json"
+
+
+def test_written_users_are_read(path: Path) -> None:
+    users = {
+        "ops": user("ops", "a", SHA_512, SHA_256),
+        "Zoë, = \\ \"'": user("Zoë, = \\ \"'", "b"),
+    }
+    write_users(path, users.values())
+
+    assert read_users(path) == users
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert encode(reversed(users.values())) == path.read_bytes()
+
+
+def test_file_has_no_password(path: Path) -> None:
+    assert b"secret" not in path.read_bytes()
+
+
+LINE = encode([user("ops", "x")])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}\n",
+        b"\xff\n",
+        b"\n",
+        LINE + LINE,
+        LINE.replace(b'"iterations":4096', b'"iterations":4095'),
+        LINE.replace(b'"iterations":4096', b'"iterations":65537'),
+        LINE.replace(b'"SCRAM-SHA-256"', b'"SCRAM-SHA-512"'),  # keys of another length
+        LINE.replace(b'"SCRAM-SHA-256"', b'"PLAIN"'),
+        LINE.replace(b'"ops"', b'""'),
+        LINE.replace(b'"ops"', b'"a\\u0007b"'),
+        LINE.replace(b'"name"', b'"password":"x","name"'),
+    ],
+)
+def test_other_content_is_rejected_without_quoting_it(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+
+    with pytest.raises(BadConfig, match="not a file of users: line") as raised:
+        read_users(path)
+
+    assert "b3Bz" not in str(raised.value)
+
+
+def test_file_that_others_can_read_is_rejected(path: Path) -> None:
+    path.chmod(0o640)
+    with pytest.raises(BadConfig, match="chmod 600"):
+        read_users(path)
+
+
+def test_missing_file_is_an_error_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="kactl kafka-user add"):
+        UserFile(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [("ops", True), ("a b", True), ("", False), (" a", False), ("a\nb", False), ("x" * 256, False)],
+)
+def test_names_of_users(name: str, is_valid: bool) -> None:
+    assert is_name(name) is is_valid
+
+
+async def test_users_of_the_file_precede_those_of_the_cluster(path: Path) -> None:
+    users = UserFile(path, UserTable())
+
+    assert await users.scram_verifier(SHA_256, "ops") == user("ops", "file-secret").verifiers[SHA_256]
+    assert await users.scram_verifier(SHA_256, "broker-1") is not None
+    assert await users.scram_verifier(SHA_256, "nobody") is None
+    # alice has no such verifier in the file, and that of the cluster has another password.
+    assert await users.scram_verifier(SHA_256, "alice") is None
+    assert await UserFile(path).scram_verifier(SHA_256, "broker-1") is None
+
+
+class Counted(UserTable):
+    """Users of a cluster, which counts look-ups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lookups = 0
+
+    async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
+        self.lookups += 1
+        return await super().scram_verifier(mechanism, username)
+
+
+async def test_time_of_a_lookup_does_not_tell_who_is_in_the_file(path: Path) -> None:
+    cluster = Counted()
+    users = UserFile(path, cluster)
+    for name in ("ops", "nobody"):
+        await users.scram_verifier(SHA_256, name)
+    assert cluster.lookups == 2
+
+
+async def test_users_of_the_file_log_in_while_the_store_is_lost(path: Path) -> None:
+    cluster = UserTable()
+    cluster.fails = True
+    users = UserFile(path, cluster)
+
+    assert await users.scram_verifier(SHA_256, "ops") is not None
+    with pytest.raises(StoreUnavailable):
+        await users.scram_verifier(SHA_256, "alice2")
+
+
+async def test_changed_file_counts_and_an_unusable_one_does_not(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    users = UserFile(path)
+    write_users(path, [user("new", "x")])
+    await users.refresh()
+    assert await users.scram_verifier(SHA_256, "ops") is None
+    assert await users.scram_verifier(SHA_256, "new") is not None
+
+    path.write_bytes(b"{")
+    for _ in range(2):
+        await users.refresh()
+    assert await users.scram_verifier(SHA_256, "new") is not None
+    path.unlink()
+    await users.refresh()
+    assert await users.scram_verifier(SHA_256, "new") is not None
+
+    assert [record.levelname for record in caplog.records if "previous ones stay" in record.message] == ["ERROR"] * 2
+    write_users(path, [])
+    await users.refresh()
+    assert await users.scram_verifier(SHA_256, "new") is None
+
+
+async def test_clients_log_in_by_the_file(path: Path) -> None:
+    authentication = Authentication("SASL_PLAINTEXT", mechanisms=MECHANISMS, users=UserFile(path, UserTable()))
+    security = ListenerSecurity(authentication, None, AclAuthorizer(super_users=["User:ops"]))
+    tries = [("ops", "file-secret"), ("ops", "wrong"), ("admin", PASSWORDS["admin"]), ("alice", PASSWORDS["alice"])]
+    async with listening(ControllerStub(CREATED), security=security) as (_, port):
+        results = []
+        for name, password in tries:
+            async with connected(port) as client:
+                results.append((await log_in(client, name, password)).error_code)
+        created = await create_topics(
+            port,
+            "new",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_username="ops",
+            sasl_password="file-secret",
+        )
+
+    failed = KioError.sasl_authentication_failed
+    assert results == [KioError.none, failed, KioError.none, failed]
+    assert created == {"new": 0}
+
+
+async def test_password_of_plain_is_checked_by_any_verifier_of_the_file(path: Path) -> None:
+    authentication = Authentication("SASL_SSL", mechanisms=MECHANISMS, users=UserFile(path, UserTable()))
+    tries = [("ops", "file-secret"), ("alice", "of the file"), ("alice", PASSWORDS["alice"])]
+
+    assert [await authentication.is_password(*each, "127.0.0.1") for each in tries] == [True, True, False]
+
+
+def test_content_of_many_users_is_limited() -> None:
+    known = ScramVerifier(os.urandom(16), 4096, os.urandom(32), os.urandom(32))
+    lines = encode(User(f"user-{number}", {SHA_256: known}) for number in range(10_001))
+    with pytest.raises(ValueError, match="more than 10000"):
+        decode(lines)
