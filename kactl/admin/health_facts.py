@@ -203,5 +203,6 @@ def _facts(service: Service, **known: object) -> Facts:
         in_hand="" if view.current is None else view.current.label,
         in_hand_ms=0.0 if view.current is None else view.current.for_ms,
         session=controller.store.trouble if gate.is_open else gate.reason,
+        listener_mismatches=None if service.security is None else service.security.mismatches,
         **known,  # type: ignore[arg-type]
     )

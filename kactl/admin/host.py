@@ -20,6 +20,7 @@ from .interface_attempts import add_attempt
 from .limits import Capacity
 from .problem import Refused
 from .schema import ProblemController
+from .security_watch import SecurityWatch
 from .service import LocalBrokers, Service
 
 
@@ -32,7 +33,8 @@ class Host:
         prefix: the path under which the application is reached; empty or begins with a slash.
         document: the OpenAPI document.
         credentials: the tokens of kactl's own server.
-        exposure: the interfaces of the process without encryption or authentication.
+        exposure: the interfaces of a mounted application without encryption or authentication.
+        security: the weaknesses of kactl's own server.
         past: earlier states of the cluster.
 
     Attributes:
@@ -53,6 +55,7 @@ class Host:
         capacity: Capacity | None = None,
         credentials: Credentials | None = None,
         exposure: ExposureReport | None = None,
+        security: SecurityWatch | None = None,
         past: PastStates | None = None,
         trail: AuditTrail | None = None,
     ) -> None:
@@ -64,7 +67,8 @@ class Host:
         self.prefix = prefix
         self._capacity = capacity or Capacity()
         self._credentials = credentials
-        self._exposure = exposure
+        self._exposure = exposure if security is None else security.exposure
+        self._security = security
         self.trail = trail or AuditTrail()
         self.has_dashboard = config is None or config.api.dashboard
         self._past = past
@@ -93,6 +97,7 @@ class Host:
                 closing=self.closing,
                 credentials=self._credentials,
                 exposure=self._exposure,
+                security=self._security,
                 trail=self.trail,
                 past=self._past,
             )

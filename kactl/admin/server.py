@@ -27,13 +27,12 @@ from kactl.runtime.server_tls import ServerTls
 from kactl.telemetry.metrics import Reading
 from kactl.telemetry.past_states import PastStates
 
-from . import exposure, limits
+from . import limits
 from .acceptor import Acceptor, bound
 from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail
 from .connections import Connection, observe
-from .exposure_report import ExposureReport
 from .gate import Gate
 from .host import Host
 from .identity import unix_socket
@@ -43,6 +42,7 @@ from .identity.places import Places, places_of
 from .identity.run_file import RunFile, base_name, write
 from .limits import Capacity
 from .mounting import mountable, openapi_document, response, unreadable
+from .security_watch import SecurityWatch
 
 log = logger(__name__)
 
@@ -89,7 +89,7 @@ async def serve(
     """
     if capacity is None:
         capacity = _capacity(config)
-    report = ExposureReport(exposure.names(config), exposure.checked(config), now_ms=controller.clock.now_ms)
+    watch = SecurityWatch(controller, config)
     tls = _tls(config)
     places = places_of(config)
     credentials = Credentials(
@@ -108,13 +108,13 @@ async def serve(
         document=openapi_document(""),
         capacity=capacity,
         credentials=credentials,
-        exposure=report,
+        security=watch,
         past=past,
         trail=trail,
     )
     gate = Gate(capacity)
     policy = ServerPolicy(config.api, credentials, Certificates.of(config.api, config.cluster))
-    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, report, trail))
+    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, trail) | watch.readings())
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(trail.close)
         make = await stack.enter_async_context(_connections(host, policy, gate))
@@ -130,7 +130,7 @@ async def serve(
         tasks.start_soon(trail.run, name="audit trail")
         if tls is not None:
             tasks.start_soon(tls.run, name="certificate")
-        tasks.start_soon(report.run, name="insecure interfaces")
+        watch.start(tasks)
         host.find()  # it begins to watch the progress of reassignments
         if config.api.probe_address is not None:
             await stack.enter_async_context(_probes(host, config, config.api.probe_address))
@@ -222,9 +222,7 @@ def _trail(config: Config) -> AuditTrail:
     return AuditTrail(file=file, required=wanted.required)
 
 
-def _readings(
-    host: Host, credentials: Credentials, tls: ServerTls | None, report: ExposureReport, trail: AuditTrail
-) -> dict[str, Reading]:
+def _readings(host: Host, credentials: Credentials, tls: ServerTls | None, trail: AuditTrail) -> dict[str, Reading]:
     """Returns the gauges for `kactl.telemetry.metrics`."""
 
     def failed() -> int:
@@ -237,7 +235,6 @@ def _readings(
     return {
         "kactl.sse.client.count": lambda: [(streams(), {})],
         "kactl.security.reload_failed": lambda: [(failed(), {})],
-        "kactl.security.insecure": report.rows,
         "kactl.audit.lost.count": lambda: [(trail.lost, {})],
     }
 

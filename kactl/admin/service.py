@@ -28,6 +28,7 @@ from .limits import Capacity
 from .problem import Refused
 from .progress import ProgressWatch
 from .schema import AsOf, ProblemController
+from .security_watch import SecurityWatch
 
 
 class LocalBrokers(Protocol):
@@ -60,6 +61,7 @@ class Service:
         closing: set when the server shuts down; event streams then end.
         credentials: the tokens of kactl's own server.
         exposure: interfaces of the process without encryption or authentication.
+        security: the weaknesses of kactl's own server; None in other programs.
         trail: the audit trail.
         heavy: plans and explanations that run, by client.
         streams_of: open event streams, by client.
@@ -82,6 +84,7 @@ class Service:
     closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     credentials: Credentials | None = None
     exposure: ExposureReport | None = None
+    security: SecurityWatch | None = None
     trail: AuditTrail = dataclasses.field(default_factory=AuditTrail)
     heavy: Counter[str] = dataclasses.field(default_factory=Counter)
     streams_of: Counter[str] = dataclasses.field(default_factory=Counter)

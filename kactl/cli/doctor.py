@@ -17,6 +17,7 @@ import msgspec
 
 from . import output
 from .common_options import Settings, options
+from .doctor_check import FAILED, MISSING, PASS, WARNING, Check
 from .exits import Failure
 from .output import BAD, GOOD, WARN, Cell
 
@@ -38,25 +39,7 @@ _ANSWER_MAX: Final = 16_384
 # Nodes that a check names.
 _NAMED_MAX: Final = 5
 
-PASS: Final = "pass"
-MISSING: Final = "missing"
-WARNING: Final = "WARN"
-FAILED: Final = "FAIL"
 _COLOURS: Final = {PASS: GOOD, MISSING: WARN, WARNING: WARN, FAILED: BAD}
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one check.
-
-    Attributes:
-        result: pass; missing: not installed, and required by some commands only; WARN; FAIL.
-        detail: the commands that require it, or the remedy.
-    """
-
-    check: str
-    result: str
-    value: str
-    detail: str = ""
 
 
 @click.command(short_help="Check the requirements of kactl.")
@@ -170,6 +153,7 @@ def _permissions(store: "StoreConfig") -> Check:
 def _zookeeper(file: str | None) -> Iterator[Check]:
     if file is None:
         return
+    from .doctor_brokers import broker_checks
     from .setup import read_config
     from .stores import tls_context
 
@@ -182,6 +166,7 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
     yield from servers
     if any(server.result == PASS for server in servers):
         yield _permissions(store)
+        yield from broker_checks(read_config(file))
 
 
 def _etcd(file: str | None) -> Iterator[Check]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kactl.clock import Clock
 from kactl.config.settings import Config, StoreConfig
+from kactl.model import Broker
 from kactl.runtime.secret import Secret
 from kactl.stores.base import Store
 from kactl.stores.sqlite import Holder, SqliteStore
@@ -15,6 +16,7 @@ from .secret_files import read_secret
 
 if TYPE_CHECKING:
     from kactl.stores.zookeeper import ZooKeeperStore
+    from kactl.stores.zookeeper.connection import Credentials
     from kactl.stores.zookeeper.permissions import Permissions
 
 
@@ -74,13 +76,40 @@ def zookeeper_permissions(store: StoreConfig) -> "Permissions":
     Raises:
         BadConfig: a file that the configuration names cannot be read.
     """
-    from kactl.stores.zookeeper.connection import Credentials
     from kactl.stores.zookeeper.permissions import Permissions
 
-    credentials = Credentials(
+    return Permissions(store.connect, session_timeout_ms=store.session_timeout, credentials=_zookeeper_login(store))
+
+
+async def zookeeper_brokers(store: StoreConfig) -> list[Broker]:
+    """Returns the registrations in ZooKeeper, by id, over a connection of its own. Nothing is written.
+
+    Raises:
+        BadConfig: a file that the configuration names cannot be read.
+        StoreError: they cannot be read.
+    """
+    from kactl.stores.zookeeper import registration
+    from kactl.stores.zookeeper.client import Client
+
+    client = Client(
+        store.connect,
+        session_timeout_ms=store.session_timeout,
+        max_in_flight=store.max_in_flight,
+        credentials=_zookeeper_login(store),
+    )
+    await client.open()
+    try:
+        return list((await registration.read_all(client, None)).values())
+    finally:
+        await client.close()
+
+
+def _zookeeper_login(store: StoreConfig) -> "Credentials":
+    from kactl.stores.zookeeper.connection import Credentials
+
+    return Credentials(
         tls_context(store) if store.tls else None, store.user or None, _password(store), store.auth_scheme
     )
-    return Permissions(store.connect, session_timeout_ms=store.session_timeout, credentials=credentials)
 
 
 def describe_store(config: Config) -> str:

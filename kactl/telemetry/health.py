@@ -101,6 +101,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         dead: brokers that hold replicas and are not registered.
         drained: registered brokers that are drained or about to stop.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
+        listener_mismatches: differences between the listeners of brokers and those of kactl; None without Kafka
+            listeners.
         standby_lag_ms: time for which the copy of the cluster has been out of date; 0 if it is current.
     """
 
@@ -119,6 +121,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     reassignments: Stuck | None = None
     deletions: Stuck | None = None
     session: str = ""
+    listener_mismatches: tuple[str, ...] | None = None
     standby_lag_ms: float | None = None
     standby_detail: str = ""
 
@@ -288,6 +291,18 @@ def _broker_request_backlog(facts: Facts, limits: Limits) -> Check:
     )  # fmt: skip
 
 
+def _broker_listeners(facts: Facts, limits: Limits) -> Check:
+    name, found = "broker-listeners", facts.listener_mismatches
+    if found is None:
+        return Check(name=name, result="skip", detail="this instance has no Kafka listener")
+    if not found:
+        return Check(name=name, result="pass", value=0, limit=0)
+    return Check(
+        name=name, result="warn", value=len(found), limit=0, detail="; ".join(found),
+        remedy="give kactl's listeners the protocols of the brokers' listener.security.protocol.map",
+    )  # fmt: skip
+
+
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
@@ -362,5 +377,6 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _preferred_imbalance,
     _event_queue_oldest,
     _broker_request_backlog,
+    _broker_listeners,
     _standby_lag,
 )

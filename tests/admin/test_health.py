@@ -219,6 +219,7 @@ async def test_standby_reports_health_from_its_copy() -> None:
             "stuck-reassignments",
             "stuck-deletions",
             "broker-request-backlog",
+            "broker-listeners",
         }
 
         await controller.drain(2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.cli import doctor
-from kactl.cli.doctor import Check
+from kactl.cli.doctor_check import Check
 from kactl.cli.exits import Exit
 from tests.support.certificates import Authority
 from tests.support.processes import free_port

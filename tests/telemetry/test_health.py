@@ -47,7 +47,7 @@ def test_facts_without_failures_are_healthy() -> None:
     assert {item.result for item in results} == {"pass", "skip"}
     assert status_of(results) == "healthy"
     assert not any(item.remedy for item in results)
-    assert {item.name for item in results if item.result == "skip"} == {"standby-lag"}
+    assert {item.name for item in results if item.result == "skip"} == {"standby-lag", "broker-listeners"}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,8 @@ def test_facts_without_failures_are_healthy() -> None:
         ("stuck-reassignments", {"reassignments": Stuck(1, 5, (("a-0", "broker 3"),))}, "fail", "a-0: broker 3"),
         ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 in progress"),
         ("stuck-deletions", {"deletions": Stuck(1, 1, (("a", "start broker 3"),))}, "fail", "a: start broker 3"),
+        ("broker-listeners", {"listener_mismatches": ()}, "pass", ""),
+        ("broker-listeners", {"listener_mismatches": ("A is SSL there", "B, too")}, "warn", "A is SSL there; B, too"),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_001.0}, "warn", ""),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_000.0}, "pass", ""),
         ("offline-partitions", {"partitions": None, "unknown": "there is no copy"}, "unknown", "there is no copy"),

@@ -1,0 +1,117 @@
+"""Listeners of Kafka's brokers, compared with the configuration of kactl.
+
+A broker applies its own `listener.security.protocol.map` to the listener under which kactl is listed. If the protocols
+differ, it does not reach kactl. Brokers whose listener has no TLS receive the state of the cluster in clear text.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import anyio.to_thread
+
+from kactl.actors.system import Controller
+from kactl.config.kafka_settings import KafkaConfig
+from kactl.errors import KactlError
+from kactl.model import Broker, Endpoint
+from kactl.runtime.addresses import is_local
+from kactl.runtime.logs import logger
+
+from . import exposure
+from .exposure_report import ExposureReport
+
+log = logger(__name__)
+
+# The controller has the registrations at hand; a standby reads them from the store.
+LOOK_S: Final = 5.0
+STANDBY_LOOK_S: Final = 60.0
+_NAMED_MAX: Final = 10
+
+
+def mismatches(brokers: Iterable[Broker], own: Sequence[Endpoint]) -> tuple[str, ...]:
+    """Returns one text for each listener of kactl and other protocol that brokers have it with, in order."""
+    found: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    protocols = {endpoint.listener: endpoint.protocol for endpoint in own}
+    for broker in brokers:
+        for endpoint in broker.endpoints:
+            here = protocols.get(endpoint.listener)
+            if here is not None and here != endpoint.protocol:
+                found[endpoint.listener, endpoint.protocol, here].append(broker.id)
+    return tuple(
+        f"listener {listener} is {there} on {_named(ids)} and {here} here: brokers will not reach kactl; "
+        f'set kafka.protocols.{listener} = "{there}"'
+        for (listener, there, here), ids in sorted(found.items())
+    )
+
+
+def in_clear_text(brokers: Iterable[Broker], listener: str) -> dict[str, list[int]]:
+    """Returns the brokers whose listener has no TLS, by its host."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for broker in brokers:
+        for endpoint in broker.endpoints:
+            if endpoint.listener == listener and not endpoint.protocol.endswith("SSL"):
+                found[endpoint.host].append(broker.id)
+    return found
+
+
+class BrokerListeners:
+    """Watches the registrations of brokers.
+
+    Args:
+        report: receives which brokers are reached without TLS.
+
+    Attributes:
+        mismatches: differences between the listeners of brokers and those of kactl, one text for each.
+    """
+
+    def __init__(self, controller: Controller, kafka: KafkaConfig, report: ExposureReport) -> None:
+        self._controller = controller
+        self._kafka = kafka
+        self._report = report
+        self._seen: list[Broker] = []
+        self.mismatches: tuple[str, ...] = ()
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Look at the registrations at the start and when they change, until cancelled."""
+        while True:
+            await self.look()
+            await sleep(LOOK_S if self._controller.is_active else STANDBY_LOOK_S)
+
+    async def look(self) -> None:
+        """Compare the present registrations, if they have changed. A store that does not respond changes nothing."""
+        try:
+            brokers = (
+                self._controller.brokers()
+                if self._controller.is_active
+                else list((await self._controller.store.brokers()).values())
+            )
+        except KactlError as error:
+            log.debug("the registrations of brokers cannot be read: %s", error)
+            return
+        if brokers == self._seen:
+            return
+        self._seen = brokers
+        self._compare(brokers)
+        await self._report_clear_text(brokers)
+
+    def _compare(self, brokers: list[Broker]) -> None:
+        found = mismatches(brokers, self._kafka.endpoints)
+        for text in found:
+            if text not in self.mismatches:
+                log.error("%s", text)
+        self.mismatches = found
+
+    async def _report_clear_text(self, brokers: list[Broker]) -> None:
+        exposed: list[int] = []
+        for host, ids in in_clear_text(brokers, self._kafka.listener_name).items():
+            if not await anyio.to_thread.run_sync(is_local, host):
+                exposed += ids
+        name = self._kafka.listener_name
+        reason = f"{name} of {_named(exposed)} on other hosts has no TLS: others can read and change what is sent"
+        self._report.update(exposure.BROKERS, "kafka.listener-name", reason if exposed else "")
+
+
+def _named(ids: Sequence[int]) -> str:
+    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)[:_NAMED_MAX]))}{more}"

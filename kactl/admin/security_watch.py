@@ -1,0 +1,43 @@
+"""Weaknesses of a running process: insecure interfaces, and listeners that differ from those of brokers."""
+
+from anyio.abc import TaskGroup
+
+from kactl.actors.system import Controller
+from kactl.config.settings import Config
+from kactl.telemetry.metrics import Reading
+
+from . import exposure
+from .broker_listeners import BrokerListeners
+from .exposure_report import ExposureReport
+
+
+class SecurityWatch:
+    """Finds weaknesses and reports them in the log, the status and the gauges.
+
+    Attributes:
+        exposure: interfaces without encryption or authentication.
+
+    Raises:
+        BadConfig: an interface is open without consent.
+    """
+
+    def __init__(self, controller: Controller, config: Config) -> None:
+        self.exposure = ExposureReport(exposure.names(config), exposure.checked(config), now_ms=controller.clock.now_ms)
+        has_brokers = config.store.kind == "zookeeper"
+        self._listeners = BrokerListeners(controller, config.kafka, self.exposure) if has_brokers else None
+        self._has_listeners = has_brokers and bool(config.kafka.listeners)
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Begin to watch."""
+        tasks.start_soon(self.exposure.run, name="insecure interfaces")
+        if self._listeners is not None:
+            tasks.start_soon(self._listeners.run, name="listeners of brokers")
+
+    @property
+    def mismatches(self) -> tuple[str, ...] | None:
+        """Differences between the listeners of brokers and those of kactl; None without Kafka listeners."""
+        return self._listeners.mismatches if self._listeners is not None and self._has_listeners else None
+
+    def readings(self) -> dict[str, Reading]:
+        """Returns the gauges for `kactl.telemetry.metrics`."""
+        return {"kactl.security.insecure": self.exposure.rows}
