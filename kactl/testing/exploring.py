@@ -26,6 +26,10 @@ Run = Callable[[Script], Judged]
 
 # Signature of a run that is not the same twice.
 NOT_DETERMINISTIC: Final = "non-determinism"
+# What a cluster-hour is an hour of; the last is the mean time between two faults.
+BROKERS_MIN: Final = 3
+CONTROLLERS_MIN: Final = 2
+FAULT_MS_MAX: Final = 30_000.0
 _FAILOVER: Final = "ctl.elected"
 _FAULT: Final = "fault.begin"
 
@@ -61,6 +65,8 @@ class SeedRun(msgspec.Struct, kw_only=True, frozen=True):
     """Result of one seed.
 
     Attributes:
+        virtual_ms: length of the run.
+        cluster_ms: the part of it that counts as time of a cluster under load and faults; see `cluster_ms`.
         found_cpu_s: processor time of this process from its start to the end of the seed's first run.
         report: lines of the report; empty if the run passed.
         file: of the saved script.
@@ -71,6 +77,7 @@ class SeedRun(msgspec.Struct, kw_only=True, frozen=True):
     signature: str
     digest: str
     virtual_ms: float
+    cluster_ms: float
     cpu_s: float
     steps: int
     faults: int
@@ -117,20 +124,35 @@ def script_of(seed: int, store: str = "") -> Script:
 
 def _explore(seed: int, script: Script, options: Options, run: Run, began_cpu_s: float) -> SeedRun:
     judged = run(script)
+    faults = _count(judged, _FAULT)
     result = SeedRun(
         seed=seed,
         world=wording.world(script),
         signature=judged.signature,
         digest=judged.digest,
         virtual_ms=judged.virtual_ms,
+        cluster_ms=cluster_ms(script, virtual_ms=judged.virtual_ms, faults=faults),
         cpu_s=judged.cpu_s,
         steps=judged.steps,
-        faults=_count(judged, _FAULT),
+        faults=faults,
         failovers=_count(judged, _FAILOVER),
         probes=judged.outcome.probes,
         found_cpu_s=time.process_time() - began_cpu_s,
     )
     return result if judged.passed else _reported(result, script, judged, options, run)
+
+
+def cluster_ms(script: Script, *, virtual_ms: float, faults: int) -> float:
+    """Returns the virtual time of a run that counts towards cluster-hours: its first phase, in which requests and
+    faults happen; 0 for a run with fewer than three brokers or two controllers, or with rarer faults.
+
+    Args:
+        virtual_ms: length of the run; one that failed may have ended in its first phase.
+        faults: number of faults that have begun.
+    """
+    world, first_ms = script.world, min(script.duration_ms, virtual_ms)
+    counts = world.brokers.count >= BROKERS_MIN and world.controllers >= CONTROLLERS_MIN
+    return first_ms if counts and faults * FAULT_MS_MAX >= first_ms else 0.0
 
 
 def _count(judged: Judged, kind: str) -> int:

@@ -27,6 +27,9 @@ class Result(Protocol):
     def virtual_ms(self) -> float: ...
 
     @property
+    def cluster_ms(self) -> float: ...
+
+    @property
     def cpu_s(self) -> float: ...
 
     @property
@@ -46,6 +49,8 @@ class Totals(msgspec.Struct, kw_only=True):
     """Sums over the runs of one search.
 
     Attributes:
+        hours: cluster-hours; see `exploring.cluster_ms`.
+        virtual_hours: of all runs, the times without load or faults included.
         signatures: number of failed runs by signature.
         probes: hits by number.
         minima: hits that each probe must have in 100 hours, as far as they are known.
@@ -53,6 +58,7 @@ class Totals(msgspec.Struct, kw_only=True):
 
     runs: int = 0
     hours: float = 0.0
+    virtual_hours: float = 0.0
     cpu_s: float = 0.0
     steps: int = 0
     faults: int = 0
@@ -76,7 +82,8 @@ class Totals(msgspec.Struct, kw_only=True):
 
     def add(self, result: Result) -> None:
         self.runs += 1
-        self.hours += result.virtual_ms / _MS_PER_HOUR
+        self.hours += result.cluster_ms / _MS_PER_HOUR
+        self.virtual_hours += result.virtual_ms / _MS_PER_HOUR
         self.cpu_s += result.cpu_s
         self.steps += result.steps
         self.faults += result.faults
@@ -102,8 +109,8 @@ class Totals(msgspec.Struct, kw_only=True):
         """Returns the sums in words."""
         speed = self.hours * 3600 / self.cpu_s if self.cpu_s else 0.0
         return [
-            f"{self.runs} runs, {self.hours:.2f} cluster-hours in {self.cpu_s:.0f} CPU-s ({speed:.0f} s per CPU-s), "
-            f"{self.steps:,} steps",
+            f"{self.runs} runs, {self.hours:.2f} cluster-hours (of {self.virtual_hours:.2f} hours) in {self.cpu_s:.0f} "
+            f"CPU-s ({speed:.0f} s per CPU-s), {self.steps:,} steps",
             f"{self.faults:,} faults, {self.failovers:,} controller elections, {self.elections:,} elections of "
             f"leaders, {self.probes.get(FENCED, 0):,} commits refused by the fence",
             *(f"{count} x {signature}" for signature, count in sorted(self.signatures.items())),

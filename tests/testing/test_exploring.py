@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from kactl.testing import script, totals
-from kactl.testing.exploring import NOT_DETERMINISTIC, Options, SeedRun, explore
+from kactl.testing.exploring import NOT_DETERMINISTIC, Options, SeedRun, cluster_ms, explore
 from kactl.testing.history import History
 from kactl.testing.jobs import JobFailed, command, results
 from kactl.testing.judging import Judged
 from kactl.testing.run import Outcome
-from kactl.testing.script import PASS, Action, Script
+from kactl.testing.script import PASS, Action, BrokersSpec, Script, WorldSpec
 
 
 def a_script(seed: int, store: str = "") -> Script:
     actions = [Action("tick", at_ms=1_000.0 * number, args={"number": number}) for number in range(20)]
-    found = Script(name=f"seed-{seed}", actions=actions)
+    found = Script(name=f"seed-{seed}", actions=actions, duration_ms=30_000.0)
     found.schedule.seed = seed
     return found
 
@@ -113,14 +113,29 @@ def test_sums_count_what_happened(tmp_path: Path) -> None:
     for result in search(tmp_path, last=9):
         sums.add(result)
 
-    assert (sums.runs, sums.hours, sums.faults, sums.violations, sums.probes) == (10, 10.0, 10, 5, {"PRB-01": 30})
+    assert (sums.runs, sums.faults, sums.violations, sums.probes) == (10, 10, 5, {"PRB-01": 30})
+    assert (round(sums.hours * 3_600), sums.virtual_hours) == (300, 10.0)
     assert sums.signatures == {"INV-19 role.apply": 5}
-    assert sums.lines()[0] == "10 runs, 10.00 cluster-hours in 20 CPU-s (1800 s per CPU-s), 70 steps"
+    assert sums.lines()[0] == "10 runs, 0.08 cluster-hours (of 10.00 hours) in 20 CPU-s (15 s per CPU-s), 70 steps"
     assert sums.lines()[1] == (
         "10 faults, 10 controller elections, 0 elections of leaders, 30 commits refused by the fence"
     )  # fmt: skip
     sums.save(tmp_path)
     assert totals.load(tmp_path) == sums
+
+
+@pytest.mark.parametrize(
+    ("brokers", "controllers", "virtual_ms", "faults", "counted_ms"),
+    [(3, 2, 90_000.0, 2, 60_000.0), (3, 2, 40_000.0, 2, 40_000.0), (3, 2, 90_000.0, 1, 0.0), (2, 2, 90_000.0, 9, 0.0),
+     (3, 1, 90_000.0, 9, 0.0)],
+)  # fmt: skip
+def test_cluster_time_is_the_first_phase_of_a_cluster_with_faults(
+    brokers: int, controllers: int, virtual_ms: float, faults: int, counted_ms: float
+) -> None:
+    world = WorldSpec(brokers=BrokersSpec(count=brokers), controllers=controllers)
+    found = Script(world=world, duration_ms=60_000.0)
+
+    assert cluster_ms(found, virtual_ms=virtual_ms, faults=faults) == counted_ms
 
 
 def test_elections_of_leaders_are_counted_from_the_transitions() -> None:
