@@ -48,6 +48,8 @@ WORLD_SETTINGS: Final = {
     "lag_ms": 10_000.0,
     "append_rate": 2.0,
 }
+# Settings of a world that only its store reads, and which it draws if they are left out.
+STORE_SETTINGS: Final = ("poll_ms",)
 # Kinds of brokers.
 KINDS: Final[dict[str, type[ModelBroker] | type[ParticipantBroker]]] = {
     "model": ModelBroker,
@@ -161,7 +163,7 @@ class SimulatedCluster:
         observer: Observer,
         points: Points,
     ) -> None:
-        settings = WORLD_SETTINGS | {name: value for name, value in spec.settings.items() if name in WORLD_SETTINGS}
+        settings = WORLD_SETTINGS | _only(spec.settings, WORLD_SETTINGS)
         self.loop = loop
         self.history = history
         self.spec = spec
@@ -169,7 +171,9 @@ class SimulatedCluster:
         self.level = ProtocolLevel.parse(spec.brokers.level)
         self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
         self.network = Network(loop, self.links)
-        self.world, self.stored = STORES[spec.store](loop, history, self.links, settings)
+        self.world, self.stored = STORES[spec.store](
+            loop, history, self.links, settings | _only(spec.settings, STORE_SETTINGS)
+        )
         if isinstance(self.world, SqliteWorld):
             self.world.kill = self._kill_node
         self.points = points
@@ -207,7 +211,7 @@ class SimulatedCluster:
 
         self.fleet = Fleet(spec.brokers.count, broker)
         messages = itertools.count(1)
-        own = {name: value for name, value in spec.settings.items() if name not in WORLD_SETTINGS}
+        own = {name: value for name, value in spec.settings.items() if name not in {*WORLD_SETTINGS, *STORE_SETTINGS}}
         self.own_settings: dict[str, Any] = {"level": self.level} | own
         self.controllers = {
             controller_id: ControllerMember(
@@ -346,3 +350,7 @@ class SimulatedCluster:
             return here
         known = {name: active.controller.cluster.view(name) for name in here}
         return {name: id_ for name, id_ in here.items() if (view := known[name]) is not None and view.leadership}
+
+
+def _only(settings: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in names}

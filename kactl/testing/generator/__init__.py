@@ -1,6 +1,6 @@
 """Generator: a seed becomes a complete script before the run.
 
-    seed ── world ── swarm of faults ── schedules of faults ── workload ──▶ script
+    seed ── world ── pace ── swarm of faults ── schedules of faults ── workload ──▶ script
 
 Each part draws from a stream of its own. Targets are selectors, so that any subset of a script is a valid script.
 """
@@ -9,17 +9,22 @@ from kactl.testing.script import LivenessSpec, Script
 from kactl.testing.streams import Streams
 
 from .faults import failing_calls, faults, loss
+from .pace import drawn_pace
 from .participants import participant_faults
 from .workload import last_requests, workload
-from .worlds import LARGE, Store, draw_participants, drawn_kind, drawn_latency, drawn_schedule, drawn_store, drawn_world
+from .worlds import (
+    LARGE,
+    Store,
+    calm_down,
+    draw_participants,
+    drawn_kind,
+    drawn_latency,
+    drawn_schedule,
+    drawn_store,
+    drawn_world,
+)
 
 __all__ = ["script_of_seed"]
-
-# Lengths of the first phase in minutes, with their weights. What later events would repair is only found at the end of
-# a run, so that most runs are short; some take as long as what needs a long history.
-_MINUTES = ((0.4, 100), (0.8, 60), (2, 28), (4, 8), (8, 3), (20, 1))
-# Length for large clusters.
-_LARGE_MINUTES = 0.8
 
 
 def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") -> Script:
@@ -39,12 +44,14 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") 
     world = drawn_world(streams["world"], store, large=is_large)
     if kind == "participant":
         draw_participants(streams["participants"], world)
-    minutes = rng.choices([length for length, _ in _MINUTES], [weight for _, weight in _MINUTES])[0]
-    duration_ms = (_LARGE_MINUTES if is_large else minutes) * 60_000.0
-    swarm, fault_actions = faults(streams["faults"], world, duration_ms)
-    actions = [*fault_actions, *workload(streams["workload"], world, duration_ms)]
+    pace = drawn_pace(streams["pace"], rng, large=is_large)
+    if pace.is_calm:
+        calm_down(streams["pace"], world)
+    duration_ms = pace.minutes * 60_000.0
+    swarm, fault_actions = faults(streams["faults"], world, duration_ms, pace)
+    actions = [*fault_actions, *workload(streams["workload"], world, duration_ms, pace.rates)]
     if world.brokers.kind == "participant":
-        actions += failing_calls(streams["applications"], duration_ms)
+        actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)
         actions += participant_faults(streams["leases"], world, duration_ms)
     if streams["end"].random() < 0.4:
         actions += last_requests(streams["end"], world, duration_ms)

@@ -10,6 +10,7 @@ from typing import Final
 
 from kactl.testing.script import Action, WorldSpec
 
+from .pace import Pace
 from .schedules import Schedules
 from .stores import KINDS as STORE_KINDS
 from .stores import StorePatterns
@@ -29,9 +30,10 @@ KINDS: Final = (
 _FAILURES: Final = frozenset(("kill", "bounce", "replace", "rolling restart"))
 
 
-def failing_calls(rng: random.Random, duration_ms: float) -> list[Action]:
-    """Returns failing calls of applications, in half of the runs with participants."""
-    interval_ms = _INTERVALS_MS[rng.choice(("rare", "medium", "high"))]
+def failing_calls(rng: random.Random, duration_ms: float, *, calm: bool = False) -> list[Action]:
+    """Returns failing calls of applications, in half of the runs with participants; rare ones in calm runs."""
+    rate = rng.choice(("rare", "medium", "high"))
+    interval_ms = _INTERVALS_MS["rare" if calm else rate]
     actions: list[Action] = []
     if rng.random() < 0.5:
         at_ms = 5_000 + rng.expovariate(1 / interval_ms)
@@ -62,7 +64,7 @@ def _unanswered(rng: random.Random, broker: str, at_ms: float) -> list[Action]:
     return [Action("cut", at_ms=at_ms, args=cut), Action("kill", at_ms=at_ms + rng.uniform(0, 50), args=other)]
 
 
-def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[dict[str, str], list[Action]]:
+def faults(rng: random.Random, world: WorldSpec, duration_ms: float, pace: Pace) -> tuple[dict[str, str], list[Action]]:
     """Returns the rates of the chosen kinds, and all faults."""
     draw = Schedules(rng, world)
     own = STORE_KINDS[world.store]
@@ -74,12 +76,14 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> tuple[di
     )
     swarm = _swarm(rng, (*KINDS, *own))
     patterns = {kind: of_store.pattern(kind) if kind in own else draw.pattern(kind) for kind in swarm}
+    all_per_ms = sum(1 / _INTERVALS_MS[rate] for rate in swarm.values())
     actions: list[Action] = []
     for kind, rate in swarm.items():
-        at_ms = 5_000 + rng.expovariate(1 / _INTERVALS_MS[rate])
+        interval_ms = pace.stretched(_INTERVALS_MS[rate], all_per_ms)
+        at_ms = 5_000 + rng.expovariate(1 / interval_ms)
         while at_ms < duration_ms:
             actions += patterns[kind](at_ms)
-            at_ms += rng.expovariate(1 / _INTERVALS_MS[rate])
+            at_ms += rng.expovariate(1 / interval_ms)
     if swarm and rng.random() < 0.5:
         # No later fault hides what this one leaves behind.
         last_ms = duration_ms - min(5_000.0, rng.expovariate(1 / 1_000.0))

@@ -1,7 +1,7 @@
 """Workload: requests of operators and of brokers, on a few topics so that they collide."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kactl.testing.script import Action, WorldSpec
@@ -45,12 +45,10 @@ _ABOUT_NAME: Final = ("create", "recreate", "mark")
 _ABOUT_TOPIC: Final = ("delete", "grow", "grow stored", "grow stored", "vanish", "config")
 # Share of the requests about a topic that another one about it follows at once.
 _TOGETHER: Final = 0.15
-# Requests per second.
-_RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
-    """Returns the requests of a run: some topics at first, then requests at a drawn rate."""
+def workload(rng: random.Random, world: WorldSpec, duration_ms: float, rates: Sequence[float]) -> list[Action]:
+    """Returns the requests of a run: some topics at first, then requests at a drawn rate, in requests per second."""
     draw = _Draw(rng, world)
     actions = [
         Action("create", at_ms=rng.uniform(0, 3_000), args=draw.new_topic(topic, to=None)) for topic in TOPICS[:3]
@@ -59,7 +57,7 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[A
         actions += [
             Action("create", at_ms=3_000, args=draw.large_topic(f"large{number}")) for number in range(_LARGE_TOPICS)
         ]
-    rate = rng.choice(_RATES)
+    rate = rng.choice(rates)
     at_ms = rng.expovariate(rate) * 1000
     kinds = {kind: weight for kind, weight in WEIGHTS.items() if rng.random() < 0.8}
     while at_ms < duration_ms and kinds:

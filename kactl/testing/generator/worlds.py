@@ -76,6 +76,15 @@ def draw_participants(rng: random.Random, world: WorldSpec) -> None:
         world.spectators = 0
 
 
+def calm_down(rng: random.Random, world: WorldSpec) -> None:
+    """Draw instances and intervals of a long run as clusters have them: at shorter ones it consists of nothing else."""
+    world.controllers = max(2, world.controllers)
+    world.settings["standby_interval_ms"] = rng.choice((0, 1_000))
+    world.settings["balance_interval_ms"] = rng.choice((15_000, 60_000, 300_000))
+    if world.store == "sqlite":
+        world.settings["poll_ms"] = 500.0
+
+
 def drawn_latency(rng: random.Random) -> LatencySpec:
     return LatencySpec(store_ms=rng.choice(_STORE), network_ms=rng.choice(_NETWORK))
 

@@ -70,7 +70,11 @@ def open_sqlite(
 ) -> tuple[StoreWorld, Stored]:
     """Returns a host with one SQLite file, and a reader of its content. Jobs take the store's latency."""
     world = SqliteWorld(
-        loop, history, session_timeout_ms=settings["session_timeout_ms"], job_ms=links.latency_ms.get("store", JOB_MS)
+        loop,
+        history,
+        session_timeout_ms=settings["session_timeout_ms"],
+        job_ms=links.latency_ms.get("store", JOB_MS),
+        poll_ms=settings.get("poll_ms"),
     )
     return world, EntryStored(lambda: world.content)
 

@@ -1,0 +1,54 @@
+"""Scripts of random seeds: their lengths, and how dense they are."""
+
+import random
+from typing import Final
+
+from kactl.testing.exploring import FAULT_MS_MAX
+from kactl.testing.generator import script_of_seed
+from kactl.testing.generator.faults import KINDS
+from kactl.testing.generator.pace import CALM, drawn_pace
+from kactl.testing.generator.stores import KINDS as STORE_KINDS
+from kactl.testing.script import Script
+
+SCRIPTS: Final = [script_of_seed(seed) for seed in range(120)]
+_LONG_MS: Final = 120_000.0
+# Actions that the swarm of faults consists of; requests are others.
+_FAULTS: Final = {*KINDS, *(kind for kinds in STORE_KINDS.values() for kind in kinds)}
+
+
+def faults_of(script: Script) -> int:
+    return sum(action.do in _FAULTS for action in script.actions)
+
+
+def test_a_third_of_the_runs_is_calm_and_long() -> None:
+    paces = [drawn_pace(random.Random(f"pace {seed}"), random.Random(seed), large=False) for seed in range(1_000)]
+
+    calm = [pace for pace in paces if pace.is_calm]
+    assert abs(len(calm) / len(paces) - CALM) < 0.05
+    assert {pace.minutes for pace in calm} == {2, 5, 10, 20}
+    assert max(max(pace.rates) for pace in calm) <= min(min(pace.rates) for pace in paces if not pace.is_calm)
+
+
+def test_large_clusters_are_never_calm() -> None:
+    assert not any(drawn_pace(random.Random(seed), random.Random(seed), large=True).is_calm for seed in range(100))
+
+
+def test_length_of_dense_runs_does_not_depend_on_the_pace() -> None:
+    """Otherwise a change of the paces would change every run."""
+    script = random.Random(1)
+    drawn_pace(random.Random(1), script, large=True)
+    after = script.random()
+
+    for seed in range(10):
+        script = random.Random(1)
+        drawn_pace(random.Random(seed), script, large=False)
+        assert script.random() == after
+
+
+def test_long_runs_have_enough_faults_for_cluster_hours() -> None:
+    long = [script for script in SCRIPTS if script.duration_ms >= _LONG_MS and script.swarm]
+
+    enough = [script for script in long if faults_of(script) * FAULT_MS_MAX >= script.duration_ms]
+
+    assert len(long) > 30
+    assert len(enough) >= 0.9 * len(long)
