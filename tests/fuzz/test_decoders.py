@@ -1,5 +1,8 @@
 """Seeds of all targets are valid, and a short run finds nothing."""
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 from . import campaign
@@ -9,6 +12,14 @@ from .target import Target, check
 WITH_PASSWORD = {"SCRAM server, last", "SCRAM client, last", "DIGEST-MD5, last", "ZooKeeper tokens"}
 
 
+@pytest.fixture
+def logs() -> Iterator[None]:
+    """Enables logs again, which a campaign disables in its process."""
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("logs")
 def test_short_run_finds_nothing() -> None:
     figures = campaign.fuzz(list(campaign.set_up().values()), 6_000, seed=1)
 
