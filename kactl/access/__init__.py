@@ -5,10 +5,12 @@ Decisions are pure: they know neither a connection nor a store. Everything that 
 
 from .acls import Acl, Acls
 from .authorizer import AclAuthorizer, Authorizer, BrokerPrincipals
-from .distinguished_name import MalformedCertificate, subject_of
+from .der import MalformedCertificate
+from .distinguished_name import subject_of
 from .principal import ANONYMOUS, Principal
 from .principal_rules import PrincipalRules
 from .resource import CLUSTER, Operation, Resource, ResourceType, topic
+from .validity import expiry_of
 
 __all__ = [
     "ANONYMOUS",
@@ -24,6 +26,7 @@ __all__ = [
     "PrincipalRules",
     "Resource",
     "ResourceType",
+    "expiry_of",
     "subject_of",
     "topic",
 ]

@@ -6,13 +6,12 @@ certificate comes first, and types that RFC 2253 does not name appear by their n
 Source: sun.security.x509.X500Name and AVA of the JDK; RFC 2253, RFC 5280.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-_SEQUENCE: Final = 0x30
+from .der import SEQUENCE, MalformedCertificate, elements, fields_of, of_type
+
 _SET: Final = 0x31
 _OBJECT_ID: Final = 0x06
-_VERSION: Final = 0xA0
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString. Java reads the bytes of
 # all of them as UTF-8.
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
@@ -31,12 +30,6 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANK: Final = " \r"
 # Fields of a certificate before its subject: serial number, algorithm, issuer, validity.
 _BEFORE_SUBJECT: Final = 4
-# Longest length of a length; a certificate has a few kilobytes.
-_LENGTH_BYTES_MAX: Final = 4
-
-
-class MalformedCertificate(ValueError):
-    """A certificate is not encoded as X.509 demands."""
 
 
 def subject_of(certificate: bytes) -> str:
@@ -48,24 +41,22 @@ def subject_of(certificate: bytes) -> str:
     Raises:
         MalformedCertificate: it cannot be read.
     """
-    outer, _, _ = _element(certificate, 0, _SEQUENCE)
-    signed, _, _ = _element(outer, 0, _SEQUENCE)
-    fields = [field for field in _elements(signed) if field[0] != _VERSION]
+    fields = fields_of(certificate)
     if len(fields) <= _BEFORE_SUBJECT:
         raise MalformedCertificate("the certificate has no subject")
     tag, subject, _ = fields[_BEFORE_SUBJECT]
-    if tag != _SEQUENCE:
+    if tag != SEQUENCE:
         raise MalformedCertificate("the certificate's subject is not a sequence")
-    names = [_relative(content) for content in _of_type(subject, _SET)]
+    names = [_relative(content) for content in of_type(subject, _SET)]
     return ",".join(reversed(names))
 
 
 def _relative(content: bytes) -> str:
-    return "+".join(_attribute(pair) for pair in _of_type(content, _SEQUENCE))
+    return "+".join(_attribute(pair) for pair in of_type(content, SEQUENCE))
 
 
 def _attribute(pair: bytes) -> str:
-    parts = list(_elements(pair))
+    parts = list(elements(pair))
     if len(parts) != 2 or parts[0][0] != _OBJECT_ID:
         raise MalformedCertificate("an attribute of the subject is not a type and a value")
     number = _object_id(parts[0][1])
@@ -96,35 +87,3 @@ def _object_id(content: bytes) -> str:
             arc = 0
     first = min(arcs[0] // 40, 2)
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
-
-
-def _of_type(content: bytes, tag: int) -> Iterator[bytes]:
-    for actual, inner, _ in _elements(content):
-        if actual != tag:
-            raise MalformedCertificate(f"an element has type {actual:#x} in place of {tag:#x}")
-        yield inner
-
-
-def _elements(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yields type, content and encoding of each element."""
-    offset = 0
-    while offset < len(content):
-        inner, end, tag = _element(content, offset)
-        yield tag, inner, content[offset:end]
-        offset = end
-
-
-def _element(data: bytes, offset: int, tag: int | None = None) -> tuple[bytes, int, int]:
-    """Returns the content of an element, the offset behind it, and its type."""
-    header = data[offset : offset + 2]
-    if len(header) < 2 or (tag is not None and header[0] != tag):
-        raise MalformedCertificate("the certificate is truncated, or is none")
-    length, begin = header[1], offset + 2
-    if length & 0x80:
-        size = length & 0x7F
-        if not 1 <= size <= _LENGTH_BYTES_MAX:
-            raise MalformedCertificate("an element has no definite length")
-        length, begin = int.from_bytes(data[begin : begin + size]), begin + size
-    if begin + length > len(data):
-        raise MalformedCertificate("an element is longer than the certificate")
-    return data[begin : begin + length], begin + length, header[0]

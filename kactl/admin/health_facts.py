@@ -19,6 +19,7 @@ from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbal
 from kactl.state.table import Table
 from kactl.telemetry.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 
+from .served_certificates import DAY_S
 from .service import Service
 from .tallies import shares
 
@@ -203,6 +204,15 @@ def _facts(service: Service, **known: object) -> Facts:
         in_hand="" if view.current is None else view.current.label,
         in_hand_ms=0.0 if view.current is None else view.current.for_ms,
         session=controller.store.trouble if gate.is_open else gate.reason,
+        certificates=_certificates(service),
         listener_mismatches=None if service.security is None else service.security.mismatches,
         **known,  # type: ignore[arg-type]
     )
+
+
+def _certificates(service: Service) -> tuple[tuple[str, float], ...] | None:
+    """Returns a text about each certificate of the process, and the days for which it is valid; None without one."""
+    if service.security is None:
+        return None
+    expiries = service.security.certificates.expiries(service.controller.clock.now_ms() / 1000)
+    return tuple((str(expiry), expiry.left_s / DAY_S) for expiry in expiries) or None

@@ -1,4 +1,4 @@
-"""Weaknesses of a running process: insecure interfaces, and listeners that differ from those of brokers."""
+"""Weaknesses of a running process: insecure interfaces, certificates that expire, listeners unlike those of brokers."""
 
 from anyio.abc import TaskGroup
 
@@ -9,19 +9,26 @@ from kactl.telemetry.metrics import Reading
 from . import exposure
 from .broker_listeners import BrokerListeners
 from .exposure_report import ExposureReport
+from .served_certificates import ServedCertificates
 
 
 class SecurityWatch:
     """Finds weaknesses and reports them in the log, the status and the gauges.
 
+    Args:
+        certificates: those that the process presents besides the one of the admin API.
+
     Attributes:
         exposure: interfaces without encryption or authentication.
+        certificates: all certificates that the process presents.
 
     Raises:
         BadConfig: an interface is open without consent.
     """
 
-    def __init__(self, controller: Controller, config: Config) -> None:
+    def __init__(self, controller: Controller, config: Config, certificates: ServedCertificates | None = None) -> None:
+        self._clock = controller.clock
+        self.certificates = ServedCertificates() if certificates is None else certificates
         self.exposure = ExposureReport(exposure.names(config), exposure.checked(config), now_ms=controller.clock.now_ms)
         has_brokers = config.store.kind == "zookeeper"
         self._listeners = BrokerListeners(controller, config.kafka, self.exposure) if has_brokers else None
@@ -30,6 +37,7 @@ class SecurityWatch:
     def start(self, tasks: TaskGroup) -> None:
         """Begin to watch."""
         tasks.start_soon(self.exposure.run, name="insecure interfaces")
+        tasks.start_soon(self.certificates.run, lambda: self._clock.now_ms() / 1000, name="expiry of certificates")
         if self._listeners is not None:
             tasks.start_soon(self._listeners.run, name="listeners of brokers")
 
@@ -40,4 +48,4 @@ class SecurityWatch:
 
     def readings(self) -> dict[str, Reading]:
         """Returns the gauges for `kactl.telemetry.metrics`."""
-        return {"kactl.security.insecure": self.exposure.rows}
+        return {"kactl.security.insecure": self.exposure.rows, "kactl.certificate.expiry": self.certificates.rows}

@@ -33,6 +33,7 @@ from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail
 from .connections import Connection, observe
+from .exposure import API
 from .gate import Gate
 from .host import Host
 from .identity import unix_socket
@@ -43,6 +44,7 @@ from .identity.run_file import RunFile, base_name, write
 from .limits import Capacity
 from .mounting import mountable, openapi_document, response, unreadable
 from .security_watch import SecurityWatch
+from .served_certificates import ServedCertificates
 
 log = logger(__name__)
 
@@ -73,6 +75,7 @@ async def serve(
     render_metrics: Callable[[], bytes] | None = None,
     capacity: Capacity | None = None,
     past: PastStates | None = None,
+    certificates: ServedCertificates | None = None,
 ) -> AsyncIterator[Address]:
     """Serve the admin API while the block runs, in the event loop of the controller.
 
@@ -82,6 +85,7 @@ async def serve(
         render_metrics: from `telemetry_for_server`; the controller uses its meter provider.
         capacity: limit of connections; None for the number that the descriptors of this process allow.
         past: earlier states of the cluster, for reads of a past time.
+        certificates: those of other interfaces of the process.
 
     Raises:
         BadConfig: the address cannot be bound, others could reach it in clear text, credentials cannot be read, or
@@ -89,8 +93,10 @@ async def serve(
     """
     if capacity is None:
         capacity = _capacity(config)
-    watch = SecurityWatch(controller, config)
+    watch = SecurityWatch(controller, config, certificates)
     tls = _tls(config)
+    if tls is not None:
+        watch.certificates.add(API, tls)
     places = places_of(config)
     credentials = Credentials(
         tokens=places.tokens,

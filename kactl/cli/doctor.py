@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from kactl.telemetry.health import CERTIFICATE_DAYS
+
 from . import output
 from .common_options import Settings, options
 from .doctor_check import FAILED, MISSING, PASS, WARNING, Check
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 FILES_MIN: Final = 4096
 # Times of logs and leases are compared between machines; the server's `Date` header has full seconds only.
 SKEW_MAX_S: Final = 2.0
-# A certificate that expires earlier is reported.
-EXPIRY_DAYS: Final = 14
 _CONNECT_S: Final = 3.0
 _ANSWER_MAX: Final = 16_384
 # Nodes that a check names.
@@ -262,7 +262,7 @@ def _tokens(path: "Path", read: "Callable[[Path], tuple[TokenRecord, ...]]") -> 
     except KactlError as error:
         yield Check(check=check, result=FAILED, value="", detail=str(error))
         return
-    soon_ms = (time.time() + EXPIRY_DAYS * 86_400) * 1000
+    soon_ms = (time.time() + CERTIFICATE_DAYS * 86_400) * 1000
     ending = [record.name for record in records if record.expires_ms is not None and record.expires_ms < soon_ms]
     detail = f"expired, or soon: {', '.join(ending[:_NAMED_MAX])}: run `kactl token rotate NAME`" if ending else ""
     yield Check(check=check, result=WARNING if ending else PASS, value=str(len(records)), detail=detail)
@@ -321,7 +321,7 @@ def _certificate(path: str, *, needs_identity: bool = True) -> Check:
     value = f"{left.days} days"
     if left.total_seconds() <= 0:
         return Check(check=check, result=FAILED, value="expired", detail=f"since {email.utils.format_datetime(ends)}")
-    if left.days < EXPIRY_DAYS:
+    if left.days < CERTIFICATE_DAYS:
         return Check(check=check, result=WARNING, value=value, detail="it expires soon: issue another one")
     missing = "it names no identity" if needs_identity else ""
     detail = " ".join(name.removeprefix("URI:") for name in names) or missing

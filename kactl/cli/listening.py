@@ -12,6 +12,7 @@ import anyio.to_thread
 import numpy as np
 
 from kactl.actors.system import Controller
+from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config
 from kactl.errors import ActionTimedOut, NotController
 from kactl.messages.admin import ControllerRequest
@@ -129,12 +130,14 @@ async def listener(
     access: "AccessRecords | None" = None,
     *,
     credentials: "BrokerCredentials | None" = None,
+    certificates: ServedCertificates | None = None,
 ) -> AsyncIterator[KafkaListener | None]:
     """Serve brokers and tools while the block runs; yields None without sockets.
 
     Args:
         access: the brokers' users and access control lists; None if there are none.
         credentials: of kactl at the brokers, for requests that are relayed once they are authorized.
+        certificates: receives the certificate of the listeners.
 
     Raises:
         BadConfig: a file that the configuration names cannot be used.
@@ -143,6 +146,8 @@ async def listener(
         yield None
         return
     tls = listener_tls(config.kafka)
+    if tls and certificates is not None:
+        certificates.add("kafka", tls[0])
     users = None
     if config.kafka.users:
         users = await anyio.to_thread.run_sync(UserFile, Path(config.kafka.users), access)

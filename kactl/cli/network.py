@@ -10,6 +10,7 @@ import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 
 from kactl.admin.exposure import NETWORK
+from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.model import Broker
@@ -54,6 +55,14 @@ def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> 
         verify_endpoint=section.verify_endpoint,
         meter_provider=meter_provider,
     )
+
+
+def certificates_of(network: Network | None) -> ServedCertificates:
+    """Returns the certificates of a process: that of the network, if it has one. Others are added by their servers."""
+    certificates = ServedCertificates()
+    if isinstance(network, TcpNetwork) and network.certificate is not None:
+        certificates.add(NETWORK, network.certificate)
+    return certificates
 
 
 def _secret(config: Config) -> Secret | None:

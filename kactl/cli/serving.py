@@ -37,7 +37,7 @@ from kactl.transports.base import Network, Transport
 
 from .client_tls import client_tls
 from .listening import listed_as, listener, listening
-from .network import BesideKafka, network_of, renewing
+from .network import BesideKafka, certificates_of, network_of, renewing
 from .permission_report import reporting_permissions
 from .secret_files import read_secret
 from .stores import describe_store, store_factory, zookeeper_store
@@ -117,6 +117,7 @@ async def embedded(
                 participants=participants,
                 render_metrics=render_metrics,
                 past=_past_states(controller, config),
+                certificates=certificates_of(network),
             )
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
@@ -161,6 +162,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     )
     store = zookeeper_store(config.store)
     network = network_of(config, provider) if config.network.listen else None
+    certificates = certificates_of(network)
     async with exporting(config) as tracer_provider:
         with listening(config) as sockets:
             controller = _controller(
@@ -178,12 +180,20 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 controller,
                 reporting_permissions(store),
                 contextlib.nullcontext() if network is None else renewing(config, network),
-                listener(controller, config, sockets, store.access, credentials=transport.credentials),
+                listener(
+                    controller,
+                    config,
+                    sockets,
+                    store.access,
+                    credentials=transport.credentials,
+                    certificates=certificates,
+                ),
                 serve(
                     controller,
                     config,
                     render_metrics=render_metrics,
                     past=_past_states(controller, config),
+                    certificates=certificates,
                 ) as address,
                 collecting(controller),
             ):

@@ -14,6 +14,7 @@ import anyio.to_thread
 from kactl.errors import BadConfig
 
 from . import reloading
+from .certificate_file import expiry_in
 from .logs import logger
 
 log = logger(__name__)
@@ -38,6 +39,8 @@ class ServerTls:
 
     Attributes:
         context: for the listening sockets.
+        cert: file of the certificate.
+        expires_s: end of validity of the certificate in use, in seconds since 1970; None if it cannot be read.
         reload_failed: the files have changed, and cannot be used; the previous ones stay.
 
     Raises:
@@ -56,7 +59,7 @@ class ServerTls:
         protocols: tuple[str, ...] = ("http/1.1",),
     ) -> None:
         self._section = section
-        self._cert = cert
+        self.cert = cert
         self._key = key
         self._client_auth = client_auth
         self._client_ca = client_ca
@@ -64,6 +67,7 @@ class ServerTls:
         self._protocols = protocols
         self._version = self._seen()
         self._present = self._load()
+        self.expires_s = expiry_in(cert)
         self.reload_failed = False
         self.context = self._load()
         self.context.sni_callback = self._choose
@@ -87,7 +91,8 @@ class ServerTls:
             log.error("the certificate cannot be loaded again, so the previous one is used: %s", error)
         else:
             self.reload_failed = False
-            log.info("the certificate %s has been loaded again", self._cert)
+            self.expires_s = await anyio.to_thread.run_sync(expiry_in, self.cert)
+            log.info("the certificate %s has been loaded again", self.cert)
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         """Called during each handshake, also of clients that name no server."""
@@ -100,9 +105,9 @@ class ServerTls:
         if self._protocols:
             context.set_alpn_protocols(list(self._protocols))
         try:
-            context.load_cert_chain(self._cert, self._key)
+            context.load_cert_chain(self.cert, self._key)
         except OSError as error:
-            reason = f"{self._cert} and {self._key} are no certificate and key: {error}"
+            reason = f"{self.cert} and {self._key} are no certificate and key: {error}"
             raise BadConfig(f"{self._section}.cert", reason) from None
         if self._client_auth != "none":
             self._verify_clients(context)
@@ -121,7 +126,7 @@ class ServerTls:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
     def _seen(self) -> _Version:
-        return tuple(_version(path) for path in (self._cert, self._key, self._client_ca, self._crl) if path)
+        return tuple(_version(path) for path in (self.cert, self._key, self._client_ca, self._crl) if path)
 
 
 def _version(path: str) -> tuple[int, int, int]:

@@ -18,6 +18,8 @@ Result = Literal["pass", "warn", "fail", "unknown", "skip"]
 Status = Literal["healthy", "degraded", "unhealthy"]
 Unit = Literal["count", "ms", "percent"]
 
+# A certificate that expires earlier is reported.
+CERTIFICATE_DAYS: Final = 14
 # Partitions and topics named in one check.
 NAMED_MAX: Final = 10
 
@@ -101,6 +103,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         dead: brokers that hold replicas and are not registered.
         drained: registered brokers that are drained or about to stop.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
+        certificates: a text about each certificate that the process presents, and the days for which it is still valid;
+            None without one.
         listener_mismatches: differences between the listeners of brokers and those of kactl; None without Kafka
             listeners.
         standby_lag_ms: time for which the copy of the cluster has been out of date; 0 if it is current.
@@ -121,6 +125,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     reassignments: Stuck | None = None
     deletions: Stuck | None = None
     session: str = ""
+    certificates: tuple[tuple[str, float], ...] | None = None
     listener_mismatches: tuple[str, ...] | None = None
     standby_lag_ms: float | None = None
     standby_detail: str = ""
@@ -303,6 +308,19 @@ def _broker_listeners(facts: Facts, limits: Limits) -> Check:
     )  # fmt: skip
 
 
+def _certificates(facts: Facts, limits: Limits) -> Check:
+    name = "certificates"
+    if facts.certificates is None:
+        return Check(name=name, result="skip", detail="this instance presents none")
+    ending = [(text, days) for text, days in facts.certificates if days <= CERTIFICATE_DAYS]
+    if not ending:
+        return Check(name=name, result="pass", value=0, limit=0)
+    return Check(
+        name=name, result="fail" if any(days <= 0 for _, days in ending) else "warn", value=len(ending), limit=0,
+        detail="; ".join(text for text, _ in ending), remedy="replace the files, which are then loaded again",
+    )  # fmt: skip
+
+
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
@@ -378,5 +396,6 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _event_queue_oldest,
     _broker_request_backlog,
     _broker_listeners,
+    _certificates,
     _standby_lag,
 )

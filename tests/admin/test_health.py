@@ -220,6 +220,7 @@ async def test_standby_reports_health_from_its_copy() -> None:
             "stuck-deletions",
             "broker-request-backlog",
             "broker-listeners",
+            "certificates",
         }
 
         await controller.drain(2)

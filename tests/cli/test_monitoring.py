@@ -10,6 +10,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from kactl.telemetry.catalog import metrics
+from tests.support.certificates import Authority
 from tests.support.processes import free_port
 from tests.telemetry.test_monitoring import ALERTS, RULES, board_expressions, used
 
@@ -21,12 +22,18 @@ ABSENT = ("kactl_listener_", "kactl_network_heartbeat_", "kactl_network_violatio
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Cluster with a state-change log and a network."""
+    """Cluster with a state-change log, and a network with certificates."""
     folder = tmp_path_factory.mktemp("measured")
+    authority = Authority(folder)
+    identities = ("controller/0", *(f"participant/{number}" for number in (1, 2, 3)))
+    signed = authority.sign("all", names=",".join(f"URI:kactl://kactl/{each}" for each in identities))
     env = {
         **QUICK,
         "KACTL_LOG__FOLDER": str(folder / "log"),
         "KACTL_NETWORK__LISTEN": f"127.0.0.1:{free_port()}",
+        "KACTL_NETWORK__CA": str(authority.cert),
+        "KACTL_NETWORK__CERT": str(signed.cert),
+        "KACTL_NETWORK__KEY": str(signed.key),
     }
     server = Up(folder, env=env)
     yield server

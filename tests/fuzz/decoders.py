@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.access import MalformedCertificate, PrincipalRules, subject_of
+from kactl.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.errors import MalformedMessage
 from kactl.sasl import DigestMd5, SaslError, ScramClient, ScramServer, verifier
 from kactl.stores.formats import access, admin_records, records, registration
@@ -94,6 +94,7 @@ def targets() -> list[Target]:
     malformed, damaged, bad_frame = (Malformed,), (frame.FrameDamagedError,), (MalformedFrame,)
     return [
         Target("certificate", subject_of, (MalformedCertificate,), certificates),
+        Target("validity of a certificate", expiry_of, (MalformedCertificate,), certificates),
         Target(
             "principal rules",
             lambda data: PrincipalRules(data.decode(errors="replace")),

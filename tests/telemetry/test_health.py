@@ -47,7 +47,11 @@ def test_facts_without_failures_are_healthy() -> None:
     assert {item.result for item in results} == {"pass", "skip"}
     assert status_of(results) == "healthy"
     assert not any(item.remedy for item in results)
-    assert {item.name for item in results if item.result == "skip"} == {"standby-lag", "broker-listeners"}
+    assert {item.name for item in results if item.result == "skip"} == {
+        "standby-lag",
+        "broker-listeners",
+        "certificates",
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,6 +90,9 @@ def test_facts_without_failures_are_healthy() -> None:
         ("stuck-reassignments", {"reassignments": Stuck(1, 5, (("a-0", "broker 3"),))}, "fail", "a-0: broker 3"),
         ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 in progress"),
         ("stuck-deletions", {"deletions": Stuck(1, 1, (("a", "start broker 3"),))}, "fail", "a: start broker 3"),
+        ("certificates", {"certificates": (("api: c.pem", 14.1),)}, "pass", ""),
+        ("certificates", {"certificates": (("api: c.pem", 14.0), ("kafka: k.pem", 99.0))}, "warn", "api: c.pem"),
+        ("certificates", {"certificates": (("api: c.pem", -0.1), ("kafka: k.pem", 3.0))}, "fail", "api: c.pem; kafka"),
         ("broker-listeners", {"listener_mismatches": ()}, "pass", ""),
         ("broker-listeners", {"listener_mismatches": ("A is SSL there", "B, too")}, "warn", "A is SSL there; B, too"),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_001.0}, "warn", ""),

@@ -96,6 +96,10 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "KactlInsecureInterface": (
         {'kactl_security_insecure{interface="api"}': "1x60"}, {'kactl_security_insecure{interface="api"}': "0x60"},
     ),
+    "KactlCertificateExpires": (
+        {'kactl_certificate_expiry_seconds{interface="api"}': "1209000x60"},
+        {'kactl_certificate_expiry_seconds{interface="api"}': "1220000x60"},
+    ),
 }  # fmt: skip
 
 

@@ -122,6 +122,11 @@ class TcpNetwork:
         self._offices: dict[int, Office] = {}
         self._ports: dict[str, ParticipantPort] = {}
 
+    @property
+    def certificate(self) -> Tls | None:
+        """The certificate of this program; None without TLS."""
+        return self._tls
+
     def reload(self, *, secret: Secret | bytes | str | None = None) -> None:
         """Read the files of TLS again, and replace the secret, for new links. Links that are open stay.
 

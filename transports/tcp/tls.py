@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kactl.errors import BadConfig
+from kactl.runtime.certificate_file import expiry_in
 from kactl.runtime.logs import logger
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ class Tls:
         ca: certificates of the authority, in PEM.
         cert: this program's certificate, with its chain, in PEM.
         key: its key, in PEM, without a passphrase.
+
+    Attributes:
+        expires_s: end of validity of the certificate in use, in seconds since 1970; None before it is loaded.
     """
 
     def __init__(self, *, ca: Path, cert: Path, key: Path) -> None:
         self.ca, self.cert, self.key = os.fspath(ca), os.fspath(cert), os.fspath(key)
         self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+        self.expires_s: float | None = None
 
     def reload(self) -> None:
         """Read the files again, for new links. If that fails, the earlier ones stay in use.
@@ -61,6 +66,7 @@ class Tls:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.verify_mode = ssl.CERT_REQUIRED
             self._load_files(context)
+        self.expires_s = expiry_in(self.cert)
         return server, client
 
     def _load_files(self, context: "ssl.SSLContext") -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from kactl.access.distinguished_name import MalformedCertificate, subject_of
+from kactl.access.der import MalformedCertificate
+from kactl.access.distinguished_name import subject_of
 from kactl.access.principal_rules import PrincipalRules
 from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
