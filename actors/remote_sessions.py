@@ -348,7 +348,10 @@ class RemoteSessions:
             await self._clock.sleep_ms(timeout_ms / CHECKS_PER_TIMEOUT)
             confirmed_ns = term.table.confirmed_ns
             last_ns = term.table.elected_ns if confirmed_ns is None else confirmed_ns
-            if (self._clock.lease_ns() - last_ns) * CONFIRMED_SHARE > timeout_ms * NS_PER_MS:
+            is_late = (self._clock.lease_ns() - last_ns) * CONFIRMED_SHARE > timeout_ms * NS_PER_MS
+            # The task may run once more after its controllership has ended. Nothing would open the gate again, also not
+            # for the next controllership of this instance.
+            if is_late and self._term is term:
                 self._shut_gate()
 
     def _shut_gate(self) -> None:

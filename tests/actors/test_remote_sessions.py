@@ -388,6 +388,25 @@ async def test_controller_that_cannot_confirm_its_office_sends_no_orders() -> No
         assert one.hosts == [ORDERS_0, TopicPartition("bills", 0)]
 
 
+async def test_gate_stays_open_after_a_resignation_at_the_same_moment() -> None:
+    async with open_cluster() as cluster:
+        await cluster.join(1)
+        controller = cluster.controllers[100]
+
+        async def resign() -> None:
+            await cluster.clock.sleep_ms(T / 2)  # before the first check that is late, in the same instant
+            assert controller.channels.gate.is_open
+            controller.loop.controllership.resign("the session with the store was lost")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(resign)
+            cluster.stores[100].failing = True
+            await cluster.advance(T)
+
+        assert not controller.is_active
+        assert controller.channels.gate.is_open
+
+
 async def test_gate_opens_when_no_session_is_left() -> None:
     async with open_cluster() as cluster:
         registered = await cluster.ask(Register(1, FIRST, T))
