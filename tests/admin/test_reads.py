@@ -393,8 +393,8 @@ async def test_metrics_have_the_documented_names(shared: Served) -> None:
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    # Metrics of the Kafka listener and of the state-change log exist only where these run.
-    absent = ("kactl.listener.", "kactl.event_log.")
+    # Metrics of the Kafka listener, the state-change log and certificates exist only where there are these.
+    absent = ("kactl.listener.", "kactl.event_log.", "kactl.certificate.")
     present = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith(absent)]
     assert len(present) > 20
     for name, unit, _ in GAUGES:
