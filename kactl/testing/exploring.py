@@ -16,7 +16,7 @@ import msgspec
 
 from . import wording
 from .generator import script_of_seed
-from .judging import Judged, judge
+from .judging import Judged, judge, judge_first_phase
 from .replaying import NotReplayable, replay
 from .reports import Origin, report
 from .script import PASS, Script, dumps
@@ -173,7 +173,8 @@ def _reported(result: SeedRun, script: Script, judged: Judged, options: Options,
     number = judged.signature.split(" ")[0]
     path = _save(script, folder / f"{number}-{result.seed}.json", judged.signature)
     if options.shrink_cpu_s:
-        shrunk = shrink(script, run, limits=Limits(cpu_s=options.shrink_cpu_s))
+        run_first = judge_first_phase if run is judge else None
+        shrunk = shrink(script, run, limits=Limits(cpu_s=options.shrink_cpu_s), run_first=run_first)
         after = len(shrunk.script.actions)
         story = f"shrunk {shrunk.actions_before} -> {after} actions in {shrunk.cpu_s:.0f} CPU-s, {shrunk.runs} runs"
         script, judged = shrunk.script, run(shrunk.script)

@@ -5,10 +5,11 @@ fresh process.
 """
 
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +22,9 @@ from .points import InjectedError
 from .run import Outcome, run_script
 from .script import Script
 from .violations import Violation
+
+# The second phase of a run about the first one: a change of the script may delay what happens at its end.
+_SOON_MS: Final = 5_000.0
 
 
 class Judged(NamedTuple):
@@ -76,15 +80,21 @@ class Judged(NamedTuple):
         return self.outcome.cpu_s
 
 
-def judge(script: Script, *, level: int = logging.ERROR) -> Judged:
+def judge(script: Script, *, level: int = logging.ERROR, second_ms: float = math.inf) -> Judged:
     """Run a script with all checkers.
 
     Args:
         level: of the log records that are kept. The run itself does not depend on it.
+        second_ms: see `run_script`.
     """
     with recorded(level=level, explained=(KactlError, InjectedError)) as records:
-        outcome = run_script(script)
+        outcome = run_script(script, second_ms=second_ms)
     return Judged(outcome, records)
+
+
+def judge_first_phase(script: Script) -> Judged:
+    """Run a script with all checkers until soon after its first phase."""
+    return judge(script, second_ms=_SOON_MS)
 
 
 def main(file: str) -> None:

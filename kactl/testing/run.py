@@ -5,6 +5,7 @@ first phase: actions of the script, checkers on ──▶ all faults end ──�
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -68,16 +69,21 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def run_script(
-    script: Script, *, checkers: Iterable[Checker] | None = None, costs: dict[str, Cost] | None = None
+    script: Script,
+    *,
+    checkers: Iterable[Checker] | None = None,
+    costs: dict[str, Cost] | None = None,
+    second_ms: float = math.inf,
 ) -> Outcome:
     """Run a script. Returns its outcome; a violation is a result, not an error.
 
     Args:
         checkers: new ones, for this run only; by default those of all invariants.
         costs: where the cost of each checker is added up, by name.
+        second_ms: virtual time of the second phase after which the run ends, and has passed; none by default.
     """
     started_s = time.process_time()
-    run = _Run(script, checkers, costs)
+    run = _Run(script, checkers, costs, second_ms)
     schedule = Schedule(
         script.schedule.strategy,
         hold_back=script.schedule.hold_back,
@@ -116,8 +122,11 @@ class _Run:
     cluster: SimulatedCluster
     points: Points
 
-    def __init__(self, script: Script, checkers: Iterable[Checker] | None, costs: dict[str, Cost] | None) -> None:
+    def __init__(
+        self, script: Script, checkers: Iterable[Checker] | None, costs: dict[str, Cost] | None, second_ms: float
+    ) -> None:
         self._script = script
+        self._second_ms = second_ms
         self._costs = costs
         self._given = checkers
         self.probes = Probes()
@@ -146,7 +155,8 @@ class _Run:
         async with self.cluster.opened():
             await self._first_phase()
             self.cluster.points.disarm()
-            await self._second_phase()
+            if not await self._second_phase():
+                return
             for checker in found:
                 if (violation := checker.at_end()) is not None:
                     raise violation
@@ -190,8 +200,8 @@ class _Run:
         else:
             self.history.record("action", number=number, do=action.do, args=action.args)
 
-    async def _second_phase(self) -> None:
-        """End all faults, and wait until all is well.
+    async def _second_phase(self) -> bool:
+        """End all faults, and wait until all is well. Returns whether it is, and not only the time is over.
 
         Raises:
             Violation: a condition is not met within its limit.
@@ -214,9 +224,13 @@ class _Run:
                 cost = self._costs.setdefault(Quiet.__name__, Cost())
                 cost.events, cost.cpu_s = cost.events + 1, cost.cpu_s + time.process_time() - began_s
             met = 0 if unmet else met + 1
-            violation = quiet.violation(unmet, since_ms=(self.loop.now_s - healed_s) * 1000)
+            since_ms = (self.loop.now_s - healed_s) * 1000
+            violation = quiet.violation(unmet, since_ms=since_ms)
             if violation is not None:
                 raise violation
+            if since_ms >= self._second_ms:
+                return False
+        return True
 
 
 def rules_of(cluster: SimulatedCluster) -> Rules:

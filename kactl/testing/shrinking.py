@@ -103,6 +103,7 @@ def shrink(
     limits: Limits | None = None,
     cpu_s: Callable[[], float] = time.process_time,
     on_progress: Callable[[Script, int], None] = lambda script, runs: None,
+    run_first: Run | None = None,
 ) -> Shrunk:
     """Reduce a failing script.
 
@@ -113,12 +114,14 @@ def shrink(
         signature: the failure to keep; by default that of the script's own run.
         cpu_s: processor time used so far, in s.
         on_progress: called with each script that is kept, and the number of runs so far.
+        run_first: in place of `run` for candidates, if the script fails in its first phase. It need not run the second
+            phase, which is most of the time of a short script.
 
     Raises:
         NotReproduced: the script itself does not end with the signature.
     """
     shrinker = _Shrinker(script, run, limits or Limits(), cpu_s, on_progress)
-    shrinker.begin(signature)
+    shrinker.begin(signature, run_first)
     is_minimal = True
     try:
         # Other seeds multiply the runs of each candidate that is dropped. They are tried once the script is short, and
@@ -183,14 +186,16 @@ class _Shrinker:
         self._on_progress = on_progress
         self._failed_to_fail: set[str] = set()
 
-    def begin(self, signature: str) -> None:
-        """Run the original, and take over its signature."""
+    def begin(self, signature: str, run_first: Run | None) -> None:
+        """Run the original, and take over its signature, and how candidates are run."""
         self.runs += 1
         ended = self._run(self.script)
         if ended.signature == PASS or (signature and ended.signature != signature):
             raise NotReproduced(self.script, expected=signature, seen=ended.signature)
         self.signature = ended.signature
         self._ended = ended
+        if run_first is not None and ended.virtual_ms <= self.script.duration_ms:
+            self._run = run_first
 
     def result(self) -> Script:
         return simplifying.replace(self.script, expect=self.signature)
@@ -229,6 +234,8 @@ class _Shrinker:
         for share in _EARLY_SHARES:
             while self._keep(partial(simplifying.without_early_actions, share=share)):
                 pass
+        # Short intervals and small chunks make each later run long.
+        self._keep(simplifying.with_default_settings, seeds=1)
         verbs = list(dict.fromkeys(action.do for action in self.script.actions))
         if len(verbs) > 1:
             ddmin(verbs, lambda kept: self._keep(partial(simplifying.with_verbs, verbs=kept)))

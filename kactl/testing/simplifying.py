@@ -95,7 +95,7 @@ def with_verbs(script: Script, verbs: Collection[str]) -> Script:
 
 def world(script: Script) -> Iterator[Edit]:
     """Fewer nodes, default settings, the newest protocol level, the simplest store and brokers."""
-    yield partial(_with_world, settings={})
+    yield with_default_settings
     yield from (partial(_without_setting, name=name) for name in script.world.settings)
     yield partial(_with_brokers, racks=1)
     yield partial(_with_brokers, level=_SIMPLEST_BROKERS.level)
@@ -105,6 +105,10 @@ def world(script: Script) -> Iterator[Edit]:
     yield from (partial(_with_fewer_controllers, count=count) for count in range(1, script.world.controllers))
     yield partial(_without_down, selectors=script.liveness.core_down)
     yield from (partial(_without_down, selectors=[selector]) for selector in script.liveness.core_down)
+
+
+def with_default_settings(script: Script) -> Script:
+    return _with_world(script, settings={})
 
 
 def _with_world(script: Script, **fields: Any) -> Script:

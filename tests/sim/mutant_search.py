@@ -44,7 +44,7 @@ _STORES: Final = ("memory", "sqlite", "zookeeper")
 STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
 # Length of a script that explains what it finds.
 ACTIONS_MAX: Final = 25
-SHRINK_CPU_S: Final = 40.0
+SHRINK_CPU_S: Final = 120.0
 
 
 class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -130,6 +130,16 @@ def test_leader_that_never_fetches_violates_liveness(monkeypatch: pytest.MonkeyP
     assert run_script(small()).signature.startswith("LIV-03")
 
 
+def test_second_phase_may_end_before_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a run whose first phase only is of interest; the whole one is a violation, long after."""
+    monkeypatch.setattr(Receiver, "_serve", lambda *args: 0)
+
+    outcome = run_script(small(), second_ms=5_000.0)
+
+    assert outcome.passed
+    assert outcome.virtual_ms == small().duration_ms + 5_000.0
+
+
 @pytest.mark.parametrize("stays_down", [True, False])
 def test_partition_that_never_had_a_leader_waits_for_a_broker_of_its_origin(stays_down: bool) -> None:
     """In Kafka as well: nothing can be copied, and a reassignment elects no first leader."""

@@ -72,6 +72,23 @@ def test_only_the_needed_items_remain(needed: set[int]) -> None:
     assert ddmin(range(57), lambda items: needed <= set(items)) == sorted(needed)
 
 
+@pytest.mark.parametrize(("violated_ms", "is_used"), [(59_000.0, True), (61_000.0, False)])
+def test_second_phase_is_left_out_if_the_script_fails_before_it(violated_ms: float, is_used: bool) -> None:
+    runs: list[Script] = []
+    first_runs: list[Script] = []
+
+    def run(script: Script, ran: list[Script]) -> Ended:
+        ran.append(script)
+        return (
+            FAILED._replace(virtual_ms=min(violated_ms, script.duration_ms + 1_000)) if 7 in numbers(script) else PASSED
+        )
+
+    shrunk = shrink(a_script(), lambda script: run(script, runs), run_first=lambda script: run(script, first_runs))
+
+    assert numbers(shrunk.script) == [7]
+    assert (len(runs) == 1) == bool(first_runs) == is_used
+
+
 def test_reduced_list_passes_without_any_single_item() -> None:
     def fails(items: list[int]) -> bool:
         # Not monotone: a larger list may pass although a smaller one fails.

@@ -92,7 +92,7 @@ def shrink(
     if mutant is not None:
         options = ["shrink", f"--runs={runs}", f"--cpu={cpu}", *([f"--output={target}"] if target else [])]
         _elsewhere(options, file, None, mutant, mutants_file)
-    from kactl.testing.judging import judge
+    from kactl.testing.judging import judge, judge_first_phase
 
     found = source(file)
     judged = _replayed(found.script)
@@ -100,7 +100,12 @@ def shrink(
         raise Failure(no_longer(found.script, judged.signature) or f"{file} passes: there is nothing to reduce")
     try:
         shrunk = shrink_script(
-            found.script, judge, signature=judged.signature, limits=Limits(cpu, runs), on_progress=_progress(settings)
+            found.script,
+            judge,
+            signature=judged.signature,
+            limits=Limits(cpu, runs),
+            on_progress=_progress(settings),
+            run_first=judge_first_phase,
         )
     except NotReproduced as error:
         raise Failure(str(error)) from None
