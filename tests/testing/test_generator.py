@@ -3,12 +3,15 @@
 import random
 from typing import Final
 
+from kactl.testing.actions import VERBS
 from kactl.testing.exploring import FAULT_MS_MAX
 from kactl.testing.generator import script_of_seed
 from kactl.testing.generator.faults import KINDS
+from kactl.testing.generator.operations import operations
 from kactl.testing.generator.pace import CALM, drawn_pace
 from kactl.testing.generator.stores import KINDS as STORE_KINDS
-from kactl.testing.script import Script
+from kactl.testing.points import EVENTS, POINTS
+from kactl.testing.script import BrokersSpec, Script, WorldSpec
 
 SCRIPTS: Final = [script_of_seed(seed) for seed in range(120)]
 _LONG_MS: Final = 120_000.0
@@ -52,3 +55,20 @@ def test_long_runs_have_enough_faults_for_cluster_hours() -> None:
 
     assert len(long) > 30
     assert len(enough) >= 0.9 * len(long)
+
+
+def test_scripts_name_known_verbs_and_points() -> None:
+    for action in (action for script in SCRIPTS for action in script.actions):
+        event, _, point = action.at_point.rpartition(": ")
+        assert action.do in (*VERBS, "fail")  # a failure belongs to the point itself
+        assert point in ("", *POINTS)
+        assert event in ("", *EVENTS)
+
+
+def test_sequences_stay_in_the_first_phase_and_name_existing_brokers() -> None:
+    world = WorldSpec(brokers=BrokersSpec(count=3))
+    drawn = [operations(random.Random(seed), world, 60_000.0) for seed in range(200)]
+
+    actions = [action for sequence in drawn for action in sequence]
+    assert {0 < action.at_ms < 60_000 for action in actions} == {True}
+    assert max(max(sum(action.args.get("targets", {}).values(), [1])) for action in actions) == 3

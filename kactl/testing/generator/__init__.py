@@ -1,6 +1,6 @@
 """Generator: a seed becomes a complete script before the run.
 
-    seed ── world ── pace ── swarm of faults ── schedules of faults ── workload ──▶ script
+    seed ── world ── pace ── swarm of faults ── schedules ── workload ── sequences ──▶ script
 
 Each part draws from a stream of its own. Targets are selectors, so that any subset of a script is a valid script.
 """
@@ -9,6 +9,7 @@ from kactl.testing.script import LivenessSpec, Script
 from kactl.testing.streams import Streams
 
 from .faults import failing_calls, faults, loss
+from .operations import operations
 from .pace import drawn_pace
 from .participants import participant_faults
 from .workload import last_requests, workload
@@ -50,6 +51,7 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") 
     duration_ms = pace.minutes * 60_000.0
     swarm, fault_actions = faults(streams["faults"], world, duration_ms, pace)
     actions = [*fault_actions, *workload(streams["workload"], world, duration_ms, pace.rates)]
+    actions += operations(streams["operations"], world, duration_ms)
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)
         actions += participant_faults(streams["leases"], world, duration_ms)

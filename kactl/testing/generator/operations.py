@@ -1,0 +1,236 @@
+"""Sequences of operators' requests about one topic, with the faults that meet them half-way.
+
+Requests at random times rarely meet in the short moments in which a controller has written one half of a change. What
+operators and their tools do in a row does: they create a topic again right after its deletion, replace a reassignment
+that does not end, and restart a controller that seems stuck.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.testing.script import Action, WorldSpec
+
+from .schedules import Schedules
+from .workload import TOPICS
+
+# How many sequences a run has, for each part of _PART_MS.
+_COUNTS: Final = (0, 2, 4, 8)
+_PART_MS: Final = 120_000.0
+_ACTIVE: Final = "active controller"
+# Steps of a reassignment, of the creation of a topic, and of the start of a broker.
+_REASSIGNING: Final = (
+    "begin reassignment before", "store assignment before", "store assignment after", "store.write_assignment before",
+    "store.write_assignment after", "advance reassignment before", "copy before", "copy after",
+    "complete reassignment before", "stop replicas before", "stop replicas after", "commit before", "commit after",
+)  # fmt: skip
+_CREATING: Final = (
+    "create topics before", "TopicsChanged: store.commit before", "TopicsChanged: store.commit after",
+    "TopicsChanged: store.assignments before", "store.write_assignment before", "store.topic_configs before",
+)  # fmt: skip
+_STARTING: Final = (
+    "BrokersChanged: store.commit before", "BrokersChanged: store.topic_configs before",
+    "BrokersChanged: move partitions before", "BrokersChanged: full state before", "broker startup before",
+)  # fmt: skip
+
+
+def operations(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
+    """Returns the sequences of a run."""
+    draw = _Sequences(rng, world)
+    kinds: tuple[Callable[[float], list[Action]], ...] = (
+        draw.tools, draw.replaced, draw.lives, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
+        draw.first_leader,
+    )  # fmt: skip
+    actions: list[Action] = []
+    for _ in range(rng.choice(_COUNTS) * max(1, round(duration_ms / _PART_MS))):
+        actions += rng.choice(kinds)(rng.uniform(2_000, duration_ms))
+    return [action for action in actions if action.at_ms < duration_ms]
+
+
+class _Sequences(Schedules):
+    """Each method returns actions that begin at a time."""
+
+    def __init__(self, rng: random.Random, world: WorldSpec) -> None:
+        super().__init__(rng, world)
+        self._store = world.store
+        # Until an unanswered request has been sent again.
+        self._gap_ms = max(1_500.0, 1.5 * self.request_ms)
+
+    def tools(self, at_ms: float) -> list[Action]:
+        """One tool creates a topic, and another one changes it before the controller has finished."""
+        rng, topic = self.rng, self._topic()
+        create = self._creation(topic, has_id=rng.random() < 0.3)
+        if rng.random() < 0.7:
+            create |= {
+                "removal": rng.choice(("delete", "vanish", "none")),
+                "after_ms": rng.choice((0.0, 500.0, 5_000.0)),
+            }
+        changes = ("grow stored", "grow stored", "grow stored", "mark", "vanish")
+        delay_ms = float(create.get("after_ms", 0.0))
+        return [
+            Action("recreate", at_ms=at_ms, args=create),
+            *(
+                Action(change, at_ms=at_ms + delay_ms, at_point=point, args=self._change(change, topic))
+                for change, point in [
+                    (rng.choice(changes), rng.choice(_CREATING)) for _ in range(rng.choice((1, 1, 2)))
+                ]
+            ),
+        ]
+
+    def replaced(self, at_ms: float) -> list[Action]:
+        """A topic waits for a broker that is down. It is removed and created again while that one is started."""
+        rng, topic, broker = self.rng, self._topic(), self._number()
+        down_ms = self.session_ms * rng.uniform(1.2, 2.5)
+        start_ms, point = at_ms + down_ms, rng.choice(_STARTING)
+        others = [number for number in range(1, self.brokers + 1) if number != broker]
+        first = {"topic": topic, "replicas": [[broker]], "removal": rng.choice(("delete", "none")), "after_ms": 100.0}
+        again = {"topic": topic, "replicas": [[rng.choice(others)]], "has_id": rng.random() < 0.7}
+        return [
+            Action(
+                "kill",
+                at_ms=at_ms,
+                args={"node": f"broker {broker}", "restart_after_ms": down_ms, "ends_session": True},
+            ),
+            Action("recreate", at_ms=at_ms + 0.5 * down_ms, args=first),
+            Action("vanish", at_ms=start_ms - 100, at_point=point, args={"topic": topic}),
+            Action("create", at_ms=start_ms - 100, at_point=point, args=again),
+        ]
+
+    def lives(self, at_ms: float) -> list[Action]:
+        """A topic is moved, deleted and created again while one of its brokers misses some of that, perhaps under
+        another controller."""
+        rng, topic, broker, gap_ms = self.rng, self._topic(), self._number(), self._gap_ms
+        actions = [Action("recreate", at_ms=at_ms, args=self._creation(topic) | {"removal": "none"})]
+        missing = {
+            "node": _ACTIVE,
+            "to": f"broker {broker}",
+            "direction": "out",
+            "for_ms": gap_ms * rng.uniform(0.5, 5),
+        }
+        cut = Action("cut", at_ms=at_ms + gap_ms * rng.uniform(0.5, 2), args=missing | {"deliver": rng.random() < 0.5})
+        hold = Action("hold", at_ms=cut.at_ms, args=missing)
+        actions.append(rng.choice((cut, hold)))
+        time_ms = cut.at_ms
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            time_ms += gap_ms * rng.random()
+            actions.append(self._reassignment(f"{topic}-0", time_ms))
+        if rng.random() < 0.5:
+            time_ms += gap_ms * rng.random()
+            actions.append(self._end(time_ms))
+        time_ms += gap_ms * rng.uniform(0.2, 2)
+        again = self._creation(topic) | {"removal": rng.choice(("delete", "delete", "mark", "vanish"))}
+        return [*actions, Action("recreate", at_ms=time_ms, args=again | {"after_ms": gap_ms * rng.uniform(0.2, 2)})]
+
+    def stuck(self, at_ms: float) -> list[Action]:
+        """A reassignment does not end, as its target cannot copy. It is cancelled or replaced while the store fails,
+        and then the leader fails."""
+        rng, topic, target = self.rng, self._topic(), self._number()
+        begin_ms = at_ms + rng.uniform(100, 2_000)
+        replace_ms = begin_ms + rng.uniform(500, 5_000)
+        cut = {"node": f"broker {target}", "for_ms": 20_000.0, "direction": "both", "deliver": False}
+        cuts = [
+            Action("cut", at_ms=at_ms, args=cut | {"to": f"broker {other}"})
+            for other in range(1, self.brokers + 1)
+            if other != target
+        ]
+        replacement = (
+            Action("cancel", at_ms=replace_ms, args={"partition": rng.randrange(10), "to": _ACTIVE}),
+            self._reassignment(f"{topic}-0", replace_ms),
+        )
+        failure_ms = replace_ms + rng.choice((10.0, 500.0, 3_000.0)) * rng.random()
+        leader = {"node": f"leader of {topic}-0", "restart_after_ms": self.around_session_ms(), "ends_session": True}
+        return [
+            *cuts,
+            Action("reassign", at_ms=begin_ms, args={"targets": {f"{topic}-0": [target]}, "to": _ACTIVE}),
+            self._store_fault(replace_ms),
+            rng.choice(replacement),
+            rng.choice((Action("kill", at_ms=failure_ms, args=leader), self._end(failure_ms))),
+        ]
+
+    def interrupted(self, at_ms: float) -> list[Action]:
+        """A fault happens in a step of a reassignment, which another one may replace at once."""
+        rng, topic = self.rng, self._topic()
+        actions = [
+            self._reassignment(f"{topic}-0", at_ms + self._gap_ms * number) for number in range(rng.choice((1, 2, 2)))
+        ]
+        for begun in list(actions):
+            if rng.random() < 0.8:
+                actions += self._fault_at(rng.choice(_REASSIGNING), begun.at_ms, topic)
+        return actions
+
+    def drained(self, at_ms: float) -> list[Action]:
+        """A partition is reassigned to replicas of which one is drained and leads."""
+        rng, topic = self.rng, self._topic()
+        leader, target = self._number(), rng.sample(range(1, self.brokers + 1), 2)
+        replicas = list(dict.fromkeys([leader, *rng.choice(([], target[:1]))]))
+        create = {"topic": topic, "replicas": [replicas], "removal": "delete", "after_ms": 500.0}
+        drain_ms = at_ms + self._gap_ms * rng.uniform(0.5, 2)
+        wanted = list(dict.fromkeys(rng.choice(([leader, *target], [*target, leader], [leader], target))))
+        move = {"targets": {f"{topic}-0": wanted}, "to": _ACTIVE}
+        args = {"broker": f"broker {leader}", "to": _ACTIVE}
+        move_ms = drain_ms + rng.choice((1.0, 100.0, 5_000.0)) * rng.random()
+        return [
+            Action("recreate", at_ms=at_ms, args=create),
+            Action(rng.choice(("drain", "drain", "leave")), at_ms=drain_ms, args=args),
+            Action("reassign", at_ms=move_ms, args=move),
+            *([Action("undrain", at_ms=move_ms + 30_000 * rng.random(), args=args)] if rng.random() < 0.3 else []),
+        ]
+
+    def first_leader(self, at_ms: float) -> list[Action]:
+        """The first leaders of a topic are written while the store fails, and something changes soon after."""
+        rng, topic = self.rng, self._topic()
+        create = self._creation(topic) | {"removal": "delete", "after_ms": 500.0 * rng.random()}
+        actions = [Action("recreate", at_ms=at_ms, args=create)]
+        for _ in range(rng.choice((1, 1, 2))):
+            actions += self._fault_at(rng.choice(_CREATING), at_ms, topic)
+        return [*actions, self._store_fault(at_ms, point=rng.choice(_CREATING))]
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _number(self) -> int:
+        return self.rng.randint(1, self.brokers)
+
+    def _topic(self) -> str:
+        return self.rng.choice(TOPICS)
+
+    def _creation(self, topic: str, *, has_id: bool = True) -> dict[str, Any]:
+        brokers = range(1, self.brokers + 1)
+        replicas = [self.rng.sample(brokers, self.rng.choice((1, 2, 3))) for _ in range(self.rng.choice((1, 1, 2)))]
+        return {"topic": topic, "replicas": replicas} | ({} if has_id else {"has_id": False})
+
+    def _change(self, verb: str, topic: str) -> dict[str, Any]:
+        return {"topic": topic} | ({"replicas": [self._number()]} if verb == "grow stored" else {})
+
+    def _reassignment(self, partition: str, at_ms: float) -> Action:
+        target = self.rng.sample(range(1, self.brokers + 1), self.rng.choice((1, 2, 2, 3)))
+        return Action("reassign", at_ms=at_ms, args={"targets": {partition: target}, "to": _ACTIVE})
+
+    def _end(self, at_ms: float, point: str = "") -> Action:
+        """The controller ends."""
+        node = {"node": "node at point" if point else _ACTIVE}
+        kill = Action("kill", at_ms=at_ms, at_point=point, args=node | {"restart_after_ms": self.around_session_ms()})
+        expire = Action("expire", at_ms=at_ms, at_point=point, args=node)
+        return self.rng.choice((kill, kill, expire))
+
+    def _store_fault(self, at_ms: float, point: str = "") -> Action:
+        """The store fails for a short time: mostly its answers are lost."""
+        rng = self.rng
+        if self._store == "sqlite":
+            args: dict[str, Any] = {"node": _ACTIVE, "count": rng.choice((1, 1, 2)), "done": rng.random() < 0.7}
+            return Action("fail commits", at_ms=at_ms, at_point=point, args=args)
+        kinds = rng.choice((["lost_answers"], ["lost_answers"], ["lost_requests"], ["refusals", "lost_answers"]))
+        args = {"rates": {kind: rng.choice((0.3, 0.7)) for kind in kinds}, "for_ms": rng.choice((20.0, 300.0, 3_000.0))}
+        return Action("fail store", at_ms=at_ms, at_point=point, args=args)
+
+    def _fault_at(self, point: str, at_ms: float, topic: str) -> list[Action]:
+        """A fault at a point: of the controller, of the store, or of a broker of the topic, or of two of them."""
+        rng = self.rng
+        node = {"node": f"{rng.choice(('leader', 'follower'))} of {topic}-0", "ends_session": True}
+        broker = Action("kill", at_ms=at_ms, at_point=point, args=node | {"restart_after_ms": self.around_session_ms()})
+        faults = (
+            [self._end(at_ms, point)],
+            [self._store_fault(at_ms, point)],
+            [broker],
+            [broker, self._end(at_ms, point)],
+        )
+        return rng.choice(faults)
