@@ -42,6 +42,7 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
         step: distance of two seeds; the number of processes.
         store: kind of the store, in place of the one that the seed draws; empty for that one. A kind of brokers may
             follow, as in `memory/participant`.
+        calm: whether runs may be long and calm ones.
         budget_s: real time after which no further seed begins; 0 for none.
         stop: whether to end after the first violation.
         shrink_cpu_s: processor time for the reduction of each failing script; 0 for none.
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     last: int | None = None
     step: int = 1
     store: str = ""
+    calm: bool = True
     budget_s: float = 0.0
     stop: bool = False
     shrink_cpu_s: float = 300.0
@@ -102,7 +104,7 @@ def explore(
         run: executes and judges a script.
         generate: returns the script of a seed over a kind of store; by default `script_of`.
     """
-    generate = generate or script_of
+    generate = generate or (lambda seed, store: script_of(seed, store, calm=options.calm))
     began_s = time.monotonic()
     began_cpu_s = time.process_time()
     seed = options.first
@@ -116,10 +118,10 @@ def explore(
         seed += options.step
 
 
-def script_of(seed: int, store: str = "") -> Script:
+def script_of(seed: int, store: str = "", *, calm: bool = True) -> Script:
     """Returns the script of a seed, over another kind of store, and of brokers, if one is named; see `Options`."""
     store, _, brokers = store.partition("/")
-    return script_of_seed(seed, store or None, brokers=brokers)  # type: ignore[arg-type]
+    return script_of_seed(seed, store or None, brokers=brokers, calm=calm)  # type: ignore[arg-type]
 
 
 def _explore(seed: int, script: Script, options: Options, run: Run, began_cpu_s: float) -> SeedRun:

@@ -3,8 +3,9 @@
     python -m tests.sim.mutant_search [--first SEED] [--share S] [--shrink CPU_S] [--store KIND] [NUMBER ...]
 
 The search gets no hint: it runs generated seeds with one safeguard taken out, until an invariant of `must_break` is
-reported or the budget of the mutant's class is used up. What it finds is reduced, run again with the unchanged code,
-where it must not fail in the same way, and kept:
+reported or the budget of the mutant's class is used up. Long and calm runs are left out: they cost most of the time,
+and faults rarely meet in them. What is found is reduced, run again with the unchanged code, where it must not fail in
+the same way, and kept:
 
     found.toml        one entry for each mutant and store, from which docs/track-record.md is generated
     smoke/NUMBER.json the reduced script, which tests run as long as it has at most 25 actions
@@ -133,7 +134,7 @@ def search(
     nothing = Found(mutant=mutant.number, store=store, seed=first, cpu_s=0.0, runs=0, commit=commit)
     with tempfile.TemporaryDirectory() as folder:
         while cpu_s < budget_cpu_s:
-            options = Options(first=seed, store=store, folder=folder, shrink_cpu_s=0.0)
+            options = Options(first=seed, store=store, calm=False, folder=folder, shrink_cpu_s=0.0)
             failed, more, used_s = _failed(options, mutant, budget_cpu_s - cpu_s)
             runs, cpu_s = runs + more, cpu_s + used_s
             if failed is None:
@@ -162,7 +163,7 @@ def _failed(options: Options, mutant: Mutant, budget_cpu_s: float) -> tuple[Seed
 
 def _control(seed: int, store: str, folder: str) -> str:
     """Returns the signature of a seed with the unchanged code."""
-    once = Options(first=seed, last=seed, store=store, folder=f"{folder}/control", shrink_cpu_s=0.0)
+    once = Options(first=seed, last=seed, store=store, calm=False, folder=f"{folder}/control", shrink_cpu_s=0.0)
     return next(iter(_results(once, None))).signature
 
 

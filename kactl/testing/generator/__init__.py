@@ -28,13 +28,14 @@ from .worlds import (
 __all__ = ["script_of_seed"]
 
 
-def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") -> Script:
+def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", calm: bool = True) -> Script:
     """Returns the script of a seed.
 
     Args:
         store: kind of the store, in place of the one that the seed draws. Brokers are modelled then.
         brokers: kind of the brokers, in place of the one that the seed draws; empty for that one. Participants are
             drawn with the memory store.
+        calm: whether the run may be a long and calm one; see `pace`.
     """
     streams = Streams(seed)
     rng = streams["script"]
@@ -45,7 +46,7 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "") 
     world = drawn_world(streams["world"], store, large=is_large)
     if kind == "participant":
         draw_participants(streams["participants"], world)
-    pace = drawn_pace(streams["pace"], rng, large=is_large)
+    pace = drawn_pace(streams["pace"], rng, large=is_large, calm=calm)
     if pace.is_calm:
         calm_down(streams["pace"], world)
     duration_ms = pace.minutes * 60_000.0

@@ -50,17 +50,18 @@ class Pace(NamedTuple):
         return interval_ms * max(1.0, self.faults_ms * all_per_ms)
 
 
-def drawn_pace(rng: random.Random, script: random.Random, *, large: bool) -> Pace:
+def drawn_pace(rng: random.Random, script: random.Random, *, large: bool, calm: bool = True) -> Pace:
     """Draw a pace.
 
     Args:
         rng: stream of the pace alone.
         script: stream from which the length of a dense run is drawn; it is drawn in each case.
+        calm: whether the run may be calm.
     """
     minutes = _drawn_minutes(script, _DENSE_MINUTES)
     if large:
         return Pace(_LARGE_MINUTES)
-    if rng.random() >= CALM:
+    if rng.random() >= CALM or not calm:
         return Pace(minutes)
     return Pace(_drawn_minutes(rng, _CALM_MINUTES), rng.choice(_CALM_FAULTS_MS), _CALM_RATES)
 
