@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # A standby redirects writes to the controller. More redirects mean that standbys redirect to each other.
 REDIRECTS_MAX: Final = 3
 UNAUTHORIZED: Final = 401
+# Invalid JSON or another type, invalid UTF-8, and nesting beyond the limit of the interpreter.
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 Query = Mapping[str, str | int | bool | None]
 _Answer = TypeVar("_Answer", bound=Answer)
@@ -244,7 +246,7 @@ def refusal(server: str, status: int, content: bytes) -> Failure:
         return Failure(f"401: {server} wants a token: give --token-file, or run as the user who started kactl")
     try:
         return refused(msgspec.json.decode(content, type=Problem))
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return Failure(
             f"{server} responded with status {status} and without a problem document: is it a kactl server?",
             Exit.UNREACHABLE,
@@ -254,7 +256,7 @@ def refusal(server: str, status: int, content: bytes) -> Failure:
 def _decoded(server: str, content: bytes, kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Failure(
             f"the response of {server} is not a valid {kind.__name__} ({error}): is it a kactl server of this version?",
             Exit.UNREACHABLE,

@@ -9,7 +9,7 @@ import msgspec
 
 from kactl.admin.schema import AnyEvent, ControllerInfo, EventPage, ResetEvent
 
-from .api_client import Api, refusal
+from .api_client import UNREADABLE, Api, refusal
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 SILENCE_MAX_S: Final = 45.0
 # Pause before reconnecting; the server may set another one.
 RETRY_S: Final = 2.0
+RETRY_S_MAX: Final = 60.0
+_DIGITS_MAX: Final = 10
+# Events have some hundred bytes, and as much again for each of a thousand partitions of a request.
+_LINE_BYTES_MAX: Final = 16 << 20
 
 
 class EventStream:
@@ -99,13 +103,13 @@ class EventStream:
 
     def _events(self, response: "HTTPResponse") -> Iterator[AnyEvent]:
         data = list[str]()
-        while line := response.readline():
-            field, _, value = line.decode().rstrip("\r\n").partition(":")
+        while line := response.readline(_LINE_BYTES_MAX):
+            field, _, value = line.decode(errors="replace").rstrip("\r\n").partition(":")
             value = value.removeprefix(" ")
             if field == "data":
                 data.append(value)
-            elif field == "retry" and value.isdecimal():
-                self._retry_s = int(value) / 1000
+            elif field == "retry" and value.isascii() and value.isdecimal():
+                self._retry_s = min(int(value[:_DIGITS_MAX]) / 1000, RETRY_S_MAX)
             elif not line.strip() and data:
                 event = self._decode("\n".join(data))
                 data.clear()
@@ -116,7 +120,7 @@ class EventStream:
     def _decode(self, document: str) -> AnyEvent:
         try:
             event: AnyEvent = msgspec.json.decode(document, type=AnyEvent)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Failure(
                 f"{self._api.server} sent an event that cannot be read ({error}): is it a kactl server of this version?"
             ) from None

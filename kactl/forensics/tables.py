@@ -161,7 +161,7 @@ def read_manifest(folder: Location) -> Manifest:
         raise NotIngested(
             str(folder), f"contains no complete tables: write them with `kactl forensics ingest LOGS --out {folder}`"
         ) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise NotIngested(str(folder), f"{MANIFEST} was not written by ingest: ingest the logs again") from None
     if manifest.schema_version != SCHEMA_VERSION:
         raise NotIngested(

@@ -46,6 +46,8 @@ MALFORMED: dict[str, tuple[str, int]] = {
         f"POST /v1/controller/resign HTTP/1.1\r\n{OK}Content-Type: application/json\r\nContent-Length: 262145\r\n\r\n",
         413,
     ),
+    "a parameter that is no UTF-8": (f"GET /v1/topics?limit=1\xff HTTP/1.1\r\n{OK}\r\n", 400),
+    "a name that is no UTF-8": (f"GET /v1/brokers/1\xff HTTP/1.1\r\n{OK}\r\n", 400),
     "an unknown route": (f"GET /nothing\x1b[2J HTTP/1.1\r\n{OK}\r\n".replace("\x1b", "%1B"), 404),
     "a method of another route": (f"PUT /v1/topics HTTP/1.1\r\n{OK}\r\n", 405),
 }

@@ -76,6 +76,6 @@ def find(folder: Path, host: str, port: int) -> RunFile | None:
         path = folder / f"{base_name(name, port)}.json"
         try:
             return msgspec.json.decode(read_private(path, KEY, bytes_max=BYTES_MAX), type=RunFile)
-        except (OSError, msgspec.MsgspecError, BadConfig):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadConfig):
             continue
     return None

@@ -216,7 +216,7 @@ def _read_manifest(place: Location, ingest: Manifest) -> ResultsManifest:
             manifest = msgspec.json.decode(file.read(), type=ResultsManifest)
     except OSError:
         raise NoResults(folder, f"has tables, but no complete results: {_remedy(folder)}") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise NoResults(folder, f"{JOBS_MANIFEST} is not a manifest of results: {_remedy(folder)}") from None
     if manifest.results_version != RESULTS_VERSION:
         raise NoResults(

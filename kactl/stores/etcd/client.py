@@ -116,14 +116,14 @@ class Client:
 
     async def _range(self, request: Range) -> messages.RangeResponse:
         answer = await self.gateway.read("/v3/kv/range", messages.encoder.encode(request))
-        response = messages.range_response.decode(answer)
+        response = messages.decoded(messages.range_response, answer)
         _note(response.header.revision)
         return response
 
     async def read_part(self, ranges: Sequence[Range]) -> list[list[KeyValue]]:
         """Returns what each of some reads finds, as many as fit into a transaction; all at one revision."""
         body = messages.encoder.encode(Txn([], [op(request) for request in ranges], []))
-        response = messages.txn_response.decode(await self.gateway.read("/v3/kv/txn", body))
+        response = messages.decoded(messages.txn_response, await self.gateway.read("/v3/kv/txn", body))
         _note(response.header.revision)
         return [response.read(index) for index in range(len(ranges))]
 
@@ -141,7 +141,7 @@ class Client:
             StoreUnavailable: the outcome is unknown.
         """
         body = messages.encoder.encode(Txn(list(compare), [*map(op, success)], [*map(op, failure)]))
-        return messages.txn_response.decode(await self.gateway.write("/v3/kv/txn", body))
+        return messages.decoded(messages.txn_response, await self.gateway.write("/v3/kv/txn", body))
 
     async def fenced(
         self,
@@ -178,7 +178,7 @@ class Client:
 
     async def execute(self, body: bytes) -> Executed:
         """Execute an encoded transaction of writes. Its `failure` is not decoded."""
-        return messages.executed.decode(await self.gateway.write("/v3/kv/txn", body))
+        return messages.decoded(messages.executed, await self.gateway.write("/v3/kv/txn", body))
 
     async def operations(self) -> int:
         """Returns how many comparisons, and how many operations, this server accepts in a transaction."""
@@ -202,20 +202,20 @@ class Client:
         except EtcdError as error:
             log.debug("the members could not be listed: %s", error)
             return 0
-        return len(messages.members_response.decode(answer).members)
+        return len(messages.decoded(messages.members_response, answer).members)
 
     # -- leases
 
     async def grant_lease(self, ttl_s: int) -> messages.LeaseResponse:
         """Returns a new lease; the server may grant more time than requested. It is lost if the response is."""
         body = messages.encoder.encode({"TTL": ttl_s})
-        return messages.lease_response.decode(await self.gateway.write("/v3/lease/grant", body))
+        return messages.decoded(messages.lease_response, await self.gateway.write("/v3/lease/grant", body))
 
     async def keep_alive(self, lease: int, *, limit_ms: float) -> int:
         """Renew a lease. Returns its time to live in seconds, 0 if it has ended."""
         body = messages.encoder.encode({"ID": lease})
         answer = await self.gateway.read("/v3/lease/keepalive", body, limit_ms=limit_ms)
-        return messages.keep_alive_response.decode(answer).result.ttl
+        return messages.decoded(messages.keep_alive_response, answer).result.ttl
 
     async def revoke(self, lease: int) -> None:
         """End a lease, and delete all that depends on it. One that has ended is skipped."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 
 from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
@@ -212,7 +211,7 @@ class Gateway:
                 answer = await _whole(response)
                 if response.status != _OK:
                     raise _rejected(answer)
-                self._token = messages.token_response.decode(answer).token
+                self._token = messages.decoded(messages.token_response, answer).token
                 self._token_since_s = anyio.current_time()
 
     async def _ask(self, path: str, body: bytes) -> bytes:
@@ -262,7 +261,7 @@ def _too_long() -> EtcdError:
 def _rejected(answer: bytes) -> EtcdError:
     try:
         failure = messages.failure.decode(answer)
-    except msgspec.MsgspecError:
+    except messages.UNREADABLE:
         return EtcdError(f"an answer that is not etcd's: {answer[:80]!r}", UNAVAILABLE)
     # An expired token, wrong credentials and missing ones are told from other invalid requests by their text only.
     if any(text in failure.error for text in _UNAUTHENTICATED):

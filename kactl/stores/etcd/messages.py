@@ -6,10 +6,13 @@ left out.
 Source: etcd's rpc.proto, kv.proto; https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from kactl.errors import StoreUnavailable
+
+_T = TypeVar("_T")
 Target = Literal["VERSION", "CREATE", "MOD"]
 
 
@@ -127,7 +130,13 @@ class TxnResponse(msgspec.Struct):
     responses: list[OpResponse] = []
 
     def read(self, index: int) -> list[KeyValue]:
-        """Returns what one of the executed operations, a read, found."""
+        """Returns what one of the executed operations, a read, found.
+
+        Raises:
+            StoreUnavailable: the response does not have it.
+        """
+        if index >= len(self.responses):
+            raise StoreUnavailable(f"etcd responded to {len(self.responses)} operations of a transaction with more")
         response = self.responses[index].response_range
         return [] if response is None else response.kvs
 
@@ -196,3 +205,18 @@ watch_response: Final = msgspec.json.Decoder(WatchResponse, strict=False)
 members_response: Final = msgspec.json.Decoder(MembersResponse, strict=False)
 token_response: Final = msgspec.json.Decoder(TokenResponse, strict=False)
 failure: Final = msgspec.json.Decoder(Failure, strict=False)
+
+# Invalid JSON or another type, invalid UTF-8, and nesting beyond the limit of the interpreter.
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def decoded(decoder: "msgspec.json.Decoder[_T]", answer: bytes) -> _T:
+    """Returns a response of etcd.
+
+    Raises:
+        StoreUnavailable: something else responded. The outcome of the request is unknown.
+    """
+    try:
+        return decoder.decode(answer)
+    except UNREADABLE as error:
+        raise StoreUnavailable(f"the server sent something that is not etcd's: {error}") from None

@@ -15,7 +15,6 @@ from contextlib import aclosing
 from typing import Final
 
 import anyio
-import msgspec
 
 from kactl.errors import StoreError, StoreUnavailable
 from kactl.model import TopicPartition
@@ -316,7 +315,7 @@ class ClusterWatch:
 def _decoded(line: bytes) -> WatchResult:
     try:
         result = messages.watch_response.decode(line).result
-    except msgspec.MsgspecError as error:
+    except messages.UNREADABLE as error:
         raise StoreUnavailable(f"the watch sent something that is not etcd's: {error}") from error
     if result is None:
         # An error in the stream, such as the end of the connection between the gateway and the server.
