@@ -19,7 +19,7 @@ from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SAS
 from tests.access.der import certificate, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
-from . import interfaces
+from . import answers, interfaces
 from .seeds import ACLS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
 from .target import Target, Violation
 
@@ -162,5 +162,6 @@ def targets() -> list[Target]:
             [b"\4abc\0"],
         ),
         *interfaces.targets(),
+        *answers.targets(),
         *listener.targets(),
     ]

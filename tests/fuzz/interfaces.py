@@ -1,11 +1,10 @@
 """Targets of the fuzzer for input of users, other programs and files: tokens, HTTP, the tcp network, TOML, logs."""
 
+import contextlib
 import functools
 import io
 import ipaddress
 import json
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +21,16 @@ from kactl.cli import context_file
 from kactl.cli.exits import Failure
 from kactl.config import file as config_file
 from kactl.config.values import Duration
-from kactl.errors import BadConfig, MalformedMessage
+from kactl.errors import BadConfig, BadRequest, MalformedMessage
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe, zone
 from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
+from kactl.messages.leases import LeadershipsReported
 from kactl.messages.log import AnyEvent, PartitionEvent
+from kactl.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.model import PartitionState
 from kactl.stores.etcd import messages as etcd
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
@@ -40,6 +41,7 @@ from kactl.wire.control import check_topics, topics_of
 from tests.forensics.golden import GOLDEN
 from tests.wire.recorded import encoded, samples
 
+from .files import folder, from_file, text
 from .seeds import COLUMNS, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
 from .target import MEMORY_FIXED, SLOW, VERY_SLOW, Target
 
@@ -47,8 +49,6 @@ SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
 TOKEN: Final = f"kactl_abcdefgh_{SECRET}"
 _HOSTS: Final = ("ops.example", "[::1]:9000")
 _LOCAL: Final = origin.Authority("127.0.0.1", 8080)
-# On a file system in memory, where there is one: files are written for each input.
-_MEMORY: Final = Path("/dev/shm")
 # Of a file, this many bytes are read at once to recognise its format.
 _PROBED: Final = 512 * 1024
 _HOUR_MS: Final = 3_600_000
@@ -66,30 +66,6 @@ _BODIES: Final = (
     {"topics": ["t"], "brokers": [1, 2, 3], "remove": [2], "racks": {"1": "a"}},
     {"failures": [{"brokers": [1]}], "brokers": [1], "rolling": {"parallel": 2}},
 )
-
-
-@functools.cache
-def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="kactl-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    folder.chmod(0o700)
-    return folder
-
-
-def _from_file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
-    """Returns a target that writes the input to a file and reads it."""
-
-    def decode(data: bytes) -> Any:
-        path = _folder() / name
-        path.write_bytes(data)
-        path.chmod(0o600)
-        return read(path)
-
-    return decode
-
-
-def _text(decode: Callable[[str], Any]) -> Callable[[bytes], Any]:
-    """Returns a target that reads the input as the text of a header or parameter, as aiohttp decodes any bytes."""
-    return lambda data: decode(data.decode("utf-8", "surrogateescape"))
 
 
 def _find(text: str) -> TokenRecord | None:
@@ -229,24 +205,24 @@ def targets() -> list[Target]:
     kinds = {route.takes_body for route in ROUTES if route.takes_body is not None}
     json_errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
     return [
-        Target("tokens", _text(_find), (), [TOKEN.encode(), f"Bearer {TOKEN}".encode()]),
-        Target("new tokens", _text(lambda text: record_of(text, "a", _ROLE)), (), [TOKEN.encode()]),
+        Target("tokens", text(_find), (), [TOKEN.encode(), f"Bearer {TOKEN}".encode()]),
+        Target("new tokens", text(lambda text: record_of(text, "a", _ROLE)), (), [TOKEN.encode()]),
         Target(
             "token file",
-            _from_file("tokens.toml", token_file.read_tokens),
+            from_file("tokens.toml", token_file.read_tokens),
             bad_config,
             [tokens, tokens * 2, b"token = 1", tokens.replace(b"viewer", b"x")],
             rarity=SLOW,
             memory_fixed=MEMORY_FIXED + token_file.BYTES_MAX,
         ),
-        Target("context file", _from_file("contexts.toml", _contexts), (Failure,), [contexts], rarity=SLOW),
-        Target("configuration", _from_file("kactl.toml", _settings), bad_config, [settings, *SETTINGS], rarity=SLOW),
+        Target("context file", from_file("contexts.toml", _contexts), (Failure,), [contexts], rarity=SLOW),
+        Target("configuration", from_file("kactl.toml", _settings), bad_config, [settings, *SETTINGS], rarity=SLOW),
         Target("environment", _environment, bad_config, ENVIRONMENT, rarity=SLOW),
-        Target("time zones", _text(_zoned), (zone.UnknownZone,), ZONES, rarity=SLOW),
-        Target("durations", _text(Duration.parse), (ValueError,), [b"18s", b"500ms"]),
-        Target("hosts", _text(_host), (), [b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"]),
-        Target("origins", _text(_origin), (), [b"http://127.0.0.1:8080", b"https://ops.example:8080"]),
-        Target("cursors", _text(cursor.read), refused, [cursor.write("orders", number).encode() for number in (7, -1)]),
+        Target("time zones", text(_zoned), (zone.UnknownZone,), ZONES, rarity=SLOW),
+        Target("durations", text(Duration.parse), (ValueError,), [b"18s", b"500ms"]),
+        Target("hosts", text(_host), (), [b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"]),
+        Target("origins", text(_origin), (), [b"http://127.0.0.1:8080", b"https://ops.example:8080"]),
+        Target("cursors", text(cursor.read), refused, [cursor.write("orders", number).encode() for number in (7, -1)]),
         *(
             Target(
                 f"body {kind.__name__}",
@@ -257,7 +233,7 @@ def targets() -> list[Target]:
             for kind in sorted(kinds, key=lambda kind: kind.__name__)
         ),
         Target("tcp frames", _frames, (MalformedMessage,), frame + FRAMES, rarity=SLOW),
-        Target("tcp identities", _text(Identity.parse), (ValueError,), [b"kactl://c/participant/3"]),
+        Target("tcp identities", text(Identity.parse), (ValueError,), [b"kactl://c/participant/3"]),
         *(
             Target(f"tcp messages {number}", functools.partial(_message, family), (MalformedMessage,), seeds)
             for number, (family, seeds) in enumerate(families.values())
@@ -293,7 +269,7 @@ def targets() -> list[Target]:
         Target("gzip files", _unzipped, (Broken,), [gzip.compress(many[0], mtime=0), *GZIP], rarity=SLOW),
         Target(
             "probes",
-            _from_file("x.log", lambda path: probe.probe(str(path))),
+            from_file("x.log", lambda path: probe.probe(str(path))),
             (),
             [*many, kactl_line, dump, *PROBES, *KACTL],
             rarity=SLOW,
@@ -344,14 +320,29 @@ def _zoned(name: str) -> Any:
 
 
 def _contexts(path: Path) -> Any:
-    home = _folder() / "kactl"
+    home = folder() / "kactl"
     home.mkdir(exist_ok=True)
     path.rename(home / context_file.NAME)
-    return context_file.load({"XDG_CONFIG_HOME": str(_folder())})
+    return context_file.load({"XDG_CONFIG_HOME": str(folder())})
 
 
 def _message(family: wire.Family, data: bytes) -> Any:
     message = wire.decode(data, family)
     encoded_again = wire.encode(message)
     assert wire.encode(wire.decode(encoded_again, family)) == encoded_again, "encoded, it is another message"
+    _check_columns(message)
     return type(message).__name__
+
+
+def _check_columns(message: Any) -> None:
+    """Decode columns of bytes, as the receiver of the message does."""
+    if isinstance(message, LeadershipsReported):
+        with contextlib.suppress(BadRequest):
+            message.ended.columns()
+            message.waiting.columns()
+    if isinstance(message, Snapshot | Delta):
+        with contextlib.suppress(MalformedMessage):
+            RouteRows.decoded(message.routes)
+    if isinstance(message, Delta):
+        with contextlib.suppress(MalformedMessage):
+            RemovedRows.decoded(message.removed)

@@ -92,6 +92,10 @@ ENVIRONMENT: Final = [
     b"KACTL_NODE_ID=1\0security.allow-insecure=api",
     b"KACTL_NODE_ID=1\0store.kind=sqlite\0store=1\0KACTL_STORE__SESSION_TIMEOUT=x",
 ]
+# Invalid UTF-8, and nesting beyond the limit of the interpreter.
+BAD_JSON: Final = [
+    b'{"title":"\xff","error":"\xff","url":"\xff","token":"\xff","made_by":"\xff"}', b"[" * 5000, b'{"a":' * 5000
+]  # fmt: skip
 SCRAM_FIRST: Final = [
     b"r=xyzabc,s=c2FsdA==,i=4096", b"m=x,r=xyzabc,s=c2FsdA==,i=4096", b"r=abc,s=c2FsdA==,i=4096", b"r=xyzabc,s=,i=4096",
     b"r=xyzabc,s=c2FsdA==,i=1", b"r=xyzabc,s=c2FsdA==,i=x", b"r=xyzabc,s=c2F,i=4096", b"r=xyzabc,,i=4096",

@@ -13,7 +13,6 @@ These hold for a part of them, which depends on the input alone:
 * a handler responds to a decoded request, and its response can be encoded.
 """
 
-import asyncio
 import functools
 import zlib
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from kactl.transports.kafka.listener.relayed_authorization import RELAYED_CHECKS, Check
 from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
 from kactl.transports.kafka.listener.verdict import Peer
+from tests.fuzz.files import run
 from tests.fuzz.target import Target, Violation
 
 from .hostile import body, hostile
@@ -100,7 +100,7 @@ def check(api: Api, data: bytes) -> dict[str, Any]:
     ):
         raise Violation("it does not decode to the same values once encoded")
     if chance >> 16 & _HANDLED - 1 == 0:
-        api.response.write(_loop().run_until_complete(handlers()[api.key](values, version)), version)
+        api.response.write(run(handlers()[api.key](values, version)), version)
     return values
 
 
@@ -148,11 +148,6 @@ def _denied(relayed_check: Check) -> Callable[[dict[str, Any], int], Any]:
         return relayed_check(nobody, values, version).complete({})
 
     return respond
-
-
-@functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
 
 
 @functools.cache

@@ -1,0 +1,383 @@
+"""Targets of the fuzzer for answers of servers that kactl asks, for headers and queries of clients, and for files.
+
+A server may be another one than it should be, or its answers may be damaged: they are hostile bytes, too.
+"""
+
+import asyncio
+import codecs
+import functools
+import io
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from kactl import wire
+from kactl.access import tickets
+from kactl.access.role import Role
+from kactl.admin import audit_file, examples, route, schema
+from kactl.admin.identity import run_file
+from kactl.admin.problem import Refused
+from kactl.admin.routes.route_table import ROUTES
+from kactl.admin.schema import ControllerInfo
+from kactl.cli import api_client, partition_files
+from kactl.cli.compat import kafka_leader_election, topic_options
+from kactl.cli.exits import Failure
+from kactl.cli.sse import EventStream
+from kactl.errors import BadConfig, BadRequest, MalformedMessage, StaleToken, StoreUnavailable
+from kactl.fencing import HEADER, HeaderFence
+from kactl.forensics import tables
+from kactl.forensics.jobs import catalog
+from kactl.forensics.storage import Location
+from kactl.forensics.text.source import Transcoded
+from kactl.forensics.whatif.snapshots import file as snapshot
+from kactl.forensics.whatif.snapshots import racks
+from kactl.forensics.whatif.tables import BadSnapshot
+from kactl.messages import log
+from kactl.stores.etcd import gateway, messages, watch
+from kactl.stores.zookeeper import request, state_reads
+from kactl.stores.zookeeper.connection import frames as zookeeper
+from kactl.stores.zookeeper.delete_multi import PartitionsDeletion
+from kactl.transports.kafka.codec import Decoder
+from kactl.transports.kafka.credentials import BrokerCredentials, LoginConnection, LoginFailed
+from kactl.transports.kafka.listener.counters import PeerRejected
+from kactl.transports.kafka.listener.frames import Frames
+from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.pools import Pool, Share
+from tests.transports.kafka.test_request import LEAD, STOP, UPDATE, spoken
+
+from .files import folder, from_file, run, text
+from .seeds import BAD_JSON, KACTL
+from .target import MEMORY_FIXED, SLOW, VERY_SLOW, Target, Violation
+
+_KEY: Final = bytes(tickets.KEY_BYTES)
+_TICKET: Final = tickets.signed(tickets.ticket_of_user("a", Role.VIEWER, now_ms=0), _KEY)
+_FENCE: Final = f"t-0;7.9;{'01' * 16}"
+_FRAME: Final = b"\0\0\0\x0c\0\x12\0\0\0\0\0\1\0\2ab"
+# Answers to SaslHandshake and SaslAuthenticate.
+_OFFER: Final = b"\0\0\0\0" + b"\0\0" + b"\0\0\0\1" + b"\0\x0dSCRAM-SHA-256"
+_LOGINS: Final = [
+    b"".join(len(answer).to_bytes(4, "big") + answer for answer in (_OFFER, *answers))
+    for answers in (
+        (bytes(4) + b"\0\0\xff\xff" + len(each).to_bytes(4, "big") + each + bytes(8) for each in rounds)
+        for rounds in ((b"r=x,s=c2FsdA==,i=4096", b"v=AAAA"), (b"e=other-error",), (b"", b"", b""))
+    )
+]
+_STAT: Final = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 0, 2, 0, 9)
+_END: Final = struct.pack("!i?i", -1, True, -1)
+_MISSING: Final = struct.pack("!i?ii", -1, False, -101, -101)
+_FOUND: Final = struct.pack("!i?i", 4, False, 0) + struct.pack("!i", 2) + b"{}" + _STAT
+_MANIFEST: Final = tables.Manifest(
+    made_by="0.1", time_zone="UTC", time_ms=1, sources=("a",), files=1, lines=2, events=3, unparsed=0
+)
+# What the connection reports as the error of the request; it catches every exception.
+_CUT: Final = (struct.error, ValueError, IndexError)
+_BAD_EVENTS: Final = [
+    b"data: \xff\n\n", b"data: " + b"[" * 3000 + b"\n\n", b"retry: " + b"9" * 5000 + b"\n\n", "retry: ٣\n\n".encode()
+]  # fmt: skip
+# A row of a snapshot becomes Arrow columns, which are larger than an input.
+_ARROW: Final = 2**20
+
+
+def targets() -> list[Target]:
+    return [*_of_clients(), *_of_brokers(), *_of_zookeeper(), *_of_etcd(), *_of_servers(), *_of_files()]
+
+
+def _of_clients() -> list[Target]:
+    queries = {each.takes_query for each in ROUTES} | {each.takes_path for each in ROUTES}
+    return [
+        Target("tickets", text(_ticket), (), [_TICKET.encode()]),
+        Target("fencing headers", text(_admitted), (BadRequest, StaleToken), [_FENCE.encode()]),
+        *(
+            Target(f"parameters {kind.__name__}", functools.partial(_parameters, kind), (Refused,), _pairs(kind))
+            for kind in sorted(queries, key=lambda kind: kind.__name__)
+        ),
+    ]
+
+
+def _of_brokers() -> list[Target]:
+    """The answers to the requests of a controller. Each level has one encoding or two."""
+    named = struct.pack(">ihii", 9, 0, 1, 1)[:6]
+    by_name = b"\0\0\0\x09\0\0\0\x02\2t\0\0\0\3\0\0\0\0"
+    by_id = b"\0\0\0\x09\0\0\0\x02" + bytes(range(1, 17)) + b"\x02\0\0\0\0\0\0\0\0\0"
+    return [
+        Target(
+            f"answers to {type(asked).__name__} {level}",
+            functools.partial(_answered, Decoder(spoken(level)), asked),
+            (MalformedMessage,),
+            [b"\0\0\0\x09\0\0\0\0", by_name, by_id, named, b"\0\0\0\x09\0\0\0\x02\2t\2\0\0\0\0\0\0\0\0\0"],
+        )
+        for level in ("2.6", "3.9")
+        for asked in (LEAD, UPDATE, STOP)
+    ] + [
+        Target(
+            "logins of brokers",
+            lambda data: run(_log_in(data)),
+            (LoginFailed, asyncio.IncompleteReadError),
+            _LOGINS,
+            rarity=SLOW,
+        ),
+        Target(
+            "Kafka frames", lambda data: run(_kafka_frames(data)), (PeerRejected,), [_FRAME, _FRAME * 3], rarity=SLOW
+        ),
+    ]
+
+
+def _answered(decoder: Decoder, asked: Any, data: bytes) -> str:
+    return type(decoder.response(asked, 9, data)).__name__
+
+
+class _Received:
+    """Both interfaces of a stream whose bytes have all arrived."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def peek(self, size: int) -> bytes:
+        return self._data[:size]
+
+    async def read(self, size: int) -> bytes:
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
+
+    async def readexactly(self, size: int) -> bytes:
+        piece = await self.read(size)
+        if len(piece) < size:
+            raise asyncio.IncompleteReadError(piece, size)
+        return piece
+
+    def write(self, data: bytes) -> None:
+        pass
+
+
+async def _log_in(data: bytes) -> None:
+    received = _Received(data)
+    credentials = BrokerCredentials(mechanism="SCRAM-SHA-256", username="kactl", password="pencil")
+    await LoginConnection(credentials, received, received, client_id="kactl").run()
+    raise Violation("a broker without the password has been trusted")
+
+
+async def _kafka_frames(data: bytes) -> list[int]:
+    pool, sizes = Pool(2**20, 2**20, "clients"), list[int]()
+    frames = Frames(_Received(data), Limits(), Share(pool, "a", timeout_s=0.0))  # type: ignore[arg-type]
+    while (head := await frames.head()) is not None:
+        sizes.append(len(await frames.rest(head)))
+    return sizes
+
+
+def _of_zookeeper() -> list[Target]:
+    answers = [_FOUND + _MISSING + _END, _END, _FOUND * 3 + _END]
+    deletion = PartitionsDeletion("/f", 1, [("/t", np.array([0], np.int32))])
+    done = struct.pack("!i?i", 13, False, 0) + struct.pack("!i?i", 2, False, 0) * 2 + _END
+    identities = struct.pack("!i", 1) + struct.pack("!i", 2) + b"ip" + struct.pack("!i", 3) + b"::1"
+    return [
+        Target("ZooKeeper frames", _frames, (zookeeper.MalformedFrame,), [b"\0\0\0\3abc" * 4 + b"\0\0\0\0"]),
+        Target("ZooKeeper reads", lambda data: request.MultiRead.deserialize(data, 0), _CUT, answers),
+        Target("ZooKeeper states", lambda data: type(state_reads._decode(data, 0)).__name__, _CUT, answers),
+        Target("ZooKeeper deletions", lambda data: deletion.deserialize(data, 0), _CUT, [done, _MISSING * 3 + _END]),
+        Target("ZooKeeper identities", lambda data: request.WhoAmI.deserialize(data, 0), _CUT, [identities]),
+    ]
+
+
+def _of_etcd() -> list[Target]:
+    header = b'"header":{"cluster_id":"1","revision":"7"}'
+    txn = b"{" + header + b',"succeeded":true,"responses":[{"response_range":{"kvs":[{"key":"YQ=="}]}},{}]}'
+    answers: dict[str, tuple[msgspec.json.Decoder[Any], bytes]] = {
+        "txn": (messages.txn_response, txn),
+        "executed": (messages.executed, txn),
+        "lease": (messages.lease_response, b'{"ID":"5","TTL":"9"}'),
+        "keep alive": (messages.keep_alive_response, b'{"result":{"ID":"5","TTL":"9"}}'),
+        "members": (messages.members_response, b'{"members":[{"ID":"5","name":"a"}]}'),
+        "token": (messages.token_response, b'{"token":"abc.5"}'),
+    }
+    watched = b'{"result":{"header":{"revision":"7"},"events":[{"type":"DELETE","kv":{"key":"YQ=="}}]}}'
+    refused = b'{"error":"etcdserver: permission denied","code":7,"message":"x"}'
+    return [
+        *(
+            Target(f"etcd {name}", functools.partial(messages.decoded, decoder), (StoreUnavailable,), [seed, *BAD_JSON])
+            for name, (decoder, seed) in answers.items()
+        ),
+        Target("etcd lines", watch._decoded, (StoreUnavailable,), [watched, b'{"error":{"message":"x"}}', *BAD_JSON]),
+        Target("etcd errors", gateway._rejected, (), [refused, b"<html>", *BAD_JSON]),
+    ]
+
+
+def _of_servers() -> list[Target]:
+    """What commands read: the answers of a kactl server."""
+    problem = (
+        b'{"type":"about:blank","title":"Bad request","status":400,"detail":"x","errors":[{"field":"a","detail":"b"}]}'
+    )
+    kinds = (schema.BrokerEvent, schema.PartitionEvent, schema.ResetEvent)
+    events = [b"retry: 100\nid: 1\ndata: " + _json(kind) + b"\n\n" for kind in kinds]
+    return [
+        Target("problems", lambda data: str(api_client.refusal("s", 400, data)), (), [problem, *BAD_JSON]),
+        Target(
+            "answers",
+            lambda data: api_client._decoded("s", data, ControllerInfo),
+            (Failure,),
+            [_json(ControllerInfo), *BAD_JSON],
+        ),
+        Target(
+            "event streams", _events, (Failure,), [*events, b"".join(events), b": ping\n\ndata: {}\n\n", *_BAD_EVENTS]
+        ),
+        Target(
+            "answers of controllers",
+            _answer,
+            (MalformedMessage,),
+            [
+                bytes([number]) + piece
+                for number in range(40)
+                for piece in (b"\xc0", b"\x91\x01", b"\x80", b"\x01", b"\xa0")
+            ],
+        ),
+    ]
+
+
+def _of_files() -> list[Target]:
+    partitions = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    named = [partitions, b'{"version":1,"topics":[{"topic":"t"}]}']
+    record = _json(schema.AuditRecord) + b"\n"
+    described = b"\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\n"
+    item = b'{"topic":"t","partition":0,"leader":1,"replicas":[1,2],"isr":[1],"min_insync_replicas":1}'
+    pages = [b'{"items":[' + item + b'],"matched":1}', b"[" + item + b"]", item, item + b"\n" + item]
+    brokers = [b'[{"id":1,"rack":"a","state":"live"}]', b'{"items":[{"id":1,"rack":"a"}]}', b'{"1":"a"}', b"1=a,2=b\n"]
+    event = log.encode(log.BrokerEvent(seq=1, time_ms=2, controller_epoch=3, broker=1, broker_epoch=7, what="failed"))
+    results = catalog.ResultsManifest(made_by="0.1", time_ms=1, ingest=_MANIFEST, jobs={})
+    running = b'{"url":"http://127.0.0.1:8080","pid":1,"socket":"/s","token_file":"/t"}'
+    return [
+        *(
+            Target(f"files {kind.__name__}", _partitions(kind), (Failure,), named)
+            for kind in (partition_files.Targets, partition_files.NamesFile, partition_files.TopicsFile)
+        ),
+        Target(
+            "files of elections",
+            from_file("e.json", lambda path: kafka_leader_election._read(str(path))),
+            (Failure,),
+            named,
+            rarity=SLOW,
+            # The file is read with its limit.
+            memory_fixed=MEMORY_FIXED + partition_files.FILE_BYTES_MAX,
+        ),
+        Target("topic ids", text(topic_options.check_id), (Failure,), [b"AAAAAAAAAAAAAAAAAAAAAQ"]),
+        Target("audit trails", from_file(audit_file.NAME, _audited), (BadConfig,), [record * 2], rarity=SLOW),
+        Target(
+            "run files",
+            from_file("127.0.0.1-80.json", lambda path: run_file.find(path.parent, "127.0.0.1", 80)),
+            (),
+            [running, *BAD_JSON],
+            rarity=SLOW,
+            memory_fixed=MEMORY_FIXED + run_file.BYTES_MAX,
+        ),
+        Target("events of kactl", log.decode, (msgspec.MsgspecError, UnicodeDecodeError), [event, *KACTL]),
+        Target(
+            "snapshots",
+            lambda data: snapshot.read_stream(io.BytesIO(data), "s")[1],
+            (BadSnapshot,),
+            [*pages, described * 2, described.decode().encode("utf-16")],
+            rarity=VERY_SLOW,
+            memory_fixed=_ARROW,
+        ),
+        Target("racks", lambda data: racks.of_text(data.decode(errors="replace"), "r").of, (BadSnapshot,), brokers),
+        Target("UTF-16 files", _transcoded, (), [described.decode().encode("utf-16")[2:]]),
+        Target("manifests", _manifest, (tables.NotIngested,), [msgspec.json.encode(_MANIFEST), *BAD_JSON], rarity=SLOW),
+        Target(
+            "manifests of results",
+            _results,
+            (catalog.NoResults,),
+            [msgspec.json.encode(results), *BAD_JSON],
+            rarity=SLOW,
+        ),
+    ]
+
+
+def _ticket(given: str) -> Any:
+    found = tickets.read_ticket(given, _KEY, now_ms=1)
+    assert found is None or given == _TICKET, f"{given!r} is accepted as a ticket"
+    return found
+
+
+def _pairs(kind: Any) -> list[bytes]:
+    """Returns parameters that are of one kind, and of none."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    alone = [f"{name}={value}" for name in names for value in ("1", "a", "true", "partition,broker", "\ufffd")]
+    return [each.encode() for each in ["", *alone, "\0".join(f"{name}=1" for name in names)]]
+
+
+def _admitted(value: str) -> Any:
+    return HeaderFence().admit({HEADER: value})
+
+
+def _parameters(kind: Any, data: bytes) -> Any:
+    entries = data.decode("utf-8", "replace").split("\0") if data else []  # as the router does
+    given = [(name, value) for name, _, value in (each.partition("=") for each in entries)]
+    # The router finds all parameters of a path.
+    required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
+    return route._parameters(kind, given + [(name, "1") for name in required - {name for name, _ in given}])
+
+
+def _frames(data: bytes) -> list[bytes]:
+    """Split at once and in pieces: both ways have the same frames."""
+    found: list[list[bytes]] = []
+    for size in (len(data) or 1, 3):
+        frames, shown = zookeeper.Frames(bytes_max=10_000), list[bytes]()
+        try:
+            for begin in range(0, len(data), size):
+                shown += frames.feed(data[begin : begin + size])
+        except zookeeper.MalformedFrame:
+            shown.append(b"malformed")
+        found.append(shown)
+    assert found[0] == found[1], f"{found[0]} at once, and {found[1]} in pieces"
+    if found[0][-1:] == [b"malformed"]:
+        raise zookeeper.MalformedFrame("malformed")
+    return found[0]
+
+
+def _json(kind: Any) -> bytes:
+    return msgspec.json.encode(examples.example(kind))
+
+
+def _events(data: bytes) -> list[str]:
+    stream = EventStream(_Server(), after=0)  # type: ignore[arg-type]
+    return [type(event).__name__ for event in stream._events(io.BytesIO(data))]  # type: ignore[arg-type]
+
+
+class _Server:
+    server = "s"
+
+
+def _answer(data: bytes) -> Any:
+    """Decode the answer to a request of each kind."""
+    kinds = list(wire.requests.every_request())
+    return wire.decode_answer(data[1:], kinds[data[0] % len(kinds)] if data else kinds[0])
+
+
+def _partitions(kind: Any) -> Callable[[bytes], Any]:
+    return lambda data: partition_files.decoded("f", data, kind)
+
+
+def _audited(path: Path) -> Any:
+    place = path.parent / "audit"
+    place.mkdir(exist_ok=True)
+    path.replace(place / path.name)
+    audit_file.verify(place)
+    return audit_file._last_seq(place)
+
+
+def _transcoded(data: bytes) -> bytes:
+    file, pieces = Transcoded(io.BytesIO(codecs.BOM_UTF16_LE + data)), list[bytes]()  # others are not recognised
+    while piece := file.read(7):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _manifest(data: bytes) -> Any:
+    (folder() / tables.MANIFEST).write_bytes(data)
+    return tables.read_manifest(Location(str(folder())))
+
+
+def _results(data: bytes) -> Any:
+    (folder() / tables.JOBS_MANIFEST).write_bytes(data)
+    return catalog._read_manifest(Location(str(folder())), _MANIFEST)
