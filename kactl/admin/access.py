@@ -19,6 +19,7 @@ from aiohttp import web
 from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
+from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
 from . import embedded, origin
@@ -291,8 +292,8 @@ class MountedPolicy:
             raise self._refused(HTTPStatus.FORBIDDEN, f"it did not return within {DECISION_S:g} s") from None
         except Exception as error:
             name = getattr(function, "__qualname__", type(function).__qualname__)
-            log.error("%s failed, so the request is denied: %s", name, error, exc_info=error)
-            reason = "it failed; details are in the log of the application"
+            error_id = log_error(log, error, "%s failed, so the request is denied", name)
+            reason = f"it failed; the log of the application has the details under {error_id}"
             raise self._refused(HTTPStatus.FORBIDDEN, reason) from None
 
     def _refused(self, status: HTTPStatus, reason: str, headers: dict[str, str] | None = None) -> Refused:

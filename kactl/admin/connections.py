@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
 from . import limits
@@ -70,7 +71,7 @@ class Connection(web.RequestHandler):
         self,
         server: web.Server,
         gate: Gate,
-        problem: Callable[[int, str], web.Response],
+        problem: Callable[[int, str, str], web.Response],
         *,
         peer: str,
         uid: int | None = None,
@@ -142,7 +143,7 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         if isinstance(resp, web.HTTPException):
-            resp = self._problem(resp.status, resp.reason)
+            resp = self._problem(resp.status, resp.reason, "")
             resp.force_close()
         if self._requests >= limits.REQUESTS_PER_CONNECTION_MAX or self.probes_only:
             resp.force_close()
@@ -160,13 +161,15 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        error_id = ""
         if status < 500:
             self._gate.refuse("malformed", self.peer, f"sent an invalid request: {_first_line(message or '')}")
         else:
-            log.error("admin API: a request from %s failed: %s", self.peer, exc, exc_info=exc)
+            failed = exc or RuntimeError(message or "unknown")
+            error_id = log_error(log, failed, "admin API: a request from %s failed", self.peer)
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun; a second one cannot follow")
-        response = self._problem(status, _first_line(message or ""))
+        response = self._problem(status, _first_line(message or ""), error_id)
         response.force_close()
         return response
 

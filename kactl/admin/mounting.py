@@ -24,6 +24,7 @@ from kactl.errors import BadRequest, ErrorCode, NotController
 from kactl.messages import arguments
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant
+from kactl.runtime.error_id import log_error
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 
@@ -365,15 +366,16 @@ def _check_room(service: Service, http: web.Request) -> None:
 def _refusal(host: Host, http: web.Request, error: Exception) -> web.Response:
     instance = escaped(without_secrets(host.prefix + local_path(host, http)), SHOWN_MAX)
     controller = host.known_controller() if IS_ADMITTED.get() else UNNAMED
-    refused = response(error, instance=instance, controller=controller)
+    error_id = ""
+    if problem.is_internal(error):
+        error_id = log_error(log, error, "%s %s failed", http.method, without_secrets(http.path))
+    refused = response(error, instance=instance, controller=controller, error_id=error_id)
     if isinstance(error, NotController) and controller.api_url and "Origin" not in http.headers:
         # Not for web pages: they could not follow to another origin, and would only see that the request failed.
         refused.set_status(HTTPStatus.TEMPORARY_REDIRECT)
         refused.headers["Location"] = controller.api_url + http.raw_path
     if isinstance(error, Refused) and error.closes:
         refused.force_close()
-    if refused.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("%s %s failed: %s", http.method, without_secrets(http.path), error, exc_info=error)
     return refused
 
 
@@ -383,9 +385,10 @@ def response(
     instance: str,
     controller: ProblemController = UNNAMED,
     headers: dict[str, str] | None = None,
+    error_id: str = "",
 ) -> web.Response:
     """Returns the problem document of an error, with all headers even if no route matched."""
-    document, own = problem.of(error, instance=instance, controller=controller)
+    document, own = problem.of(error, instance=instance, controller=controller, error_id=error_id)
     return web.Response(
         body=_encoder.encode(document),
         status=document.status,
@@ -407,14 +410,13 @@ def _translated(host: Host, refusal: web.HTTPException, http: web.Request) -> Re
     return unreadable(refusal.status, refusal.reason)
 
 
-def unreadable(status: int, reason: str) -> Refused:
-    """Convert an error of aiohttp or its parser to an error of this API."""
+def unreadable(status: int, reason: str, error_id: str = "") -> Refused:
+    """Convert an error of aiohttp or its parser to an error of this API.
+
+    Args:
+        error_id: under which an unexpected exception is in the log.
+    """
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Refused(
-            status,
-            "Internal error",
-            "internal error of kactl; details are in the server's log. Please report it",
-            code=ErrorCode.UNKNOWN_SERVER_ERROR,
-        )
+        return problem.internal(error_id, status)
     shown = escaped(reason, SHOWN_MAX).rstrip(".: ")
     return Refused(status, "Bad request", f"not a valid HTTP/1.1 request ({shown}): correct it")

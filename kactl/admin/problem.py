@@ -31,6 +31,7 @@ class Refused(KactlError):
         headers: for the response.
         retriable: whether the same request may succeed later.
         closes: whether the client loses its connection.
+        error_id: of an exception in the log.
     """
 
     def __init__(
@@ -44,9 +45,11 @@ class Refused(KactlError):
         headers: Mapping[str, str] | None = None,
         retriable: bool = False,
         closes: bool = False,
+        error_id: str = "",
     ) -> None:
         super().__init__(detail)
         self.closes = closes
+        self.error_id = error_id
         self.status = status
         self.title = title
         self.error_code = code
@@ -64,10 +67,36 @@ class BrokerNotFound(NotFound):
         super().__init__("broker", broker)
 
 
-def of(error: Exception, *, instance: str, controller: ProblemController) -> tuple[Problem, dict[str, str]]:
-    """Returns the problem document of an error, and the headers to send with it."""
+def is_internal(error: Exception) -> bool:
+    """Returns whether an error is the fault of kactl."""
+    if isinstance(error, Refused):
+        return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    return not isinstance(error, KactlError) or error.http_status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def internal(error_id: str, status: int = HTTPStatus.INTERNAL_SERVER_ERROR) -> Refused:
+    """Returns the error for clients in place of an unexpected exception, which is in the log under an id."""
+    under = f" under {error_id}" if error_id else ""
+    return Refused(
+        status,
+        "Internal error",
+        f"internal error of kactl: the server's log has the details{under}. Please report it",
+        code=ErrorCode.UNKNOWN_SERVER_ERROR,
+        error_id=error_id,
+    )
+
+
+def of(
+    error: Exception, *, instance: str, controller: ProblemController, error_id: str = ""
+) -> tuple[Problem, dict[str, str]]:
+    """Returns the problem document of an error, and the headers to send with it.
+
+    Args:
+        error_id: under which the error is in the log, if it is an internal one.
+    """
     if isinstance(error, Refused):
         status, title, code = error.status, error.title, error.error_code
+        error_id = error.error_id or error_id
         errors, retriable, headers = error.errors, error.retriable, error.headers
     elif isinstance(error, KactlError):
         status, title, code = error.http_status, _words(type(error).__name__), error.code
@@ -75,16 +104,7 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
         retriable = error.remedy in (Remedy.RETRY, Remedy.RESIGN)
         headers = {}
     else:
-        return of(
-            Refused(
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-                "Internal error",
-                "internal error of kactl; details are in the server's log. Please report it",
-                code=ErrorCode.UNKNOWN_SERVER_ERROR,
-            ),
-            instance=instance,
-            controller=controller,
-        )
+        return of(internal(error_id), instance=instance, controller=controller)
     if status == HTTPStatus.SERVICE_UNAVAILABLE and retriable:
         headers = {"Retry-After": str(RETRY_AFTER_S)} | headers
     detail = str(error)
@@ -101,6 +121,7 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
         retriable=retriable,
         controller=controller,
         errors=errors,
+        error_id=error_id,
     )
     return problem, headers
 

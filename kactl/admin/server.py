@@ -188,8 +188,8 @@ async def _connections(
     assert server is not None, "made by setup"
     observe(server)
 
-    def refuse(status: int, reason: str) -> web.Response:
-        return response(unreadable(status, reason), instance="", headers=_SERVER)
+    def refuse(status: int, reason: str, error_id: str) -> web.Response:
+        return response(unreadable(status, reason, error_id), instance="", headers=_SERVER)
 
     try:
         yield lambda peer, uid: Connection(server, gate, refuse, peer=peer, uid=uid)

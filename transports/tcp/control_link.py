@@ -12,6 +12,7 @@ from kactl.messages.following import PeerMessage
 from kactl.messages.sessions import Heartbeat, NotController, Register, SessionAnswer, SessionRequest
 from kactl.model import NO_EPOCH, Endpoint
 from kactl.participant.network import LinkState, ParticipantPort
+from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
 from . import handshake, relayed
@@ -137,8 +138,9 @@ class TcpControlLink(ControllerLink):
         except BrokerUnreachable as error:
             link.answer(message, wire.encode(error), error=True)
         except Exception as error:
-            log.exception("broker %d could not carry out a request", self._port.broker)
-            unreachable = BrokerUnreachable(self._port.broker, f"its handler raised {type(error).__name__}")
+            error_id = log_error(log, error, "broker %d could not carry out a request", self._port.broker)
+            reason = f"its handler raised {type(error).__name__}: its log has the details under {error_id}"
+            unreachable = BrokerUnreachable(self._port.broker, reason)
             link.answer(message, wire.encode(unreachable), error=True)
         finally:
             self._orders -= 1

@@ -17,6 +17,7 @@ from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
+from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 from kactl.transports.base import ControllerPort
 
@@ -259,9 +260,10 @@ class Office:
             answer = wire.encode_answer(await attempts.recorded(self.port, attached.link, request, work))
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
-        except Exception:
-            log.exception("a request of broker %d could not be answered", attached.identity.broker)
-            attached.link.answer(message, wire.encode(KactlError("the controller could not answer")), error=True)
+        except Exception as error:
+            error_id = log_error(log, error, "a request of broker %d could not be answered", attached.identity.broker)
+            failed = KactlError(f"internal error in the controller: its log has the details under {error_id}")
+            attached.link.answer(message, wire.encode(failed), error=True)
         else:
             attached.link.answer(message, answer)
 

@@ -29,6 +29,7 @@ class Problem(Answer, frozen=True):
     Attributes:
         error_code, error_name: Kafka's number and name of the error.
         retriable: the same request may succeed later.
+        error_id: of an internal error, whose details are in the server's log under this id; otherwise empty.
     """
 
     type: str
@@ -41,3 +42,4 @@ class Problem(Answer, frozen=True):
     retriable: bool
     controller: ProblemController
     errors: tuple[FieldError, ...] = ()
+    error_id: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.errors import ErrorCode, KactlError
+from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
 from .field_types import Values
@@ -18,11 +19,11 @@ Handler = Callable[[dict[str, Any], int], Awaitable[Values]]
 
 
 def error_of(error: Exception) -> tuple[ErrorCode, str]:
-    """Returns the code and message of an error. An internal error is logged, and its text is not sent to the client."""
+    """Returns the code and message of an error. An internal error is logged; the client receives the id of the line."""
     if isinstance(error, KactlError):
         return error.code, str(error)
-    log.error("a request failed with an internal error: %s", error, exc_info=error)
-    return ErrorCode.UNKNOWN_SERVER_ERROR, "internal error in the controller; see its log"
+    error_id = log_error(log, error, "a request failed with an internal error")
+    return ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error in the controller: its log has the details under {error_id}"
 
 
 def result(code: ErrorCode, message: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ async def test_invalid_creation_is_rejected_without_a_request(message: Any, code
     assert (controller.requests, controller.waits) == ([], [])
 
 
-async def test_each_topic_has_its_own_result() -> None:
+async def test_each_topic_has_its_own_result(caplog: pytest.LogCaptureFixture) -> None:
     answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
     controller = ControllerStub({TopicCreationRequested: lambda request: answers[request.topic]})
     async with listening(controller) as (_, port), connected(port) as client:
@@ -130,6 +130,9 @@ async def test_each_topic_has_its_own_result() -> None:
     }
     assert "the store fails" in answer.topics[2].error_message
     assert "bug" not in answer.topics[3].error_message
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.endswith(": bug")
+    assert answer.topics[3].error_message.rpartition(" ")[2] in line  # the id of the error
     assert [of for _, of, _ in controller.waits] == ["b:1"]
 
 
