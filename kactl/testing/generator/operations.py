@@ -20,9 +20,10 @@ _PART_MS: Final = 120_000.0
 _ACTIVE: Final = "active controller"
 # Steps of a reassignment, of the creation of a topic, and of the start of a broker.
 _REASSIGNING: Final = (
-    "begin reassignment before", "store assignment before", "store assignment after", "store.write_assignment before",
-    "store.write_assignment after", "advance reassignment before", "copy before", "copy after",
-    "complete reassignment before", "stop replicas before", "stop replicas after", "commit before", "commit after",
+    "begin reassignment before", "store assignment before", "store assignment after", "store assignment after",
+    "store.write_assignment before", "store.write_assignment after", "advance reassignment before", "copy before",
+    "copy after", "complete reassignment before", "stop replicas before", "stop replicas before", "stop replicas after",
+    "commit before", "commit after",
 )  # fmt: skip
 _CREATING: Final = (
     "create topics before", "TopicsChanged: store.commit before", "TopicsChanged: store.commit after",
@@ -53,6 +54,8 @@ class _Sequences(Schedules):
     def __init__(self, rng: random.Random, world: WorldSpec) -> None:
         super().__init__(rng, world)
         self._store = world.store
+        # After a failure the controller writes again.
+        self._again_ms = 10_000.0
         # Until an unanswered request has been sent again.
         self._gap_ms = max(1_500.0, 1.5 * self.request_ms)
 
@@ -83,7 +86,8 @@ class _Sequences(Schedules):
         down_ms = self.session_ms * rng.uniform(1.2, 2.5)
         start_ms, point = at_ms + down_ms, rng.choice(_STARTING)
         others = [number for number in range(1, self.brokers + 1) if number != broker]
-        first = {"topic": topic, "replicas": [[broker]], "removal": rng.choice(("delete", "none")), "after_ms": 100.0}
+        first: dict[str, Any] = {"topic": topic, "replicas": [[broker]], "has_id": rng.random() < 0.6}
+        first |= {"removal": rng.choice(("delete", "none")), "after_ms": 100.0}
         again = {"topic": topic, "replicas": [[rng.choice(others)]], "has_id": rng.random() < 0.7}
         return [
             Action(
@@ -177,13 +181,32 @@ class _Sequences(Schedules):
         ]
 
     def first_leader(self, at_ms: float) -> list[Action]:
-        """The first leaders of a topic are written while the store fails, and something changes soon after."""
+        """The first leaders of a topic are written, but the answer is lost. Something changes before the controller
+        tries again."""
         rng, topic = self.rng, self._topic()
-        create = self._creation(topic) | {"removal": "delete", "after_ms": 500.0 * rng.random()}
-        actions = [Action("recreate", at_ms=at_ms, args=create)]
+        delay_ms = rng.choice((500.0, 3_000.0)) * rng.random()
+        create = self._creation(topic, has_id=rng.random() < 0.7) | {"removal": "delete", "after_ms": delay_ms}
+        written_ms = at_ms + delay_ms
+        args = {"rates": {"lost_answers": rng.choice((0.7, 1.0))}, "for_ms": rng.choice((20.0, 300.0))}
+        lost = Action("fail store", at_ms=written_ms, at_point="TopicsChanged: store.commit before", args=args)
+        if self._store == "sqlite":
+            lost = self._store_fault(written_ms, point="TopicsChanged: store.commit before")
+        changes = []
         for _ in range(rng.choice((1, 1, 2))):
-            actions += self._fault_at(rng.choice(_CREATING), at_ms, topic)
-        return [*actions, self._store_fault(at_ms, point=rng.choice(_CREATING))]
+            change_ms = written_ms + self._again_ms * rng.random()
+            broker = {
+                "node": f"broker {rng.choice(create['replicas'][0])}",
+                "restart_after_ms": 2 * self.around_session_ms(),
+            }
+            elect = {"kind": "preferred", "partitions": [f"{topic}-0"], "to": _ACTIVE}
+            kinds = (
+                Action("kill", at_ms=change_ms, args=broker | {"ends_session": True}),
+                Action("elect", at_ms=change_ms, args=elect),
+                self._reassignment(f"{topic}-0", change_ms),
+                self._end(change_ms),
+            )
+            changes.append(rng.choice(kinds))
+        return [Action("recreate", at_ms=at_ms, args=create), lost, *changes]
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
