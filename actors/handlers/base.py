@@ -224,12 +224,23 @@ class Handlers:
                 return MoveResult.join(parts)
 
     async def move_many_replicas(
-        self, row_numbers: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
+        self,
+        row_numbers: RowNumbers,
+        target: ReplicaState,
+        brokers: frozenset[int] | None = None,
+        *,
+        wanted: Callable[[RowNumbers], RowNumbers] | None = None,
     ) -> None:
-        """Move any number of replicas and handle small events between two chunks."""
+        """Move any number of replicas and handle small events between two chunks.
+
+        Args:
+            wanted: returns those of some rows whose replicas still need the move after small events. None: all of them.
+        """
         move = MoveReplicas(row_numbers, target, brokers, preemption=self.context.preemption)
         while len(move.rows) and (brokers is None or brokers):
             await self.context.yield_point()
+            if wanted is not None:
+                move = dataclasses.replace(move, rows=wanted(move.rows))
             move = move.rest(await self.replicas.ask(move))
 
     async def introduce(self, brokers: frozenset[int], row_numbers: RowNumbers) -> None:

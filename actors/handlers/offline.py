@@ -3,9 +3,11 @@
 Source: the classic controller's onReplicasBecomeOffline.
 """
 
+import numpy as np
+
 from kactl.actors.machines.messages import Move
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.rows import Bools, RowNumbers, Rows, some
+from kactl.state.rows import Bools, RowNumbers, Rows, common, some
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
@@ -32,11 +34,23 @@ class Offline(Handlers):
         moved = await self.elect_offline()
         for broker in sorted(brokers & self.cluster.brokers.keys()):
             self._stopped.add(broker, table.rows(staying))
-        await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
-        await self._deletion.fail_replica_deletion(row_numbers, brokers)
+
+        def offline(rows: RowNumbers) -> RowNumbers:
+            return self._still_offline(rows, brokers)
+
+        await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers, wanted=offline)
+        await self._deletion.fail_replica_deletion(offline(row_numbers), brokers)
         if not len(staying) and not moved.elected.any():
             # No request was sent that contains the live brokers.
             self.tell_brokers(self.cluster.brokers)
+
+    def _still_offline(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> RowNumbers:
+        """Returns the rows without those whose replicas serve again. All of the brokers are registered, or none.
+
+        A participant may have reported so in a small event meanwhile. That report is handled, and is not repeated.
+        """
+        failed = [self.cluster.table.dirs_offline(broker) for broker in brokers & self.cluster.brokers.keys()]
+        return common(row_numbers, np.unique(np.concatenate(failed))) if failed else row_numbers
 
     def _has_lost_its_leader(self, rows: Rows) -> Bools:
         """bool[n]: as `Table.led_by_none_of`; a leader may have been elected since that was computed."""

@@ -64,7 +64,12 @@ class ServingReplicas(Handlers):
         ids = frozenset({broker})
         await self._stopped.raise_epochs(broker, table.not_queued(row_numbers))
         table.mark_dirs(broker, row_numbers, False)
-        await self.move_many_replicas(row_numbers, ReplicaState.ONLINE, ids)
+        await self.move_many_replicas(
+            row_numbers,
+            ReplicaState.ONLINE,
+            ids,
+            wanted=lambda rows: np.setdiff1d(rows, table.dirs_offline(broker)),  # one may have failed again
+        )
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)

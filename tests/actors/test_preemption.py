@@ -11,7 +11,13 @@ from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.actors.machines.chunks import PORTION_CHUNKS
 from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from kactl.messages.admin import ElectionKind, ElectionRequested
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
+from kactl.messages.broker import (
+    AlterPartitionRequested,
+    IsrProposal,
+    PartitionReport,
+    PartitionsReported,
+    ProducerIdsRequested,
+)
 from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -29,7 +35,7 @@ from kactl.messages.events import (
     UpdateMetadataAnswered,
 )
 from kactl.messages.log import PartitionEvent
-from kactl.model import PartitionState, TopicPartition
+from kactl.model import PartitionState, ReplicaState, ReplicaStatus, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, leaders_in, world
 
@@ -451,6 +457,45 @@ def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
         ("t",), np.zeros(count, np.int32), np.arange(count, dtype=np.int32), np.array(errors, np.int16)
     )
     return LeaderAndIsrAnswered(1, 1, LeaderAndIsrResponse(error, partitions))
+
+
+@pytest.mark.parametrize("at", range(1, COUNT + 1))
+async def test_replica_that_serves_again_during_its_failure_stays_online(at: int) -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await create_and_prepare(w)
+        middle = Middle(w, at, lambda: w.controller.ask(_status(w, ReplicaStatus.READY)))
+
+        w.controller.loop.inbox.put(_answer(*[ErrorCode.KAFKA_STORAGE_ERROR] * COUNT))
+        await settle()
+
+        assert middle.asked is not None
+        states = [w.known(f"t-{each}").replica_states[1] for each in range(COUNT)]
+        assert states == [*[ReplicaState.OFFLINE] * (COUNT - 1), ReplicaState.ONLINE]
+        assert w.controller.cluster.table.dirs_offline(1).tolist() == [
+            w.controller.cluster.table.row(TopicPartition("t", each)) for each in range(COUNT - 1)
+        ]
+        await w.check()
+
+
+async def test_replica_that_fails_again_while_it_is_started_stays_offline() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await create_and_prepare(w)
+        w.controller.loop.inbox.put(_answer(*[ErrorCode.KAFKA_STORAGE_ERROR] * COUNT))
+        await settle()
+        middle = Middle(w, 1, lambda: w.controller.ask(_status(w, ReplicaStatus.FAILED)))
+
+        w.controller.loop.inbox.put(_answer(*[ErrorCode.NONE] * COUNT))
+        await settle()
+
+        assert middle.asked is not None
+        states = [w.known(f"t-{each}").replica_states[1] for each in range(COUNT)]
+        assert states == [*[ReplicaState.ONLINE] * (COUNT - 1), ReplicaState.OFFLINE]
+        await w.check()
+
+
+def _status(w: World, status: ReplicaStatus) -> PartitionsReported:
+    last = PartitionReport(TopicPartition("t", COUNT - 1), 1, status)
+    return PartitionsReported(1, w.epoch(1), (last,))
 
 
 def test_only_small_events_without_list_changes_preempt() -> None:
