@@ -110,6 +110,8 @@ async def test_planned_move_waits_for_the_earlier_leader(
                 await second.wait_linked()
                 await controller.create_topic("orders", assignment={0: [7, 8]})
                 await until(lambda: first.leadership("orders-0") is not None)
+                before = first.leadership("orders-0")
+                assert before is not None
                 registered = await store.broker(7)
                 assert registered is not None
                 assert registered.session == sessions
@@ -119,9 +121,11 @@ async def test_planned_move_waits_for_the_earlier_leader(
                 # Both act in this event loop. If the earlier leader still could, no token would last for many turns.
                 while len(actions.tokens) < 2 or (len(actions.tokens) == 2 and actions.turns < TURNS):
                     await moment()
+                has_ended = not before.is_valid
                 first.resume()
                 await until(lambda: first.leader("orders-0") == 8)
 
                 acted = tuple(actions.tokens)
+                assert has_ended
                 assert len(acted) == 2
                 assert acted[0] < acted[1]
