@@ -22,6 +22,7 @@ from kactl.runtime.secret import Secret
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import Connection, ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub
+from kactl.transports.tcp.identity import Identity, Role, identities
 from kactl.transports.tcp.network import TcpNetwork
 from kactl.transports.tcp.tls import Tls
 
@@ -32,13 +33,42 @@ log = logger(__name__)
 POLL_S: Final = 10.0
 
 
-def network_of(config: Config, meter_provider: MeterProvider | None = None) -> Network:
+def network_of(config: Config, meter_provider: MeterProvider | None = None, *, participants: int = 0) -> Network:
     """Returns the network of a server: that of its process, if participants elsewhere are not configured.
 
+    Args:
+        participants: that run in the server, with the ids from 1 on.
+
     Raises:
-        BadConfig: a file cannot be read.
+        BadConfig: a file cannot be read, or the certificate does not name this server.
     """
-    return tcp_network(config, meter_provider) if config.network.listen else MemoryHub()
+    if not config.network.listen:
+        return MemoryHub()
+    if config.network.cert:
+        _check_identities(config, participants)
+    return tcp_network(config, meter_provider)
+
+
+def _check_identities(config: Config, participants: int) -> None:
+    """Check that the certificate of `[network]` names all programs of this server, which no peer accepts otherwise."""
+    section = config.network
+    try:
+        certificate = Tls(ca=section.ca, cert=section.cert, key=section.key).own_certificate()
+    except BadConfig as error:
+        # The server has other tasks. A file that cannot be read at all is refused when the network is opened.
+        log.error("[network] does not work until its certificate is replaced: %s", error)
+        return
+    named = identities(certificate, None)
+    needed = [(Role.CONTROLLER, config.node_id), *((Role.PARTICIPANT, number + 1) for number in range(participants))]
+    if all(Identity(config.cluster, role, str(number)) in named for role, number in needed):
+        return
+    listed = ", ".join(map(str, named)) or "no identity"
+    arguments = " ".join(f"{role.value}/{number}" for role, number in needed)
+    remedy = f"make one with `kactl pki issue DIR {arguments}`" + (", or run no participants" if participants else "")
+    raise BadConfig(
+        "network.cert",
+        f"{section.cert} names {listed}, and not all that runs here in cluster {config.cluster}: {remedy}",
+    )
 
 
 def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> TcpNetwork:

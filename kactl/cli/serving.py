@@ -80,7 +80,7 @@ async def embedded(
     session_timeout_ms = config.store.session_timeout
     open_store = store_factory(config, clock=clock, holder=holder)
     provider, render_metrics = telemetry_for_server()
-    network = network_of(config, provider)
+    network = network_of(config, provider, participants=config.participants.count)
     async with contextlib.AsyncExitStack() as stack:
         brokers_store = await stack.enter_async_context(open_store())
         taken = await _taken(brokers_store, config.participants.count)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.cli.network import BesideKafka, tcp_network
+from kactl.cli.network import BesideKafka, network_of, tcp_network
 from kactl.cli.serving import embedded
 from kactl.config.file import load
 from kactl.errors import BadConfig, NotAuthorized
@@ -206,6 +206,33 @@ async def test_secret_is_read_from_its_file(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(BadConfig, match="others can read"):
         tcp_network(load(None, {}, {"node-id": 0, "network.listen": LISTEN, "network.secret-file": str(file)}))
+
+
+# -- the certificate of a server ---------------------------------------------------------------------------------------
+
+
+def served(pki: Path, cert: str, participants: int) -> None:
+    files = {"network.cert": str(pki / f"{cert}.pem"), "network.key": str(pki / f"{cert}.key")}
+    network_of(load(None, {}, options(pki) | files), participants=participants)
+
+
+def test_server_refuses_the_certificate_of_another_program(pki: Path) -> None:
+    served(pki, "controller-0", participants=2)
+
+    with pytest.raises(BadConfig, match=r"names kactl://east/participant/7.*issue DIR controller/0`$"):
+        served(pki, "participant-7", participants=0)
+    with pytest.raises(
+        BadConfig, match="controller/0 participant/1 participant/2 participant/3`, or run no participants"
+    ):
+        served(pki, "controller-0", participants=3)
+
+
+def test_server_starts_with_a_certificate_that_has_expired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Authority(tmp_path, "ca").sign("node", names="URI:kactl://east/controller/0", days="-1")
+    served(tmp_path, "node", participants=0)
+
+    assert "node.pem" in caplog.text
+    assert "expired" in caplog.text
 
 
 # -- doctor ------------------------------------------------------------------------------------------------------------

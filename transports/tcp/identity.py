@@ -7,7 +7,7 @@ shared secret a program may claim any identity.
 import enum
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -70,7 +70,7 @@ class PeerCertificate(NamedTuple):
     subject: object = ()
 
     @classmethod
-    def of(cls, found: dict[str, object]) -> "PeerCertificate":
+    def of(cls, found: Mapping[str, object]) -> "PeerCertificate":
         names = found.get("subjectAltName", ())
         uris = tuple(value for kind, value in names if kind == "URI") if isinstance(names, tuple) else ()
         return cls(uris, found.get("subject", ()))

@@ -3,12 +3,15 @@
 Contexts are made from the files when they are first needed, and again by `reload`; links that are open keep theirs.
 """
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from kactl.errors import BadConfig
 from kactl.runtime.certificate_file import expiry_in
 from kactl.runtime.logs import logger
+
+from .identity import PeerCertificate
 
 if TYPE_CHECKING:
     import ssl
@@ -50,6 +53,27 @@ class Tls:
     def client_context(self) -> "ssl.SSLContext":
         """Returns the context for connections that this program opens. Raises BadConfig as `reload` does."""
         return self._loaded()[1]
+
+    def own_certificate(self) -> PeerCertificate:
+        """Returns this program's certificate as its peers see it.
+
+        Raises:
+            BadConfig: as `reload` does, or no peer accepts the certificate: the authority has not signed it, or it has
+                expired.
+        """
+        import ssl
+
+        server, client = self._loaded()
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        accepting, dialing = server.wrap_bio(there, back, server_side=True), client.wrap_bio(back, there)
+        try:
+            for side in (dialing, accepting, dialing, accepting):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        except ssl.SSLError as error:
+            reason = f"programs that trust {self.ca} do not accept {self.cert}: {error}; issue another one"
+            raise BadConfig("tls.cert", reason) from None
+        return PeerCertificate.of(accepting.getpeercert() or {})
 
     def _loaded(self) -> "tuple[ssl.SSLContext, ssl.SSLContext]":
         if self._contexts is None:
