@@ -287,7 +287,7 @@ def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
     dead = item.state == "dead"
     return (
         f"{item.id}*" if item.is_controller else str(item.id),
-        "participant" if item.participant else "broker",
+        "participant" if item.participant or item.linked is not None else "broker",
         ("DEAD", BAD) if dead else broker_state(item),
         item.rack or NONE,
         f"{item.leaders} ({item.leader_skew:+.1f}%)",
