@@ -34,7 +34,7 @@ SIM_DETERMINISM ?= 999
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom clean
+.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ truth: $(READY) ## the cases left out of `make test`: logs of bad days against w
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak
+
+soak-participants: $(READY) ## an hour of faults for participants and controllers in processes; etcd (SOAK_MINUTES, SOAK_SEED)
+	@$(BIN)/python -m tests.transports.tcp.soak
 
 sim: $(READY) ## random scripts for simulated clusters, on all processors, then their runs in other processes (SIM_HOURS)
 	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)

@@ -12,8 +12,8 @@ A controller creates the topic once enough brokers are registered. A participant
 is the last time at which the lease was valid, also after the process was stopped, and `end` when `lead` has ended. A
 `lost` line is printed by each call of `lease_lost`.
 
-SIGUSR1 prints a line `resources <tasks> <descriptors> <resident KiB>`. SIGTERM ends the program in order; the last line
-is `left <tasks>`.
+SIGUSR1 prints a line with the names of all tasks, and a line `resources <tasks> <descriptors> <resident KiB>`. SIGTERM
+ends the program in order; the last line is `left <tasks>`.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -40,6 +41,8 @@ SESSION_MS = {"store": 8_000, "controller": 12_000}
 # lost with a controller or a link. A member that is missing when its leader fails is not elected: nothing leads.
 LAG_MS = 30_000
 TOPIC, PARTITIONS, BROKERS = "orders", 6, 3
+# A standby names no address of the active controller: participants behind proxies would connect to it without them.
+NO_ADDRESS = "0.0.0.0:7373"
 # Between two topics of `--load`, and between two checks of a leader.
 LOAD_S = 0.25
 CHECK_S = 0.01
@@ -99,7 +102,9 @@ class Program:
 
     async def control(self, node_id: int, network: kactl.TcpNetwork) -> None:
         store = open_store(self.options.store, self.options.controller_ms)
-        async with kactl.Controller(node_id, store=store, network=network) as controller:
+        balance_ms = self.options.balance_ms
+        settings = kactl.ControllerSettings(auto_balance=balance_ms > 0, balance_interval_ms=balance_ms or 1)
+        async with kactl.Controller(node_id, store=store, network=network, settings=settings) as controller:
             say("listens", network.address)
             was_active, in_sync, linked = False, set[int](), list[int]()
             while True:
@@ -137,7 +142,7 @@ class Program:
             await stack.enter_async_context(participant)
             say("registered", participant.epoch)
             if self.options.load:
-                await _load(participant)
+                await _load(participant, self.options.load)
             await participant.wait_closed()
 
     async def run(self) -> None:
@@ -147,7 +152,8 @@ class Program:
             if role == "participant":
                 tasks.start_soon(self.participate, number, kactl.TcpNetwork(controllers=self.addresses))
             elif role == "controller":
-                tasks.start_soon(self.control, number, kactl.TcpNetwork(listen=self.addresses[0]))
+                network = kactl.TcpNetwork(listen=self.addresses[0], advertise=NO_ADDRESS)
+                tasks.start_soon(self.control, number, network)
             else:
                 network = kactl.TcpNetwork(listen=self.addresses[0], controllers=self.addresses)
                 tasks.start_soon(self.control, number + 99, network)
@@ -165,16 +171,20 @@ async def _handle_signals(scope: anyio.CancelScope) -> None:
                 return
             resident = Path("/proc/self/statm").read_text().split()[1]
             kib = int(resident) * os.sysconf("SC_PAGE_SIZE") // 1024
-            say("resources", len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), kib)
+            names = Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())  # type: ignore[union-attr]
+            say("tasks", ", ".join(f"{count} {name}" for name, count in sorted(names.items())))
+            say("resources", names.total(), len(os.listdir("/proc/self/fd")), kib)
 
 
-async def _load(participant: kactl.Participant) -> None:
+async def _load(participant: kactl.Participant, topics: int) -> None:
     """Create topics, one after the other, and ensure the earlier ones from time to time."""
     for number in range(1_000_000):
         try:
-            await participant.ensure_topic(f"load-{number % 200}", partitions=2, replication_factor=1)
+            await participant.ensure_topic(f"load-{number % topics}", partitions=2, replication_factor=1)
         except KactlError as error:
             say("load", error)
+        if number == topics:
+            say("loaded", topics)
         await anyio.sleep(LOAD_S)
 
 
@@ -207,6 +217,7 @@ if __name__ == "__main__":
     parser.add_argument("--session-ms", type=int)
     parser.add_argument("--controller-ms", type=int, default=CONTROLLER_MS)
     parser.add_argument("--lag-ms", type=int, default=LAG_MS)
+    parser.add_argument("--balance-ms", type=int, default=0, help="how often preferred replicas are elected")
     parser.add_argument("--brokers", type=int, default=BROKERS)
-    parser.add_argument("--load", action="store_true", help="a participant that creates topics")
+    parser.add_argument("--load", type=int, default=0, metavar="TOPICS", help="a participant that creates topics")
     anyio.run(Program(parser.parse_args()).run)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tests.support.processes import Process, free_port
 
@@ -44,6 +44,59 @@ class Lost(NamedTuple):
     at_ms: float
 
 
+class Run:
+    """One run of a program with a participant, and what it has printed.
+
+    Attributes:
+        led: times for which it led partitions, as they ended.
+        lost: calls of `lease_lost`.
+        ended_ms: after which it has not led, because it was killed; or stopped, and killed then.
+    """
+
+    def __init__(self, broker: int, process: Process) -> None:
+        self.broker = broker
+        self.process = process
+        self.led: list[Led] = []
+        self.lost: list[Lost] = []
+        self.ended_ms = math.inf
+        self._open: dict[tuple[str, str], float] = {}
+        self._read = 0
+        self._is_complete = False
+
+    def all_led(self) -> list[Led]:
+        """Returns all times for which it led, those that last included."""
+        self._read_on()
+        ended_ms = self.ended_ms
+        return self.led + [
+            Led(self.broker, name, token, began_ms, ended_ms, ended_ms)
+            for (name, token), began_ms in self._open.items()
+        ]
+
+    def all_lost(self) -> list[Lost]:
+        self._read_on()
+        return self.lost
+
+    def _read_on(self) -> None:
+        """Read the lines that were printed since the last call."""
+        if self._is_complete:
+            return
+        self._is_complete = not self.process.alive
+        with self.process.output.open("rb") as source:
+            source.seek(self._read)
+            text = source.read()
+        complete = text.rfind(b"\n") + 1
+        self._read += complete
+        for line in text[:complete].decode().splitlines():
+            match line.split():
+                case ["leads", name, token, began]:
+                    self._open[name, token] = float(began)
+                case ["led", name, token, began, last, returned]:
+                    del self._open[name, token]
+                    self.led.append(Led(self.broker, name, token, float(began), float(last), float(returned)))
+                case ["lost", name, token, at]:
+                    self.lost.append(Lost(self.broker, name, token, float(at)))
+
+
 class Cluster:
     """Processes with controllers and participants over one store.
 
@@ -57,44 +110,75 @@ class Cluster:
         self.folder = folder
         self.store = store or f"sqlite:{folder / 'kactl.db'}"
         self.options = tuple(options)
-        self.ended_ms: dict[int, float] = {}  # of killed participants
         self.controllers: dict[int, Process] = {}
         self.participants: dict[int, Process] = {}
+        self.runs: list[Run] = []  # of participants, in the order of their starts
         self.proxies: list[Proxy] = []
+        self._starts = 0
         self.addresses = {node: f"127.0.0.1:{free_port()}" for node in CONTROLLERS}
 
-    def start_controller(self, node: int) -> None:
-        self.controllers[node] = self._run("controller", node, self.addresses[node])
+    def start_controller(self, node: int, *options: str, store: str | None = None) -> None:
+        self.controllers[node] = self._run("controller", node, self.addresses[node], *options, store=store)
         self.controllers[node].wait_for_line("listens", PATIENCE_S)
 
-    def start_participant(self, broker: int, *options: str, behind: "Sequence[Proxy]" = ()) -> None:
-        """Start a participant. Behind proxies, it knows the controllers by their addresses only."""
+    def start_participant(
+        self, broker: int, *options: str, behind: "Sequence[Reached]" = (), sessions: str | None = None
+    ) -> None:
+        """Start a participant. Behind proxies, it knows the controllers by their addresses only.
+
+        Args:
+            sessions: of this participant, if they are not those of the others.
+        """
         addresses = [proxy.address for proxy in behind] or list(self.addresses.values())
-        self.participants[broker] = self._run("participant", broker, ",".join(addresses), *options)
+        process = self._run("participant", broker, ",".join(addresses), *options, sessions=sessions)
+        self._participates(broker, process)
 
     def start_node(self, broker: int) -> None:
         """Start a controller and a participant in one process."""
         others = [address for node, address in self.addresses.items() if node != CONTROLLERS[broker - 1]]
         process = self._run("node", broker, ",".join([self.addresses[CONTROLLERS[broker - 1]], *others]))
-        self.participants[broker] = self.controllers[CONTROLLERS[broker - 1]] = process
+        self.controllers[CONTROLLERS[broker - 1]] = process
+        self._participates(broker, process)
+
+    def _participates(self, broker: int, process: Process) -> None:
+        self.participants[broker] = process
+        self.runs.append(Run(broker, process))
 
     def proxy(self, address: str) -> "Proxy":
         self.proxies.append(Proxy(address))
         return self.proxies[-1]
 
     def kill(self, broker: int) -> None:
-        """Kill a participant."""
+        """Kill a participant that is not stopped."""
         self.participants[broker].kill()
-        self.ended_ms[broker] = now_ms()
+        self.run_of(broker).ended_ms = now_ms()
 
-    def _run(self, role: str, number: int, addresses: str, *options: str) -> Process:
-        command = [sys.executable, str(PROGRAM), self.store, role, str(number), addresses, self.sessions]
-        return Process([*command, *self.options, *options], output=self.folder / f"{role}-{number}")
+    def run_of(self, broker: int) -> Run:
+        """Returns the last run of a participant."""
+        return next(run for run in reversed(self.runs) if run.broker == broker)
 
-    def close(self) -> None:
+    def _run(
+        self,
+        role: str,
+        number: int,
+        addresses: str,
+        *options: str,
+        store: str | None = None,
+        sessions: str | None = None,
+    ) -> Process:
+        arguments = [store or self.store, role, str(number), addresses, sessions or self.sessions]
+        self._starts += 1
+        output = self.folder / f"{self._starts:03}-{role}-{number}"
+        return Process([sys.executable, str(PROGRAM), *arguments, *self.options, *options], output=output)
+
+    def kill_all(self) -> None:
         for process in {*self.participants.values(), *self.controllers.values()}:
             process.kill()
-            print(process.output.name, process.output.read_text(), sep="\n")  # shown if the test has failed
+
+    def close(self) -> None:
+        self.kill_all()
+        for path in sorted(self.folder.glob("[0-9][0-9][0-9]-*")):
+            print(path.name, path.read_text(), sep="\n")  # shown if the test has failed
         for proxy in self.proxies:
             proxy.close()
 
@@ -102,24 +186,11 @@ class Cluster:
 
     def led(self) -> list[Led]:
         """Returns all times for which partitions were led."""
-        found = []
-        for broker, process in self.participants.items():
-            open_ = {}
-            for line in process.output.read_text().splitlines():
-                match line.split():
-                    case ["leads", name, token, began]:
-                        open_[name, token] = float(began)
-                    case ["led", name, token, began, last, returned]:
-                        del open_[name, token]
-                        found.append(Led(broker, name, token, float(began), float(last), float(returned)))
-            ended_ms = self.ended_ms.get(broker, math.inf)
-            found += [Led(broker, name, token, began, ended_ms, ended_ms) for (name, token), began in open_.items()]
-        return found
+        return [led for run in self.runs for led in run.all_led()]
 
     def lost(self, broker: int) -> list[Lost]:
         """Returns all calls of `lease_lost` of a participant."""
-        lines = [line.split() for line in self.participants[broker].output.read_text().splitlines()]
-        return [Lost(broker, words[1], words[2], float(words[3])) for words in lines if words[:1] == ["lost"]]
+        return [lost for run in self.runs if run.broker == broker for lost in run.all_lost()]
 
     def leaders(self) -> dict[str, int]:
         """Returns the participant that leads each partition now."""
@@ -134,8 +205,18 @@ class Cluster:
 
     def check_disjoint(self) -> None:
         """Check that no partition was led by two participants at a time."""
-        for earlier, later in self.successions():
-            assert earlier.ended_ms < later.began_ms, (earlier, later)
+        assert self.overlaps() == []
+
+    def overlaps(self) -> list[tuple[Led, Led]]:
+        """Returns pairs of leaderships of one partition, of which the later one began before the earlier one's end."""
+        found = []
+        last: dict[str, Led] = {}
+        for led in sorted(self.led(), key=lambda led: led.began_ms):
+            earlier = last.setdefault(led.name, led)
+            if earlier is not led and earlier.ended_ms >= led.began_ms:
+                found.append((earlier, led))
+            last[led.name] = max(earlier, led, key=lambda led: led.ended_ms)
+        return found
 
     def successions(self) -> list[tuple[Led, Led]]:
         """Returns each leadership with the next one of the partition, if that is another participant's."""
@@ -181,6 +262,13 @@ class Cluster:
         until(lambda: self.in_sync() == " ".join(map(str, brokers)), f"{brokers} are in sync")
 
 
+class Reached(Protocol):
+    """A proxy."""
+
+    @property
+    def address(self) -> str: ...
+
+
 class Proxy:
     """A fault proxy in a process of its own, which takes commands from a pipe."""
 
@@ -220,7 +308,7 @@ def three_participants(
             cluster.start_controller(node)
         behind = [cluster.proxy(address) for address in cluster.addresses.values()]
         for broker in (1, 2):
-            cluster.start_participant(broker, *(["--load"] if load and broker == 1 else []))
+            cluster.start_participant(broker, *(["--load", "200"] if load and broker == 1 else []))
         cluster.start_participant(3, behind=behind)
     except BaseException:
         cluster.close()
