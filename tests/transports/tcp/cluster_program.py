@@ -103,7 +103,9 @@ class Program:
     async def control(self, node_id: int, network: kactl.TcpNetwork) -> None:
         store = open_store(self.options.store, self.options.controller_ms)
         balance_ms = self.options.balance_ms
-        settings = kactl.ControllerSettings(auto_balance=balance_ms > 0, balance_interval_ms=balance_ms or 1)
+        settings = kactl.ControllerSettings(
+            auto_balance=balance_ms > 0, balance_interval_ms=balance_ms or 1, balance_percentage=0
+        )
         async with kactl.Controller(node_id, store=store, network=network, settings=settings) as controller:
             say("listens", network.address)
             was_active, in_sync, linked = False, set[int](), list[int]()
