@@ -69,7 +69,8 @@ class Leases(Handlers):
         self._evicted: dict[tuple[int, int], bool] = {}  # registrations, and whether the wait for them has begun
         self._silent: dict[int, _Silence] = {}
         self._lives: dict[int, list[bytes]] = {}  # by broker: the incarnations that its past life stands for
-        self._until_ms: dict[int, float] = {}  # by holder
+        self.cluster.holds.until_ms.clear()
+        self.cluster.holds.evicted.clear()
         self._began_ms = self.clock.monotonic_ms()
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -158,12 +159,15 @@ class Leases(Handlers):
     def _wait_for_past(self, broker: Broker) -> None:
         """Wait until the leases of a registration have ended. Its renewals do not count from now on."""
         self._lives.setdefault(broker.id, []).append(broker.incarnation)
+        if broker.evicted or (broker.id, broker.epoch) in self._evicted:
+            self.cluster.holds.evicted.add(past_life(broker.id))
         wait_ms = broker.handover_wait_ms or broker.timeout_ms or TIMEOUT_MS
         self._wait_until(past_life(broker.id), self.clock.monotonic_ms() + wait_ms)
 
     def _wait_until(self, holder: int, until_ms: float) -> None:
-        self._until_ms[holder] = max(until_ms, self._until_ms.get(holder, until_ms))
-        self._timers.set(HolderOver(holder), self._until_ms[holder] - self.clock.monotonic_ms())
+        ends_ms = self.cluster.holds.until_ms
+        ends_ms[holder] = max(until_ms, ends_ms.get(holder, until_ms))
+        self._timers.set(HolderOver(holder), ends_ms[holder] - self.clock.monotonic_ms())
 
     async def on_holder_over(self, event: HolderOver) -> None:
         self._over(event.holder)
@@ -171,7 +175,8 @@ class Leases(Handlers):
 
     def _over(self, holder: int) -> None:
         self._timers.cancel(HolderOver(holder))
-        self._until_ms.pop(holder, None)
+        self.cluster.holds.until_ms.pop(holder, None)
+        self.cluster.holds.evicted.discard(holder)
         self._lives.pop(past_life(holder), None)
         self.cluster.holds.release(self._columns, holder)
 

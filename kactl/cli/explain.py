@@ -56,7 +56,13 @@ def _found(settings: Settings, name: str) -> PartitionExplanation | TopicExplana
 
 
 def _topic(settings: Settings, name: str) -> TopicExplanation:
-    return settings.api.get(f"/v1/topics/{quoted(name)}/explanation", TopicExplanation)
+    try:
+        return settings.api.get(f"/v1/topics/{quoted(name)}/explanation", TopicExplanation)
+    except Failure as no_topic:
+        if _is_not_found(no_topic) and name.isdecimal():
+            message = f"{no_topic.message}; for a broker: kactl describe broker {name}"
+            raise Failure(message, no_topic.code, problem=no_topic.problem) from None
+        raise
 
 
 def _is_not_found(failure: Failure) -> bool:

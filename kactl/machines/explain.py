@@ -54,6 +54,12 @@ class Moment:
         age_ms = max(self.monotonic_ms - began_ms, 0.0)
         return f" since {age_ms:.0f} ms" if age_ms < 1_000 else f" since {age_ms / 1_000:.0f} s"
 
+    def until(self, ends_ms: float | None) -> str:
+        """Returns ", in at most 3.2 s" for a time to come."""
+        if self.monotonic_ms is None or ends_ms is None:
+            return ""
+        return f", in at most {max(ends_ms - self.monotonic_ms, 0.0) / 1_000:.1f} s"
+
 
 _NO_MOMENT: Final = Moment()
 
@@ -200,7 +206,9 @@ def _waits_for(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
         link = moment.links.get(holder, "it is linked")
         return f"the release of broker {holder}, which led before: {link}"
     if holder != NO_BROKER:
-        return f"the end of the lease of the earlier process of broker {past_life(holder)}"
+        evicted = ", which was evicted" if holder in cluster.holds.evicted else ""
+        ends = moment.until(cluster.holds.until_ms.get(holder))
+        return f"the end of the lease of the earlier process of broker {past_life(holder)}{evicted}{ends}"
     others = cluster.holds.unanswered - {view.leader}
     if others and int(columns.waiting_epoch[row]) == view.leader_epoch:
         silent = sorted({other if other >= 0 else past_life(other) for other in others if other > VANISHED_BEFORE})

@@ -57,10 +57,14 @@ class Holds:
 
     Attributes:
         unanswered: holders that may have any leadership, since this controller has just taken over.
+        until_ms: by past life: when its leases have ended at the latest, on the monotonic clock of this controller.
+        evicted: past lives that were evicted.
     """
 
     def __init__(self) -> None:
         self.unanswered: set[int] = set()
+        self.until_ms: dict[int, float] = {}
+        self.evicted: set[int] = set()
         self._participants = BrokerSet()
         self._past: set[int] = set()
         self._leased: dict[int, bool] = {}  # by number of a topic with a known setting

@@ -53,9 +53,27 @@ async def test_successor_of_a_witnessed_session_waits() -> None:
         await settle()
         assert leaders.leader() == 2
         assert holder(leaders) == past_life(1)
+        ends = f"the end of the lease of the earlier process of broker 1, in at most {WAIT_MS / 1000:.1f} s"
+        assert f"waits for {ends}" in leaders.controller.explain(T0).verdict
         await leaders.clock.advance(WAIT_MS - 1)
         assert 2 not in leaders.valid()
         await leaders.clock.advance(500)
+        assert leaders.valid() == [2]
+        assert leaders.overlaps == []
+
+
+async def test_wait_for_an_evicted_leader_is_explained() -> None:
+    async with open_leaders() as leaders:
+        await create(leaders)
+        leaders.hub.cut.add(1)
+        await leaders.controller.drain(1)
+        await leaders.clock.advance(TIMEOUT_MS - 1)
+        leaders.brokers[1].pause()  # after a renewal: its session outlasts the eviction
+        await leaders.clock.advance(101)
+        ends = f"earlier process of broker 1, which was evicted, in at most {(TIMEOUT_MS - 100) / 1000:.1f} s"
+        assert ends in leaders.controller.explain(T0).verdict
+        await leaders.clock.advance(TIMEOUT_MS)
+
         assert leaders.valid() == [2]
         assert leaders.overlaps == []
 

@@ -118,6 +118,7 @@ def test_rejected_moves_and_cancellations_are_listed_by_partition(up: Up) -> Non
         (["topic", "set", "nowhere", "a=b"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "ab"], 2, "write key=value"),
         (["explain", "nowhere-0"], 1, "there is no topic nowhere"),
+        (["explain", "3"], 1, "kactl describe broker 3"),
         (["broker", "drain", "9"], 1, "broker 9 is not registered"),
         (["controller", "resign", "--epoch", "99", "--yes"], 6, "99 is not the present controller epoch"),
         (["elect", "preferred", "-f", "/nowhere.json"], 2, "cannot be read"),
