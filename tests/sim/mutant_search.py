@@ -46,6 +46,11 @@ STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
 # Length of a script that explains what it finds.
 ACTIONS_MAX: Final = 25
 SHRINK_CPU_S: Final = 120.0
+# Mutants that generated runs cannot find.
+_WHY_NOT: Final = {
+    "MUT-25": "only a loss of power shows it; see test_power_loss.py",
+    "MUT-53": "equivalent: a session ends when its row is deleted, and neither code renews a deleted row",
+}
 
 
 class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -107,7 +112,7 @@ def stores(mutant: Mutant) -> list[str]:
 
 def why_not(mutant: Mutant) -> str:
     """Returns why generated runs cannot find a mutant; empty if they can."""
-    return "only a loss of power shows it; see test_power_loss.py" if mutant.number == "MUT-25" else ""
+    return _WHY_NOT.get(mutant.number, "")
 
 
 def first_seed(commit: str, mutant: str, store: str) -> int:
