@@ -7,7 +7,7 @@ from .acls import Acl, Acls
 from .authorizer import AclAuthorizer, Authorizer, BrokerPrincipals
 from .der import MalformedCertificate
 from .distinguished_name import subject_of
-from .principal import ANONYMOUS, Principal
+from .principal import ANONYMOUS, Principal, kafka_subject, kafka_user, stranger
 from .principal_rules import PrincipalRules
 from .resource import CLUSTER, Operation, Resource, ResourceType, topic
 from .validity import expiry_of
@@ -27,6 +27,9 @@ __all__ = [
     "Resource",
     "ResourceType",
     "expiry_of",
+    "kafka_subject",
+    "kafka_user",
+    "stranger",
     "subject_of",
     "topic",
 ]

@@ -39,7 +39,7 @@ class Acl(NamedTuple):
     def concerns(self, principal: Principal, operations: tuple[Operation, ...]) -> bool:
         return (
             self.principal in (principal.name, _ANY_PRINCIPAL)
-            and self.host in (principal.host, _ANY)
+            and self.host in (principal.peer, _ANY)
             and (self.operation in operations or self.operation is Operation.ALL)
         )
 

@@ -4,7 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import Principal
+    from kactl.access import Principal
+
     from .embedded import (
         Access,
         AccessRequest,

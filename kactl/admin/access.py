@@ -5,7 +5,6 @@ needs. Nothing of a body is read before.
 """
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import math
@@ -16,6 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
+from kactl.access import Principal
 from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
@@ -28,11 +28,11 @@ from .client import (
     PRINCIPAL,
     STILL_ADMITTED,
     Known,
-    Principal,
     address_of,
     forbidden,
     identify,
     known_client,
+    peer_of,
     user_of,
 )
 from .embedded import AccessRequest, Action, Allow, Deny
@@ -51,10 +51,6 @@ OWN_CLIENT: Final = "X-Kactl-Request"
 # The application decides how clients identify themselves; HTTP requires that a challenge names a scheme.
 _CHALLENGE: Final = 'Application realm="kactl"'
 _BEARER: Final = 'Bearer realm="kactl"'
-# The client of the request that this task carries out, as the program in which the API is mounted has identified it.
-_PRINCIPAL: Final["contextvars.ContextVar[Principal | None]"] = contextvars.ContextVar(
-    "kactl.admin.mounted_principal", default=None
-)
 
 
 class Policy(Protocol):
@@ -198,10 +194,8 @@ class MountedPolicy:
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """See `Policy`. Open paths do not call the program."""
-        principal = None if is_open else await self._identify(http)
-        _PRINCIPAL.set(principal)
         PEER.set(http.remote or "")  # a middleware of the program may know a proxy
-        PRINCIPAL.set("" if principal is None else principal.label)  # for the record of a denial
+        PRINCIPAL.set(None if is_open else await self._identify(http))
 
     def check_site(self, http: web.Request) -> None:
         """See `Policy`."""
@@ -246,7 +240,7 @@ class MountedPolicy:
             raise self._refused(HTTPStatus.UNAUTHORIZED, "the client is not known", {"WWW-Authenticate": _CHALLENGE})
         if not isinstance(principal, Principal):
             raise self._refused(HTTPStatus.FORBIDDEN, f"it returned a {type(principal).__name__}, and no principal")
-        return principal
+        return principal if principal.peer else msgspec.structs.replace(principal, peer=peer_of(http))
 
     async def _require(self, principal: Principal, action: Action) -> None:
         """Check that a client may do something.
@@ -307,7 +301,7 @@ class MountedPolicy:
 
 
 def _principal() -> Principal:
-    principal = _PRINCIPAL.get()
+    principal = PRINCIPAL.get()
     assert principal is not None, "set before the route was known"
     return principal
 

@@ -136,7 +136,8 @@ def listed(names: Collection[TopicPartition]) -> str:
 
 def _record(service: Service, action: str, target: str, reason: str, audit: Audit, epoch: int) -> None:
     detail = escaped(audit.detail)
-    principal = escaped(PRINCIPAL.get())
+    client = PRINCIPAL.get()
+    principal = "" if client is None else escaped(client.label)
     log.log(
         logging.INFO if audit.outcome == "done" else logging.WARNING,
         "%s %s: %s%s; requested over the API%s, reason: %s",

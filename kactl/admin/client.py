@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from aiohttp import web
 
-from kactl.access import tickets
+from kactl.access import Principal, tickets
 from kactl.access.role import Role
 from kactl.access.tokens import CREDENTIAL, TokenRecord
 from kactl.errors import ErrorCode
@@ -23,8 +23,10 @@ from .problem import Refused
 
 # Where a page exchanges a token or a code for a ticket.
 LOGIN: Final = "/v1/login"
-# The name of the client whose request this task carries out; for the audit trail.
-PRINCIPAL: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("kactl.admin.principal", default="")
+# The client whose request this task carries out; None if it is not known.
+PRINCIPAL: Final["contextvars.ContextVar[Principal | None]"] = contextvars.ContextVar(
+    "kactl.admin.principal", default=None
+)
 # The client of the request that this task carries out; for the audit trail.
 CLIENT: Final["contextvars.ContextVar[ClientInfo | None]"] = contextvars.ContextVar("kactl.admin.client", default=None)
 
@@ -33,33 +35,17 @@ class ClientInfo(NamedTuple):
     """The client of a request, for the audit trail.
 
     Attributes:
+        principal, kind, method: of its `Principal`.
         peer: its address; `192.0.2.7 via 10.0.0.5` if a trusted proxy names it; `unix` for the Unix socket.
         operation: method and path of the route.
     """
 
     principal: str = ""
+    kind: str = ""
+    method: str = ""
     role: str = ""
     peer: str = ""
     operation: str = ""
-
-
-class Principal(msgspec.Struct, frozen=True):
-    """A client that has been identified. The name is stored with each change that it makes.
-
-    Attributes:
-        kind: how it was identified: by the host program, by a token, as a user of this machine, by a certificate, or
-            not at all.
-        groups: for the decisions of the host program.
-    """
-
-    name: str
-    kind: Literal["application", "token", "unix", "certificate", "anonymous"] = "application"
-    groups: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The name for logs and events, unique among the kinds."""
-        return self.name if self.kind in ("application", "anonymous") else f"{self.kind}:{self.name}"
 
 
 class Known(NamedTuple):
@@ -97,7 +83,7 @@ _KNOWN: Final[contextvars.ContextVar[Known | None]] = contextvars.ContextVar("ka
 
 def forget() -> None:
     """Forget the client of the previous request: one task handles all requests of a connection."""
-    PRINCIPAL.set("")
+    PRINCIPAL.set(None)
     CLIENT.set(None)
     PEER.set("")
     IS_ADMITTED.set(False)
@@ -122,6 +108,9 @@ def identify(http: web.Request, credentials: Credentials, certificates: Certific
             known = Known(Principal(holder.name, "certificate"), holder.role, None, "certificate")
         elif known is not None and known.principal.name != holder.name:
             known = None
+    if known is not None:
+        principal = msgspec.structs.replace(known.principal, peer=peer_of(http), method=known.way)
+        known = known._replace(principal=principal)
     _KNOWN.set(known)
     return known
 
@@ -134,14 +123,28 @@ def known_client() -> Known | None:
 def client_of(http: web.Request) -> ClientInfo:
     """Returns the client of the request that this task carries out, as far as it is known."""
     known = _KNOWN.get()
+    principal = PRINCIPAL.get() if known is None else known.principal
     resource = http.match_info.route.resource
     path = "" if resource is None else f" {resource.canonical}"
     return ClientInfo(
-        principal=PRINCIPAL.get() if known is None else known.principal.label,
+        principal="" if principal is None else principal.label,
+        kind="" if principal is None else principal.kind,
+        method="" if principal is None else principal.method,
         role="" if known is None else known.role.label,
-        peer="unix" if user_of(http) is not None else PEER.get() or address_of(http) or "",
+        peer=peer_of(http),
         operation=f"{http.method}{path}",
     )
+
+
+def client_name(http: web.Request) -> str:
+    """Returns what distinguishes the client of the request that this task carries out from others."""
+    principal = PRINCIPAL.get()
+    return (principal.label if principal is not None else "") or http.remote or ""
+
+
+def peer_of(http: web.Request) -> str:
+    """Returns the address of the client, for audit trails."""
+    return "unix" if user_of(http) is not None else PEER.get() or address_of(http) or ""
 
 
 def user_of(http: web.Request) -> int | None:

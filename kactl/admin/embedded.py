@@ -15,14 +15,14 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 from aiohttp import web
 
-from kactl.access.principal_rules import PrincipalRules
+from kactl.access import Principal, PrincipalRules
 from kactl.access.role import Role, RoleName
 from kactl.clock import SystemClock
 from kactl.errors import BadRequest
 from kactl.runtime.addresses import is_loopback
 
 from . import exposure
-from .client import Principal, identify
+from .client import identify
 from .identity.certificates import Certificates as Holders
 from .identity.credentials import POLL_S, Credentials
 
@@ -185,7 +185,9 @@ class Certificates(ByRole):
         """See `Access`."""
         transport = request.host_request.transport
         holder = self._holders.find(None if transport is None else transport.get_extra_info("ssl_object"))
-        return None if holder is None else Principal(holder.name, "certificate", (holder.role.label,))
+        if holder is None:
+            return None
+        return Principal(holder.name, "certificate", (holder.role.label,), method="certificate")
 
 
 class Open:

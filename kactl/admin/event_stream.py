@@ -18,7 +18,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.log import AnyEvent, encode
 
 from . import problem
-from .client import PRINCIPAL, STILL_ADMITTED, known_client
+from .client import STILL_ADMITTED, client_name, known_client
 from .connections import streaming
 from .problem import Refused
 from .route import ApiRequest
@@ -60,7 +60,7 @@ async def stream(service: Service, request: ApiRequest[NoData, StreamQuery, NoDa
             code=ErrorCode.REQUEST_TIMED_OUT,
             retriable=True,
         )
-    client = PRINCIPAL.get() or request.http.remote or ""
+    client = client_name(request.http)
     if service.streams_of[client] >= service.capacity.streams_per_client:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,

@@ -11,13 +11,16 @@ from .audit_trail import AuditTrail
 def add_attempt(trail: AuditTrail, recorded: Recorded, *, node_id: int) -> None:
     """Add a record; denials of one kind are counted together."""
     attempt = recorded.attempt
+    principal = attempt.principal
     fields: dict[str, Any] = {
         "time_ms": recorded.time_ms,
         "node_id": node_id,
         "controller_epoch": recorded.controller_epoch,
-        "principal": escaped(attempt.principal),
+        "principal": escaped(principal.label),
+        "kind": principal.kind,
+        "method": principal.method,
         "role": "",
-        "peer": attempt.peer,
+        "peer": principal.peer,
         "operation": attempt.operation,
         "target": escaped(attempt.target),
         "detail": escaped(attempt.detail),

@@ -31,7 +31,7 @@ from kactl.runtime.logs import logger
 from . import dashboard_files, exposure, openapi, problem, versions
 from .access import MountedPolicy, Policy
 from .audit import AUDIT_LOGGER
-from .client import CLIENT, IS_ADMITTED, PRINCIPAL, client_of, forget
+from .client import CLIENT, IS_ADMITTED, PRINCIPAL, client_name, client_of, forget
 from .connections import Connection
 from .embedded import Access, Action, Limits, Open, Tokens
 from .exposure_report import ExposureReport
@@ -195,7 +195,7 @@ def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
             route.action, route.operation(route.method), route.resource_kind, _resource(http), route.role.label
         )
         if route.role is not Role.NONE:
-            PRINCIPAL.set((await policy.authorize(http, action, route.least_role)).label)
+            PRINCIPAL.set(await policy.authorize(http, action, route.least_role))
             CLIENT.set(client_of(http))
             IS_ADMITTED.set(True)
             check_type(route, http)
@@ -235,7 +235,7 @@ def _heavy(service: Service, http: web.Request) -> Iterator[None]:
     Raises:
         Refused: 429, as many of the same client run.
     """
-    client = PRINCIPAL.get() or http.remote or ""
+    client = client_name(http)
     if service.heavy[client] >= HEAVY_MAX:
         raise Refused(
             HTTPStatus.TOO_MANY_REQUESTS,

@@ -11,6 +11,7 @@ from aiohttp import web
 from opentelemetry import context, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from kactl.access import stranger
 from kactl.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.telemetry.event_origin import ORIGIN, Origin
@@ -44,7 +45,7 @@ def origin_of(http: web.Request) -> Iterator[str]:
             code=ErrorCode.INVALID_REQUEST,
         )
     request = given or uuid.uuid4().hex
-    origin = ORIGIN.set(Origin(request=request, caller=PRINCIPAL.get() or http.remote or ""))
+    origin = ORIGIN.set(Origin(request=request, principal=PRINCIPAL.get() or stranger(http.remote or "")))
     traced = None
     if not trace.get_current_span().get_span_context().is_valid:
         headers = {name: http.headers[name] for name in _PROPAGATOR.fields if name in http.headers}

@@ -44,7 +44,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
             writes to the store that this one carries out.
         strategy: of the election, such as offline; "first" for the first leader of a partition; empty without one.
         request: id of the request to the admin API; empty if the event was not requested there.
-        caller: the client that sent the request.
+        caller: the client that sent the request, over any interface: its name, or its address if it has none.
     """
 
     event: int

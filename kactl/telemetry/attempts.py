@@ -7,6 +7,7 @@ import collections
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
+from kactl.access import Principal
 from kactl.errors import ActionTimedOut, KactlError, Remedy
 
 # done: completely. partly: some of several parts. failed: nothing was changed. unfinished: begun and still running.
@@ -21,15 +22,12 @@ class Attempt(NamedTuple):
     """One attempt.
 
     Attributes:
-        principal: who the peer is; empty if it is not known.
-        peer: its address.
         operation: the interface and the type of the request, such as `kafka CreateTopics`.
         target: what would be changed.
         detail: the cause, if it is not done.
     """
 
-    principal: str
-    peer: str
+    principal: Principal
     operation: str
     outcome: Outcome
     target: str = ""

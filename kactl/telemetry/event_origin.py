@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanContext
 
+from kactl.access import Principal
 from kactl.messages.log import Cause
 
 from .event_trace import EventTrace
@@ -25,7 +26,7 @@ class Origin(NamedTuple):
 
     Attributes:
         request: id of the request to the admin API; empty if there was none.
-        caller: the client that sent the request.
+        principal: the client that sent the request, over any interface; None if there was none.
         answered: the events whose request a broker has answered; empty if the event is no answer.
         context: OpenTelemetry's, if it has a span.
         check: decides again about a request whose event begins now; raises a KactlError if its client has lost the
@@ -33,10 +34,15 @@ class Origin(NamedTuple):
     """
 
     request: str = ""
-    caller: str = ""
+    principal: Principal | None = None
     answered: tuple[EventTrace, ...] = ()
     context: Context | None = None
     check: Callable[[], None] | None = None
+
+    @property
+    def caller(self) -> str:
+        """The client, for events; empty if there was none."""
+        return "" if self.principal is None else self.principal.caller
 
 
 NO_ORIGIN: Final = Origin()
@@ -68,8 +74,8 @@ class StoredRequests:
         self._written: dict[tuple[Written, str], _Written] = {}
 
     def written(self, what: Written, topic: str, trace: EventTrace) -> None:
-        """Remember that an event has written a change of a topic, if it was requested by the admin API or is traced."""
-        if trace.because is None or not (trace.because.request or trace.anchor):
+        """Remember that an event has written a change of a topic, if a client has requested it or it is traced."""
+        if trace.because is None or not (trace.because.request or trace.because.caller or trace.anchor):
             return
         span = None if trace.anchor is None else trace.anchor.get_span_context()
         self._written[what, topic] = _Written(trace.because, span)
@@ -85,5 +91,6 @@ class StoredRequests:
         spans = {each.span.span_id: each.span for each in found if each is not None and each.span is not None}
         trace.links += tuple(spans.values())
         first = found[0] if found else None
-        if first is not None and first.cause.request and all(each == first for each in found):
+        is_requested = first is not None and bool(first.cause.request or first.cause.caller)
+        if first is not None and is_requested and all(each == first for each in found):
             trace.carries_out(first.cause)

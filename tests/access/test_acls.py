@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, Principal, Resource, topic
 from kactl.access.resource import ResourceType
 
-ALICE = Principal("User:alice", "10.0.0.1", True)
-BOB = Principal("User:bob", "10.0.0.2", True)
+ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")
+BOB = Principal("User:bob", "sasl", peer="10.0.0.2")
 ORDERS = topic("orders")
 
 
@@ -51,7 +52,7 @@ def test_describing_is_implied(operation: Operation) -> None:
 def test_host_has_to_match() -> None:
     acls = _acls(Acl("User:alice", "10.0.0.1", Operation.READ))
     assert acls.allow(ALICE, Operation.READ, ORDERS)
-    assert not acls.allow(ALICE._replace(host="10.0.0.2"), Operation.READ, ORDERS)
+    assert not acls.allow(msgspec.structs.replace(ALICE, peer="10.0.0.2"), Operation.READ, ORDERS)
 
 
 def test_prefix_and_wildcard_apply() -> None:
@@ -99,7 +100,7 @@ def test_decision_by_the_rules(
         acl for resource, acls in prefixed.items() for acl in acls if name.startswith(resource.name)
     ]
     mine = [
-        acl for acl in applying if acl.principal in (principal.name, "User:*") and acl.host in (principal.host, "*")
+        acl for acl in applying if acl.principal in (principal.name, "User:*") and acl.host in (principal.peer, "*")
     ]
     implied = {
         Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
@@ -125,18 +126,18 @@ def test_only_super_users_and_brokers_pass_while_the_acls_are_unknown() -> None:
     )
     assert authorizer.allows(ALICE, Operation.READ, ORDERS)
     assert not authorizer.allows(BOB, Operation.READ, ORDERS)
-    assert authorizer.allows(Principal("User:broker", "x", True), Operation.CLUSTER_ACTION, CLUSTER)
-    assert not authorizer.allows(Principal("User:broker", "x", True), Operation.CREATE, CLUSTER)
+    assert authorizer.allows(Principal("User:broker", "sasl", peer="x"), Operation.CLUSTER_ACTION, CLUSTER)
+    assert not authorizer.allows(Principal("User:broker", "sasl", peer="x"), Operation.CREATE, CLUSTER)
 
 
 def test_broker_speaks_for_itself() -> None:
     authorizer = AclAuthorizer(brokers=BrokerPrincipals({9: "User:nine"}, "User:broker-{id}"), acls=Acls())
-    one = Principal("User:broker-1", "x", True)
+    one = Principal("User:broker-1", "sasl", peer="x")
     assert authorizer.may_speak_for(one, 1)
     assert not authorizer.may_speak_for(one, 2)
-    assert authorizer.may_speak_for(Principal("User:nine", "x", True), 9)
-    assert not authorizer.may_speak_for(Principal("User:broker-9", "x", True), 9)
-    assert not authorizer.allows(Principal("User:broker-9", "x", True), Operation.CLUSTER_ACTION, CLUSTER)
+    assert authorizer.may_speak_for(Principal("User:nine", "sasl", peer="x"), 9)
+    assert not authorizer.may_speak_for(Principal("User:broker-9", "sasl", peer="x"), 9)
+    assert not authorizer.allows(Principal("User:broker-9", "sasl", peer="x"), Operation.CLUSTER_ACTION, CLUSTER)
 
 
 @pytest.mark.parametrize(

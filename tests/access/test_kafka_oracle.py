@@ -191,7 +191,7 @@ def _decisions(
     )
     return [
         authorizer.allows(
-            Principal(request["principal"], request["host"], True),
+            Principal(request["principal"], "sasl", peer=request["host"]),
             Operation(request["operation"]),
             Resource(ResourceType(request["type"]), request["name"]),
         )

@@ -4,6 +4,7 @@ import pytest
 
 import kactl
 from kactl import admin
+from kactl.access import Principal, stranger
 from kactl.admin.audit_trail import AuditTrail
 from kactl.admin.interface_attempts import add_attempt
 from kactl.telemetry.attempts import Attempt, Recorded
@@ -44,7 +45,7 @@ async def test_application_that_ended_takes_no_attempts() -> None:
     async with kactl.Controller(100) as controller:
         async with running(host_with(opened(controller))) as client:
             await client.ask("GET", "/kactl/v1/controller")
-        attempt = Attempt("", "192.0.2.1", "network Handshake", "denied")
+        attempt = Attempt(stranger("192.0.2.1"), "network Handshake", "denied")
         controller.attempted(attempt)
 
         found: list[Recorded] = []
@@ -55,14 +56,21 @@ async def test_application_that_ended_takes_no_attempts() -> None:
 
 def test_denials_of_one_kind_are_counted_and_texts_of_peers_are_escaped() -> None:
     trail = AuditTrail(lambda: 0.0)
+    one = Principal("1", "participant", peer="192.0.2.1", method="secret")
     for _ in range(3):
-        denied = Attempt("participant:1", "192.0.2.1", "network Register", "denied", "broker 2", "a\nb")
+        denied = Attempt(one, "network Register", "denied", "broker 2", "a\nb")
         add_attempt(trail, Recorded(denied, 5, 7), node_id=100)
-    done = Attempt("participant:1", "192.0.2.1", "network TopicEnsure", "done", "a\nb")
+    done = Attempt(one, "network TopicEnsure", "done", "a\nb")
     add_attempt(trail, Recorded(done, 6, 7), node_id=100)
 
     first, last = trail.read(0, 10)
 
+    assert (first.principal, first.kind, first.method, first.peer) == (
+        "participant:1",
+        "participant",
+        "secret",
+        "192.0.2.1",
+    )
     assert (first.result, first.detail, first.action, first.time_ms) == ("denied", "a\\u000ab", "", 5)
     assert (last.result, last.target, last.action, last.controller_epoch) == (
         "done",

@@ -182,6 +182,8 @@ async def test_each_attempt_and_each_denial_leaves_a_record(tmp_path: Path) -> N
         (5, "token:admin", "admin", peer, "DELETE /v1/topics/{topic}", "orders", "attempt"),
         (6, "token:admin", "admin", peer, "DELETE /v1/topics/{topic}", "orders", "done"),
     ]
+    known = ("token", "token")
+    assert [(record.kind, record.method) for record in records] == [known, known, known, ("", ""), known, known]
     assert (records[0].request, records[0].reason) == ("r-1", "new")
     assert "already exists" in records[1].detail
     assert "needs the role admin" in records[2].detail

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import Acl, Acls, Operation, Principal, topic
+from kactl.access import Acl, Acls, Operation, kafka_subject, topic
 from kactl.cli.listener_security import listener_security
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig
@@ -186,4 +186,4 @@ def test_file_that_cannot_be_used_is_named(files: Files, key: str) -> None:
 def test_name_without_rules_is_that_of_java() -> None:
     name = [[Attribute("2.5.4.10", 0x0C, b"Example, Inc.")], [Attribute("2.5.4.3", 0x0C, b"alice")]]
     login = Authentication("SSL").login("10.0.0.1", certificate(encoded_name(name)))
-    assert login.principal == Principal("User:CN=alice,O=Example\\, Inc.", "10.0.0.1", is_authenticated=True)
+    assert login.principal == kafka_subject("CN=alice,O=Example\\, Inc.", peer="10.0.0.1")

@@ -11,7 +11,7 @@ from kactl.errors import BadConfig, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
-ALICE = Principal("User:alice", "10.0.0.1", is_authenticated=True)
+ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")
 
 
 class Records:

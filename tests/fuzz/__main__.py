@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--target", action="append", help="name of a target; all by default")
     options = parser.parse_args()
-    known = campaign.set_up()
+    known = campaign.set_up_process()
     chosen = [known[name] for name in options.target or known]
     print(f"seed {options.seed}", flush=True)
     begun_s = time.monotonic()

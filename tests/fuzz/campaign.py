@@ -42,16 +42,21 @@ def _run(tasks: Sequence[tuple[str, int, str]], jobs: int) -> Iterator[tuple[str
     if jobs == 1:
         yield from map(_run_task, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, set_up) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, set_up_process) as pool:
         yield from pool.imap_unordered(_run_task, tasks)
 
 
 def set_up() -> dict[str, Target]:
-    """Returns the targets by name. Each process calls it once."""
-    logging.disable()  # malformed access control lists
+    """Returns the targets by name. To be called before `fuzz`."""
     _known.update((target.name, target) for target in targets())
     runner.settle()
     return _known
+
+
+def set_up_process() -> dict[str, Target]:
+    """Returns the targets by name, in a process of the fuzzer's own."""
+    logging.disable()  # malformed access control lists
+    return set_up()
 
 
 def _run_task(task: tuple[str, int, str]) -> tuple[str, Figures]:

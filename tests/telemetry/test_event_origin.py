@@ -25,6 +25,14 @@ def test_event_names_the_request_that_it_carries_out() -> None:
     assert read_back(stored, "a") == Cause(9, "Test")  # a later topic of the name
 
 
+def test_event_names_the_client_of_another_interface() -> None:
+    """Only the admin API has ids of requests."""
+    stored = StoredRequests()
+    stored.written("creation", "a", EventTrace(SystemClock(), Cause(1, "Test", caller="User:alice")))
+
+    assert read_back(stored, "a") == Cause(9, "Test", origin=1, caller="User:alice")
+
+
 def test_event_that_carries_out_several_requests_names_none() -> None:
     stored = StoredRequests()
     stored.written("creation", "a", trace(1, "x"))

@@ -7,6 +7,7 @@ are created. All requests that the sender may not send are recorded, and all con
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from kactl.access import stranger
 from kactl.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
 from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.messages.sessions import (
@@ -19,6 +20,7 @@ from kactl.messages.sessions import (
     SessionRequest,
 )
 from kactl.telemetry.attempts import Attempt, Outcome, outcome_of_error
+from kactl.telemetry.event_origin import ORIGIN
 from kactl.transports.base import ControllerPort
 
 from .link import Link
@@ -30,7 +32,11 @@ _DENIALS: Final = frozenset({BrokerIdTaken.__name__, EndpointUnreachable.__name_
 async def recorded(
     port: ControllerPort, link: Link, request: SessionRequest | ControllerRequest, work: Awaitable[Any]
 ) -> Any:
-    """Returns the result of a request of a participant, and records its outcome if it is a change or a denial."""
+    """Returns the result of a request of a participant, and records its outcome if it is a change or a denial.
+
+    The events that carry it out name the participant. To be called in a task of the request's own.
+    """
+    ORIGIN.set(ORIGIN.get()._replace(principal=link.principal))
     outcome: Outcome | None = "unknown"
     detail = ""
     try:
@@ -54,12 +60,12 @@ def violated(port: ControllerPort, link: Link, reason: str) -> None:
 
 def refused(port: ControllerPort, host: str, link: Link | None, reason: str) -> None:
     """Record a connection that does not become a link."""
-    principal = "" if link is None else link.principal
-    port.attempted(Attempt(principal, host, "network Handshake", "denied", detail=reason))
+    principal = stranger(host) if link is None else link.principal
+    port.attempted(Attempt(principal, "network Handshake", "denied", detail=reason))
 
 
 def _attempt(link: Link, operation: str, outcome: Outcome, *, target: str = "", detail: str = "") -> Attempt:
-    return Attempt(link.principal, link.peer_host, f"network {operation}", outcome, target, detail)
+    return Attempt(link.principal, f"network {operation}", outcome, target, detail)
 
 
 def _outcome_of(answer: SessionAnswer | Any) -> tuple[Outcome | None, str]:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from kactl.access import Principal
 from kactl.runtime.secret import Secret
 
 SCHEME: Final = "kactl"
@@ -39,10 +40,9 @@ class Identity(NamedTuple):
     def __str__(self) -> str:
         return f"{SCHEME}://{quote(self.cluster, safe='')}/{self.role.value}/{quote(self.name, safe='')}"
 
-    @property
-    def principal(self) -> str:
-        """The name for audit trails."""
-        return f"{self.role.value}:{self.name}"
+    def principal(self, *, peer: str, method: str) -> Principal:
+        """Returns the principal of a program with this identity."""
+        return Principal(self.name, self.role.value, peer=peer, method=method)
 
     @classmethod
     def parse(cls, uri: str) -> "Identity":

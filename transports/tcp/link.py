@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from kactl.access import Principal, stranger
 from kactl.errors import KactlError, MalformedMessage
 from kactl.runtime.logs import logger
 
@@ -53,7 +54,7 @@ class Link(asyncio.Protocol):
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_closed: Callable[[str], None] | None = None
         self.on_violation: Callable[[str], None] | None = None
-        self.principal = ""  # until the peer has proved its identity
+        self._principal: Principal | None = None
         self.silence_s = (silence_ms or limits.silence_ms) / 1000
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -131,6 +132,15 @@ class Link(asyncio.Protocol):
     @property
     def peer_host(self) -> str:
         return self.peer_address.rpartition(":")[0]
+
+    @property
+    def principal(self) -> Principal:
+        """The peer, once the handshake has shown who it is."""
+        return stranger(self.peer_host) if self._principal is None else self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
 
     def peer_certificate(self) -> dict[str, object] | None:
         """Returns the verified certificate of the peer; None without TLS."""

@@ -348,7 +348,10 @@ class TcpNetwork:
         # Which instance answers is decided before the handshake, and whether it is active again after it.
         office = self._active_office()
         hello, version = await handshake.accept(link, answer, self._credentials)
-        link.principal = hello.identity.principal
+        method = "claimed" if self._credentials.secret is None else "secret"
+        if link.peer_certificate() is not None:
+            method = "certificate"
+        link.principal = hello.identity.principal(peer=link.peer_host, method=method)
         if hello.purpose == VERIFY:
             if hello.target:
                 self._check_role(link, hello, Role.CONTROLLER)

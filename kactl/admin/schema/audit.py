@@ -12,7 +12,8 @@ class AuditRecord(Answer, frozen=True):
 
     Attributes:
         seq: without gaps, from 1 at each start of the server.
-        principal: the client; empty if it is not known. `role`: what it may do.
+        principal: the client; empty if it is not known. `kind`, `method`: what it is, and how it was identified, as
+            `token` or `SCRAM-SHA-512`. `role`: what it may do.
         peer: the address of the client, or `unix`.
         operation: method and path of the route. `action`, `target`: what would have been changed; empty for denials.
         request: the id of the request, as in the events that it led to.
@@ -31,6 +32,8 @@ class AuditRecord(Answer, frozen=True):
     peer: str
     operation: str
     result: Literal["attempt", "denied", "done", "partly", "failed", "unfinished", "unknown"]
+    kind: str = ""
+    method: str = ""
     action: str = ""
     target: str = ""
     reason: str = ""

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 import kactl
+from kactl.access import Principal, stranger
 from kactl.errors import NotAuthorized, NotFound, ProtocolMismatch
 from kactl.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
 from kactl.messages.broker import ProducerIdsRequested
+from kactl.messages.log import TopicEvent
 from kactl.messages.sessions import Goodbye, Heartbeat, Refused, Register, Registered, SessionAnswer, SessionRequest
 from kactl.messages.sessions import NotController as Redirect
 from kactl.model import NO_EPOCH, TopicPartition
@@ -31,7 +33,8 @@ from .test_rights import OWN
 pytestmark = pytest.mark.anyio
 
 HOST = "127.0.0.1"
-ONE = "participant:1"
+ONE = Principal("1", "participant", peer=HOST, method="claimed")
+STRANGER = stranger(HOST)
 LIFE = bytes(12) + b"\x00\x00\x00\x01"
 # Requests that only administrators may send, with the fewest arguments.
 ADMIN: dict[str, tuple[Any, ...]] = {
@@ -62,7 +65,7 @@ async def test_each_request_of_administrators_leaves_one_denial(request_: Any) -
             await link.ask(request_(*ADMIN[request_.__name__]), controller=100)
 
     (attempt,) = office.attempts
-    assert attempt[:4] == (ONE, HOST, denied(request_), "denied")
+    assert attempt[:3] == (ONE, denied(request_), "denied")
     assert "use the admin API" in attempt.detail
 
 
@@ -76,7 +79,7 @@ async def test_each_request_for_another_broker_leaves_one_denial(request_: Any, 
             await link.ask(request_(broker=named, broker_epoch=epoch, **OWN[request_]), controller=100)
 
     (attempt,) = office.attempts
-    assert attempt[:5] == (ONE, HOST, denied(request_), "denied", f"broker {named}")
+    assert attempt[:4] == (ONE, denied(request_), "denied", f"broker {named}")
 
 
 @pytest.mark.parametrize("request_", [Register(2, LIFE, 6_000), Register(1, LIFE, 6_000), Heartbeat(2, 41, 1)])
@@ -87,7 +90,7 @@ async def test_session_of_another_registration_leaves_one_denial(request_: Sessi
         with pytest.raises(NotAuthorized):
             await link.session(request_)
 
-    assert [attempt[:4] for attempt in office.attempts] == [(ONE, HOST, denied(type(request_)), "denied")]
+    assert [attempt[:3] for attempt in office.attempts] == [(ONE, denied(type(request_)), "denied")]
 
 
 async def test_registrations_and_their_ends_are_recorded_and_work_is_not() -> None:
@@ -102,8 +105,8 @@ async def test_registrations_and_their_ends_are_recorded_and_work_is_not() -> No
             await link.session(Goodbye(1, 41))
 
     assert office.attempts == [
-        Attempt(ONE, HOST, "network Register", "done", "broker 1", "broker epoch 41"),
-        Attempt(ONE, HOST, "network Goodbye", "done", "broker 1"),
+        Attempt(ONE, "network Register", "done", "broker 1", "broker epoch 41"),
+        Attempt(ONE, "network Goodbye", "done", "broker 1"),
     ]
 
 
@@ -161,8 +164,8 @@ async def test_outcome_of_an_ensured_topic(answer: Any, outcomes: list[str]) -> 
         except kactl.KactlError:
             assert isinstance(answer, Exception)
 
-    assert [attempt[:5] for attempt in office.attempts] == [
-        (ONE, HOST, "network TopicEnsure", outcome, "orders") for outcome in outcomes
+    assert [attempt[:4] for attempt in office.attempts] == [
+        (ONE, "network TopicEnsure", outcome, "orders") for outcome in outcomes
     ]
 
 
@@ -173,7 +176,8 @@ async def refusal(office: ContractOffice) -> Attempt:
     """Returns the only record of a refused connection."""
     await until(lambda: office.attempts)
     (attempt,) = office.attempts
-    assert attempt[:4] == (attempt.principal, HOST, "network Handshake", "denied")
+    assert attempt[1:3] == ("network Handshake", "denied")
+    assert attempt.principal.peer == HOST
     return attempt
 
 
@@ -193,7 +197,7 @@ async def test_stranger_leaves_one_record_without_a_name(hello: Any, secret: byt
 
         attempt = await refusal(office)
 
-    assert attempt.principal == ""
+    assert attempt.principal == STRANGER
     assert text in attempt.detail
 
 
@@ -203,7 +207,7 @@ async def test_known_identity_in_a_wrong_role_is_named() -> None:
         with pytest.raises(NotAuthorized):
             await client.greet(hello_of(7, role=Role.CONTROLLER))
 
-        assert (await refusal(office)).principal == "controller:7"
+        assert (await refusal(office)).principal == Principal("7", "controller", peer=HOST, method="claimed")
 
 
 @pytest.mark.parametrize("kind", ["name", "authority", "none"])
@@ -220,7 +224,7 @@ async def test_refused_certificate_leaves_one_record(kind: str, tmp_path: Path) 
         async with other.participant_side(ContractPort(1)):
             attempt = await refusal(office)
 
-    assert attempt.principal == ""
+    assert attempt.principal == STRANGER
     text = {"name": "its certificate names", "authority": "certificate", "none": "requires TLS"}[kind]
     assert text in attempt.detail
 
@@ -233,7 +237,7 @@ async def test_crowd_of_strangers_and_silent_ones_are_recorded() -> None:
             await stack.enter_async_context(raw_client(network.address))
         await until(lambda: len(office.attempts) == 2)
 
-    assert [attempt[:4] for attempt in office.attempts] == [("", HOST, "network Handshake", "denied")] * 2
+    assert [attempt[:3] for attempt in office.attempts] == [(STRANGER, "network Handshake", "denied")] * 2
     assert "too many connections" in office.attempts[0].detail
     assert "no handshake within 100 ms" in office.attempts[1].detail
 
@@ -259,7 +263,9 @@ async def test_message_of_another_role_leaves_one_record(role: Role) -> None:
         await client.send(Kind.ORDER, b"x")
         await client.ended()
 
-    assert [attempt[:4] for attempt in office.attempts] == [(f"{role.value}:1", HOST, "network Message", "denied")]
+    assert [(attempt.principal.label, *attempt[1:3]) for attempt in office.attempts] == [
+        (f"{role.value}:1", "network Message", "denied")
+    ]
 
 
 @pytest.mark.parametrize("is_greeted", [True, False])
@@ -272,7 +278,7 @@ async def test_hostile_bytes_leave_one_record(is_greeted: bool) -> None:
         await client.ended()
 
     (attempt,) = office.attempts
-    assert attempt[:4] == (ONE if is_greeted else "", HOST, attempt.operation, "denied")
+    assert attempt[:3] == (ONE if is_greeted else STRANGER, attempt.operation, "denied")
 
 
 async def test_request_that_cannot_be_decoded_leaves_one_record() -> None:
@@ -282,7 +288,7 @@ async def test_request_that_cannot_be_decoded_leaves_one_record() -> None:
         await client.send(Kind.ASK, b"\xc1")
         assert (await client.receive()).error
 
-    assert [attempt[:4] for attempt in office.attempts] == [(ONE, HOST, "network Message", "denied")]
+    assert [attempt[:3] for attempt in office.attempts] == [(ONE, "network Message", "denied")]
 
 
 # -- in a controller ---------------------------------------------------------------------------------------------------
@@ -306,11 +312,16 @@ async def test_life_of_a_participant_in_the_records_of_its_controller(sessions: 
     registered, left = (("network Register", "done", "broker 1"), ("network Goodbye", "done", "broker 1"))
     assert records == ([ensured] if sessions == "store" else [registered, ensured, left])
     assert {each.controller_epoch for each in found} == {1}
+    assert {each.attempt.principal for each in found} == {ONE}
+    events, _ = controller.history.read(after=0, limit=1000)
+    (created,) = [event for event in events if isinstance(event, TopicEvent)]
+    assert created.because is not None
+    assert created.because.caller == "participant:1"
 
 
 def test_first_attempts_wait_for_a_trail() -> None:
     attempts, found = Attempts(), list[Recorded]()
-    first, second, third = (Recorded(Attempt("", HOST, name, "denied"), 1, 2) for name in "abc")
+    first, second, third = (Recorded(Attempt(STRANGER, name, "denied"), 1, 2) for name in "abc")
     take: Callable[[Recorded], None] = found.append
 
     attempts.add(first)

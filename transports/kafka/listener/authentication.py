@@ -22,7 +22,16 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 import anyio.to_thread
 
-from kactl.access import ANONYMOUS, MalformedCertificate, Principal, PrincipalRules, subject_of
+from kactl.access import (
+    ANONYMOUS,
+    MalformedCertificate,
+    Principal,
+    PrincipalRules,
+    kafka_subject,
+    kafka_user,
+    stranger,
+    subject_of,
+)
 from kactl.errors import ErrorCode, KactlError
 from kactl.sasl import SaslError, ScramServer, ScramVerifier, verifier
 from kactl.sasl.scram import HASHES, ITERATIONS_MIN
@@ -130,8 +139,9 @@ class Authentication:
         """
         if self.demands_login:
             return Login(self, host, None)
-        name = ANONYMOUS if certificate is None else self._name_of(certificate)
-        return Login(self, host, Principal(name, host, is_authenticated=certificate is not None))
+        if certificate is None:
+            return Login(self, host, stranger(host, ANONYMOUS))
+        return Login(self, host, kafka_subject(self._name_of(certificate), peer=host))
 
     def _name_of(self, certificate: bytes) -> str:
         try:
@@ -141,7 +151,7 @@ class Authentication:
         name = self._rules.name_of(subject)
         if not name or not name.isprintable():
             raise PeerRejected("login", f"no rule of kafka.tls.principal-rules gives {subject!r} a printable name")
-        return f"User:{name}"
+        return name
 
     def scram(self, mechanism: ScramName) -> ScramServer:
         return ScramServer(mechanism, pepper=self._pepper)
@@ -281,7 +291,7 @@ class Login:
         return parts[1]
 
     def _completed(self, message: bytes, username: str) -> tuple[dict[str, Any], bool]:
-        principal = Principal(f"User:{username}", self._host, is_authenticated=True)
+        principal = kafka_user(username, peer=self._host, method=self._mechanism)
         if self.principal is not None and principal != self.principal:
             raise SaslError("the login was renewed by another user")
         self.principal = principal

@@ -72,7 +72,7 @@ class OpenListener:
     def check(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
         if key not in BROKER_REQUESTS:
             return Verdict(request, unchanged)
-        if self._may_be is not None and not self._may_be(principal.host, request["broker_id"]):
+        if self._may_be is not None and not self._may_be(principal.peer, request["broker_id"]):
             return Verdict(None, with_error(_DENIED_CLUSTER))
         return _of_broker(request)
 

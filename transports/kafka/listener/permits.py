@@ -129,7 +129,7 @@ class Permits:
             if denied_after_s is not None:
                 raise error(request=api.name, principal=principal.name, waited_s=denied_after_s)
 
-        token = ORIGIN.set(ORIGIN.get()._replace(check=check))
+        token = ORIGIN.set(ORIGIN.get()._replace(check=check, principal=principal))
         try:
             yield
         finally:
@@ -152,8 +152,7 @@ class Permits:
 
     def record(self, api: Api, request: Values, principal: Principal, outcome: Outcome, detail: str = "") -> None:
         """Record an attempt to change something."""
-        operation = f"kafka {api.name}"
-        self._audit(Attempt(principal.name, principal.host, operation, outcome, target_of(request), detail))
+        self._audit(Attempt(principal, f"kafka {api.name}", outcome, target_of(request), detail))
 
     def verdict(self, api: Api, values: dict[str, Any], version: int, principal: Principal) -> Verdict:
         """Returns the decision about a request. A denial is counted, logged and recorded."""
@@ -190,7 +189,7 @@ def _reason_of(api: Api, principal: Principal) -> str:
     if principal.is_authenticated or api.key not in BROKER_REQUESTS:
         return f"{principal.name} is not allowed all of {api.name}"
     return (
-        f"{api.name} from {principal.host}, which is not an address that this broker is registered under, or "
+        f"{api.name} from {principal.peer}, which is not an address that this broker is registered under, or "
         "without the broker's epoch: if brokers connect from there, add it to kafka.broker-networks"
     )
 

@@ -152,7 +152,7 @@ class QuotaKeeper:
 
 
 def _owner(principal: Principal) -> str:
-    return principal.name if principal.is_authenticated else principal.host
+    return principal.name if principal.is_authenticated else principal.peer
 
 
 def _bounded(count: int) -> int:

@@ -142,7 +142,7 @@ def _size(values: dict[str, Any]) -> int:
 
 def _denied(relayed_check: Check) -> Callable[[dict[str, Any], int], Any]:
     """Return what makes the response to a request of a client without rights."""
-    nobody = Peer(AclAuthorizer(), Principal("User:nobody", "127.0.0.1", is_authenticated=True))
+    nobody = Peer(AclAuthorizer(), Principal("User:nobody", "sasl", peer="127.0.0.1"))
 
     async def respond(values: dict[str, Any], version: int) -> Any:
         return relayed_check(nobody, values, version).complete({})

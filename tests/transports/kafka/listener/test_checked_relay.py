@@ -18,6 +18,7 @@ from kactl.access import (
     Operation,
     Resource,
     ResourceType,
+    kafka_user,
     topic,
 )
 from kactl.model import Broker, Endpoint
@@ -406,6 +407,7 @@ async def test_open_relay_stops_while_clients_are_connected() -> None:
 
 async def test_trail_has_relayed_changes_and_denials_with_the_client() -> None:
     controller, attempts = ControllerStub(), list[Attempt]()
+    alice = kafka_user("alice", peer="127.0.0.1", method="SCRAM-SHA-256")
     async with (
         broker(answer) as upstream,
         listening(controller, security=security((topic("mine"), WRITES_CONFIGS)), audit=attempts.append) as (_, port),
@@ -417,9 +419,9 @@ async def test_trail_has_relayed_changes_and_denials_with_the_client() -> None:
                 await send(client, request)
     # Descriptions are no changes, but their denials are recorded.
     assert attempts == [
-        Attempt("User:alice", "127.0.0.1", "kafka IncrementalAlterConfigs", "unknown", "mine", RELAYED),
-        Attempt("User:alice", "127.0.0.1", "kafka IncrementalAlterConfigs", "denied", "mine, theirs"),
-        Attempt("User:alice", "127.0.0.1", "kafka DescribeConfigs", "denied", "theirs"),
+        Attempt(alice, "kafka IncrementalAlterConfigs", "unknown", "mine", RELAYED),
+        Attempt(alice, "kafka IncrementalAlterConfigs", "denied", "mine, theirs"),
+        Attempt(alice, "kafka DescribeConfigs", "denied", "theirs"),
     ]
 
 

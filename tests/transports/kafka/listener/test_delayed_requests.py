@@ -11,9 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl import Controller, Participants
-from kactl.access import Acl, Acls, Operation, topic
+from kactl.access import Acl, Acls, Operation, kafka_user, topic
 from kactl.access.authorizer import AclAuthorizer
 from kactl.cli.listening import ListenerController
+from kactl.messages.log import TopicEvent
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, permits
 from kactl.transports.kafka.listener.api_keys import CREATE_TOPICS
@@ -121,7 +122,7 @@ async def test_right_that_is_removed_while_a_request_waits_does_not_count(waitin
     }
 
     assert [ref.name for ref in waiting.controller.topics()] == ["first"]
-    own = [attempt.outcome for attempt in waiting.attempts if attempt.principal == "User:alice"]
+    own = [attempt.outcome for attempt in waiting.attempts if attempt.principal.name == "User:alice"]
     assert "denied" in own
     assert "ok" not in own
 
@@ -141,3 +142,15 @@ async def test_rest_of_a_request_is_denied_with_a_part(waiting: Waiting) -> None
 
     assert set(result.values()) == {KioError.topic_authorization_failed}
     assert [ref.name for ref in waiting.controller.topics()] == ["first"]
+
+
+async def test_identity_of_the_login_is_in_the_events_and_the_records(waiting: Waiting) -> None:
+    assert await created(waiting, "mine-1", waits_s=0, rights=ALLOWED) == {"mine-1": CREATED}
+    events, _ = waiting.controller.history.read(after=0, limit=1000)
+
+    (event,) = [event for event in events if isinstance(event, TopicEvent) and event.topic == "mine-1"]
+    assert event.because is not None
+    assert event.because.caller == "User:alice"
+    assert [attempt.principal for attempt in waiting.attempts if attempt.target == "mine-1"] == [
+        kafka_user("alice", peer="127.0.0.1", method="SCRAM-SHA-256")
+    ]

@@ -3,6 +3,7 @@
 import datetime
 from typing import Any
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
@@ -20,8 +21,8 @@ from .test_logins import log_in, security
 
 pytestmark = pytest.mark.anyio
 
-ALICE = Principal("User:alice", "10.0.0.1", True)
-BOB = Principal("User:bob", "10.0.0.1", True)
+ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")
+BOB = Principal("User:bob", "sasl", peer="10.0.0.1")
 SECOND_S = datetime.timedelta(seconds=1)
 ANSWERS: Answers = {
     TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
@@ -92,12 +93,13 @@ def test_bucket_recovers_with_time() -> None:
 def test_principals_have_quotas_of_their_own() -> None:
     keeper = _keeper(Time())
     keeper.check(CREATE_TOPICS, _creation(200), 6, ALICE)
-    assert keeper.check(CREATE_TOPICS, _creation(1), 6, ALICE._replace(host="10.0.0.9")).request is None
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, msgspec.structs.replace(ALICE, peer="10.0.0.9")).request is None
     assert keeper.check(CREATE_TOPICS, _creation(1), 6, BOB).request is not None
-    anonymous = Principal("User:ANONYMOUS", "10.0.0.1", False)
+    anonymous = Principal("User:ANONYMOUS", "anonymous", peer="10.0.0.1")
     keeper.check(CREATE_TOPICS, _creation(200), 6, anonymous)
     assert keeper.check(CREATE_TOPICS, _creation(1), 6, anonymous).request is None
-    assert keeper.check(CREATE_TOPICS, _creation(1), 6, anonymous._replace(host="10.0.0.2")).request is not None
+    elsewhere = msgspec.structs.replace(anonymous, peer="10.0.0.2")
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, elsewhere).request is not None
 
 
 @pytest.mark.parametrize(
