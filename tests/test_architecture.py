@@ -24,7 +24,7 @@ def test_import_contracts_are_kept() -> None:
     assert " 0 broken" in done.stdout
 
 
-# An import that breaks a contract: its file and line, the contract, and what the checker prints about it.
+# An import that breaks a contract: its file and line, the contract, and the output of the checker.
 LAYERS = "Imports point down the layers"
 PURE = "The deciding part does no I/O and knows neither time nor chance"
 FORBIDDEN = {

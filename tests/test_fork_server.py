@@ -13,7 +13,7 @@ from tests.support import tree
 from tests.support.fork_server import Program
 from tests.support.processes import HarnessError, Process
 
-# A module whose imports are done before, and that says what it was started with.
+# A module that prints its arguments and environment, and whose imports are done before.
 MODULE = """
 import os, resource, signal, sys
 print("argv", sys.argv[1:], __name__, sys.modules["__main__"].__dict__ is globals())

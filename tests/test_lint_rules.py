@@ -1,4 +1,4 @@
-"""`make lint` finds what SECURITY.md says that the product does not do."""
+"""`make lint` finds each construct that SECURITY.md excludes from the product."""
 
 import subprocess
 import sys

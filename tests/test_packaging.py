@@ -135,7 +135,7 @@ def test_every_pinned_version_has_hashes() -> None:
     pins = pinned()
     everything, server, tools = locked("all"), locked("server"), locked("tools")
 
-    # Lists contain what other systems need, too.
+    # Lists also contain packages for other systems.
     listed = {name: version for name, (version, _) in (everything | tools).items()}
     assert pins.items() <= listed.items(), "run `.ci/lock --keep-versions`"
     assert {name: version for name, (version, _) in server.items()}.items() <= listed.items()

@@ -47,7 +47,7 @@ def test_listed_tests_exist() -> None:
 
 @pytest.mark.parametrize("state", ["yes", "part", "no"])
 def test_state_agrees_with_the_row(state: str) -> None:
-    """What is built has a test; what is built in part says what is missing."""
+    """Built requirements have a test; those built in part name the missing part."""
     for number, text, own, tests in rows():
         if own != state:
             continue

@@ -1,4 +1,4 @@
-"""Logins of web pages: what a page receives for a token or a code, and presents as a credential for some hours.
+"""Logins of web pages: a ticket that a page receives for a token or a code, and presents as a credential for hours.
 
 A ticket names its client and is signed by the server, which therefore keeps no list of sessions. It is sent in a header
 by the page alone: browsers share cookies among all servers of a host, and would send them with requests of any page.
@@ -63,7 +63,7 @@ def ticket_of_user(name: str, role: Role, *, now_ms: int) -> Ticket:
 
 
 def generation_of(record: TokenRecord) -> bytes:
-    """Returns what changes with a token's secret, role, lifetime and networks."""
+    """Returns a digest of a token's secret, role, lifetime and networks."""
     networks = tuple(map(str, record.networks))
     content = msgspec.msgpack.encode((record.sha256, record.role, record.expires_ms, networks))
     return hashlib.sha256(content).digest()[:_GENERATION_BYTES]

@@ -68,7 +68,7 @@ class AuditFile:
             self._rotate()
 
     def sync(self) -> None:
-        """Make what has been written outlast a crash of the machine.
+        """Force written records to the disk, so that they survive a crash of the machine.
 
         Raises:
             OSError: it may not.
@@ -97,7 +97,7 @@ class AuditFile:
 
 
 class Verified(NamedTuple):
-    """What the files of a folder contain.
+    """Content of the files of a folder.
 
     Attributes:
         first, last: the numbers of the oldest and the newest record; 0 without one.

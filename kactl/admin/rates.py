@@ -29,7 +29,7 @@ class Buckets:
     def __init__(self, rate: Rate, now_s: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._now_s = now_s
-        # What is left, and when that was so.
+        # Remaining requests, and the time of this count.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> float:

@@ -22,7 +22,7 @@ _WRITTEN_MAX: Final = 1000
 
 
 class Origin(NamedTuple):
-    """What led to an event.
+    """Origin of an event.
 
     Attributes:
         request: id of the request to the admin API; empty if there was none.

@@ -103,9 +103,9 @@ class EventTrace:
 
     Attributes:
         because: the cause of changes, without a strategy.
-        error: what the event failed with; None if it did not.
-        links: spans of the events that wrote what this one has read.
-        chunks_led: what to measure outages by; at the most an array for each chunk.
+        error: the error of the event; None if it has not failed.
+        links: spans of the events that wrote the data that this one has read.
+        chunks_led: rows that outages are measured by; at most one array for each chunk.
     """
 
     __slots__ = ("_now", "anchor", "apply", "because", "chunks_led", "commit", "committed", "controller_epoch",
@@ -165,7 +165,7 @@ class EventTrace:
         return msgspec.structs.replace(self.because, strategy=strategy)
 
     def carries_out(self, earlier: Cause) -> None:
-        """Name the event that wrote what this one has read, and its request."""
+        """Name the event, and its request, that wrote the data that this one has read."""
         if self.because is not None and not self.because.request:
             self.because = msgspec.structs.replace(
                 self.because,

@@ -42,7 +42,7 @@ class Entry(Script, forbid_unknown_fields=True, kw_only=True):
     """A script of the corpus.
 
     Attributes:
-        sentence: what went wrong, or what a scenario is about.
+        sentence: the failure, or the subject of a scenario.
         found: how it was found; None for a scenario.
         broke: number of the invariant that it broke.
         signature: with which it fails while the mutant is on.

@@ -35,7 +35,7 @@ _FAULT: Final = "fault.begin"
 
 
 class Options(msgspec.Struct, kw_only=True, frozen=True):
-    """What one process does.
+    """Work of one process.
 
     Attributes:
         first, last: seeds, both included; None for no last one.

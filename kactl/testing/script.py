@@ -43,7 +43,7 @@ class BrokersSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WorldSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """What a run consists of.
+    """Parts of a run.
 
     Attributes:
         store: kind of the store.

@@ -56,7 +56,7 @@ class Checker:
 
 @dataclasses.dataclass
 class Cost:
-    """What one checker has cost so far."""
+    """Cost of one checker so far."""
 
     events: int = 0
     cpu_s: float = 0.0

@@ -1,4 +1,4 @@
-"""The JDK and Kafka's own classes, asked about names of certificates, principals and rights."""
+"""Results of the JDK and of Kafka's own classes for names of certificates, principals and rights."""
 
 import json
 import subprocess

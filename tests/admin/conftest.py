@@ -96,7 +96,7 @@ async def served(
     """Run a server with the given number of participants; None runs none.
 
     Args:
-        security: what only a configuration file may contain.
+        security: settings that only a configuration file may contain.
     """
     clock = ManualClock() if clock is None else clock
     store = MemoryStore(clock=clock) if store is None else store

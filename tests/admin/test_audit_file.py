@@ -1,4 +1,4 @@
-"""Files of the audit trail: numbers without gaps, a disk that is full, and what `kactl audit verify` finds."""
+"""Files of the audit trail: numbers without gaps, a full disk, and results of `kactl audit verify`."""
 
 import contextlib
 import resource

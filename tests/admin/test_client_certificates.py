@@ -1,4 +1,4 @@
-"""Client certificates of the admin API: who the holder is, what it may do, and which certificates are refused."""
+"""Client certificates of the admin API: identity and role of the holder, and certificates that are refused."""
 
 import contextlib
 import functools

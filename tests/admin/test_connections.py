@@ -291,7 +291,7 @@ def test_too_few_descriptors_are_a_configuration_error() -> None:
 
 # -- a process with 128 descriptors under attack -----------------------------------------------------------------------
 
-# What takes most of the time of a start.
+# These parts take most of the time of a start.
 IMPORTS = ("kactl.runtime.logs", "tests.admin.conftest", "uvloop")
 START_S = 30
 PROBES = 40

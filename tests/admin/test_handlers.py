@@ -54,7 +54,7 @@ async def test_failure_is_shown_and_reset(failed: Served) -> None:
     assert (info.leader, after.leader) == (-1, 1)
     assert isinstance(info.replica_status[1], HandlerStatus)
     assert (info.replica_status[1].status, after.replica_status) == ("error", {})
-    # What the application raises is text, whatever it contains.
+    # An exception of the application is shown as text, with any characters.
     assert info.replica_status[1].detail == "prepare: no license\\u001b[2J"
     assert explained.remedies[-1].endswith("kactl replica reset orders-0 --broker 1")
     assert done.read(ReplicaResetInfo).failure.status == "error"

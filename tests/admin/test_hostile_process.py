@@ -1,4 +1,4 @@
-"""Hostile clients of a `kactl up` process: nothing changes, and the audit trail shows what was tried."""
+"""Hostile clients of a `kactl up` process: nothing changes, and the audit trail contains the attempts."""
 
 import http.client
 import os
@@ -138,7 +138,7 @@ def test_stolen_viewer_token_changes_nothing(up: Up) -> None:
                 path = route.path.format(topic="orders", partition=0, id=1, broker=1, event=1)
                 assert ask(up, "GET", path, stolen)[0] < 500 or path.endswith("/leader"), path
 
-    # Where a dry run is possible its body is read first, and says what is missing in it.
+    # Where a dry run is possible, the body is read first, and the response names the missing field.
     assert set(changes) <= {400, 403}
     assert 403 in changes
     assert forbidden == [403]

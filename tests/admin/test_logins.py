@@ -1,4 +1,4 @@
-"""Logins of web pages: codes, tickets, and what ends them."""
+"""Logins of web pages: codes, tickets, and their ends."""
 
 import asyncio
 import contextlib

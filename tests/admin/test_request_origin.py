@@ -37,7 +37,7 @@ async def test_events_of_a_request_name_it_and_its_client(server: Served) -> Non
 
 
 async def test_changes_of_topics_name_the_request_that_wrote_them(server: Served) -> None:
-    """The store reports what a request has written in an event of its own."""
+    """The store reports the write of a request in an event of its own."""
 
     async def topic_event(what: str) -> TopicEvent:
         await settle()

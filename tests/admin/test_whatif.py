@@ -1,4 +1,4 @@
-"""Failure simulation of the running cluster: predictions are compared with what the cluster does."""
+"""Failure simulation of the running cluster: predictions are compared with the behaviour of the cluster."""
 
 import asyncio
 import dataclasses

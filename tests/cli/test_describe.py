@@ -1,4 +1,4 @@
-"""`kactl describe`, `kactl get events`, and what repeats with `--watch`."""
+"""`kactl describe`, `kactl get events`, and their repetition with `--watch`."""
 
 import os
 import subprocess

@@ -85,7 +85,7 @@ def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
     own_up.start()
     own_up("topic", "create", "bills")
     stopped = event_numbers(own_up)
-    # The log is written a moment later; what a killed process has not written is lost.
+    # The log is written a moment later; a killed process loses the events that it has not written.
     own_up.until(lambda: f'"seq":{stopped[-1]},' in log_text(own_up), "the log contains all events")
     own_up.process.kill()
     own_up.start()

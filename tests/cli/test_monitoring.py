@@ -16,7 +16,7 @@ from tests.telemetry.test_monitoring import ALERTS, RULES, board_expressions, us
 
 from .server import QUICK, Up, kactl
 
-# What a server has only with a listener for brokers, participants in other processes, bad peers, or ended leases.
+# Metrics that need a listener for brokers, participants in other processes, bad peers, or ended leases.
 ABSENT = ("kactl_listener_", "kactl_network_heartbeat_", "kactl_network_violations_", "kactl_participant_lease_")
 
 

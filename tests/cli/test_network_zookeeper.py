@@ -29,7 +29,7 @@ TURNS = 20
 
 
 class Actions:
-    """What the leaders of a partition do, each time after a check that has succeeded.
+    """Actions of the leaders of a partition, each after a check that has succeeded.
 
     Attributes:
         tokens: under which they have acted; an entry for each change.

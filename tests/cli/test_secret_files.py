@@ -1,4 +1,4 @@
-"""Files with secrets: what is accepted, and what an error says."""
+"""Files with secrets: accepted contents, and error messages."""
 
 import os
 from pathlib import Path

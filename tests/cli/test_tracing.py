@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Collector:
-    """An HTTP server that keeps what it receives, as (path, body)."""
+    """An HTTP server that keeps the requests it receives, as (path, body)."""
 
     def __init__(self) -> None:
         self.received: list[tuple[str, bytes]] = []

@@ -46,7 +46,7 @@ def test_defaults_of_the_schema_are_those_of_the_program() -> None:
 
     VALID.validate(sections)
     overrides = {name: sections_value(sections, name) for name, schema in keys(SCHEMA) if "default" in schema}
-    # Only the file may say this.
+    # Only the file may contain this.
     del overrides["security.allow-insecure"]
     assert load(overrides={"node-id": 1, **overrides}) == load(overrides={"node-id": 1})
 

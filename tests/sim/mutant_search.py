@@ -1,4 +1,4 @@
-"""Search for each mutant with random seeds, and the record of what found it.
+"""Search for each mutant with random seeds, and the record of the seeds and scripts that found it.
 
     python -m tests.sim.mutant_search [--first SEED] [--share S] [--shrink CPU_S] [--store KIND] [NUMBER ...]
 
@@ -43,7 +43,7 @@ OWN: Final = ("tests/sim/found.toml", "tests/sim/smoke", "docs/track-record.md")
 PARTICIPANTS: Final = "/participant"
 _STORES: Final = ("memory", "sqlite", "zookeeper")
 STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
-# Length of a script that explains what it finds.
+# Length of a script that explains its finding.
 ACTIONS_MAX: Final = 25
 SHRINK_CPU_S: Final = 120.0
 # Mutants that generated runs cannot find.
@@ -131,7 +131,7 @@ def changed_files(root: Path = tree.ROOT) -> list[str]:
 def search(
     mutant: Mutant, store: str, *, first: int, budget_cpu_s: float, commit: str, shrink_cpu_s: float = SHRINK_CPU_S
 ) -> Found:
-    """Search for one mutant, and keep the reduced script of what was found.
+    """Search for one mutant, and keep the reduced script of the finding.
 
     A violation that the unchanged code has at the same seed is no effect of the mutant. It is skipped.
     """

@@ -1,4 +1,4 @@
-"""The record of the searches for mutants: each entry proves what the page of the track record says."""
+"""The record of the searches for mutants: each entry proves the statement on the page of the track record."""
 
 import subprocess
 from pathlib import Path

@@ -234,7 +234,7 @@ async def test_route_is_ready_while_the_leader_acts(clock: ManualClock) -> None:
         await clock.advance(2_000)
         assert standby.is_active
         assert routes.version.controller_epoch == standby.cluster.fence.epoch
-        assert is_ready()  # the next controller was told as well
+        assert is_ready()  # the next controller was notified as well
 
         leader = participant.leadership("orders-0")
         assert leader is not None

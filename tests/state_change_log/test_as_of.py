@@ -61,7 +61,7 @@ async def logged(folder: Path, seq: int) -> None:
 
 
 async def infos(cluster: Cluster | NotCovered) -> dict[str, PartitionInfo]:
-    """Returns the partitions by name, without what the log does not have."""
+    """Returns the partitions by name, without the fields that the log lacks."""
     assert isinstance(cluster, Cluster), cluster
     found = await find_partitions(cluster, PartitionQuery()).infos()
     return {f"{info.topic}-{info.partition}": info for info in found}

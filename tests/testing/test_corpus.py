@@ -1,4 +1,4 @@
-"""Entries of the corpus: what is read, what is refused and with which advice."""
+"""Entries of the corpus: valid files, and invalid ones with the advice in their errors."""
 
 import json
 from pathlib import Path

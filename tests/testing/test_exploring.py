@@ -1,4 +1,4 @@
-"""Search with seeds: what is reported, saved and counted, and processes that search at the same time."""
+"""Search with seeds: reports, saved scripts and counts, and processes that search at the same time."""
 
 import sys
 from pathlib import Path

@@ -15,7 +15,7 @@ Arrivals = list[tuple[float, object]]
 
 
 class Pair:
-    """Two nodes with a channel from one to the other, and what has arrived."""
+    """Two nodes with a channel from one to the other, and the messages that have arrived."""
 
     def __init__(self, latency_ms: tuple[float, float] = (10.0, 10.0), *, ordered: bool = True) -> None:
         self.loop = this_loop()

@@ -312,7 +312,7 @@ def order_free_program(rng: random.Random) -> Callable[[], Coroutine[Any, Any, A
 
 
 def test_no_wake_up_is_lost_in_random_programs() -> None:
-    """Each program has the same result as on the standard loop, whatever the schedule."""
+    """Under every schedule, each program has the same result as on the standard loop."""
     for seed in range(100):
         program = order_free_program(random.Random(seed))
         expected = asyncio.run(program())

@@ -1,4 +1,4 @@
-"""Faults of the simulated in-memory store: what clients and the history show of them."""
+"""Faults of the simulated in-memory store: their effects on clients, and their events in the history."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -27,7 +27,7 @@ NAMES = ("controller 100", "controller 101", "node 1", "node 2", "node 3")
 
 
 class Leads(Listener):
-    """Records what it leads."""
+    """Records the partitions that it leads."""
 
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
@@ -122,7 +122,7 @@ def test_restarted_process_is_a_new_incarnation() -> None:
 
 
 class Port:
-    """Participant that records what it receives."""
+    """Participant that records the requests it receives."""
 
     def __init__(self, broker: int) -> None:
         self.broker = broker

@@ -16,7 +16,7 @@ PLUGIN = "kactl.testing.pytest_plugin"
 
 
 def run_pytest(folder: Path, *args: str) -> str:
-    """Run pytest in a folder, as a process of its own. Returns what it prints."""
+    """Run pytest in a folder, as a process of its own. Returns its output."""
     # The installation for development may be older than the entry point.
     command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", "-ra", *args]
     (folder / "pytest.ini").touch()

@@ -1,4 +1,4 @@
-"""Script files: what is read, and what is refused."""
+"""Script files: valid and invalid ones."""
 
 import json
 from pathlib import Path

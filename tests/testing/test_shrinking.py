@@ -1,4 +1,4 @@
-"""Reduction of scripts, on runs that are functions of the script: what remains, in which order, within which limits."""
+"""Reduction of scripts, on runs that are functions of the script: remaining actions, order of attempts, and limits."""
 
 import itertools
 import random

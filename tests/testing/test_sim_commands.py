@@ -1,4 +1,4 @@
-"""The command `kactl sim`: output, exit codes, and what to do about bad input."""
+"""The command `kactl sim`: output, exit codes, and remedies for bad input."""
 
 import itertools
 import json

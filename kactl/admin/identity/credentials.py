@@ -152,7 +152,7 @@ class Credentials:
         """Read the files now if they have changed: a credential that is not known may be newer. Returns whether they
         had.
 
-        However many clients ask, one looks at the files at a time, and the others share what it finds.
+        Of concurrent requests, one reads the files, and the others share its result.
         """
         looks, versions = self._looks, self._versions
         async with self._looking:

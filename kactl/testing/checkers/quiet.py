@@ -2,7 +2,7 @@
 
     faults end ── T_session + 2·T_req: a controller ── + 2·T_req: leaders ── T_settle: everything ──▶ end of the run
 
-Each unmet condition is a text that says what is missing. A condition that is unmet after its limit is a violation.
+Each unmet condition is a text that names the missing part. A condition that is unmet after its limit is a violation.
 """
 
 from collections.abc import Callable, Iterator

@@ -52,7 +52,7 @@ def failing_calls(rng: random.Random, duration_ms: float, *, calm: bool = False)
 
 
 def _unanswered(rng: random.Random, broker: str, at_ms: float) -> list[Action]:
-    """Returns the loss of what a broker answers meanwhile, and a change about which it has to be asked."""
+    """Returns the loss of the broker's responses meanwhile, and a change that needs such a response."""
     cut = {
         "node": broker,
         "to": "active controller",

@@ -10,7 +10,7 @@ here (`controllers`, `brokers`), with a transition for every commit and every de
     components, assignments   state of store, controllers and brokers
     scope                     bounds, and the first states
     model                     states as numbers, hashes, successors
-    invariants, endings       what is checked
+    invariants, endings       checks
     explorer, scripts         search; counterexamples as text and as scripts of the simulator
     mutants                   the model without one of its safeguards
 

@@ -115,7 +115,7 @@ class Brokers:
         return self._stops(broker, epoch, message)
 
     def _accepts(self, broker: Broker, epoch: int, message: Message) -> bool:
-        """As `checks.request_error`. A dead broker accepts what its next incarnation would."""
+        """As `checks.request_error`. A dead broker accepts the requests that its next incarnation would accept."""
         incarnation = broker.incarnation + (not broker.alive)
         if message.incarnation < incarnation and not self._mutant.ignores_broker_epoch:
             return False
@@ -196,7 +196,7 @@ class Brokers:
         return self.tidy(number, broker._replace(queues=tuple(sorted(queues.items())), strays=strays))
 
     def cut(self, broker: Broker, epoch: int) -> Broker:
-        """Drop what a controller has not sent yet. The first message may be on its way already."""
+        """Drop the messages that a controller has not sent yet. The first message may be on its way already."""
         queues = tuple((other, messages[:1] if other == epoch else messages) for other, messages in broker.queues)
         return broker._replace(queues=queues)
 

@@ -231,5 +231,5 @@ def _number(broker: int) -> int:
 
 
 def _written(store: Store) -> tuple[int, int, int, int, bool, int]:
-    """Returns what a write may change of a partition."""
+    """Returns the fields of a partition that a write may change."""
     return store.leader, store.leader_epoch, store.version, store.isr, store.recovering, store.assignment

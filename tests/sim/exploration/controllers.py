@@ -1,4 +1,4 @@
-"""Transitions of a controller instance: what it reads, plans, commits, applies and sends, one commit at a time.
+"""Transitions of a controller instance: read, plan, commit, apply and send, one commit at a time.
 
 A controller handles one event after the other. The rest of an event is a list of steps. A step that writes is planned
 from memory, and its commit is one transition; steps that write nothing belong to the transition before them. So
@@ -127,7 +127,7 @@ class Controllers(Steps):
         return self._run("reads the brokers", store, controller, cut=new | dead | bounced)
 
     def _writes_failed(self, store: Store, controller: Controller) -> Outcome:
-        """Learn what was committed without a response, send it, and repeat what was not."""
+        """Learn which writes were committed without a response, send them, and repeat the others."""
         controller = _read(controller._replace(retry=False), store)
         masks = self._assignments.masks[controller.assignment]
         sends = self._leads(controller, masks.replicas)

@@ -32,7 +32,7 @@ class DeadEnd:
     Attributes:
         start: the state.
         last: a state in which nothing more happens, or that the search ended with.
-        missing: what `last` lacks.
+        missing: conditions that `last` does not meet.
         labels: the transitions between them.
     """
 
@@ -43,7 +43,7 @@ class DeadEnd:
 
 
 class Endings:
-    """Searches for dead ends. What is known to end well is kept for the next search."""
+    """Searches for dead ends. States that are known to end well are kept for the next search."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -73,7 +73,7 @@ class Endings:
             if len(came) > SEARCH_MAX:
                 self.given_up += 1
                 return None
-            # The last one is tried first: what brokers do, then what the controllers do.
+            # The last one is tried first: transitions of brokers, then those of the controllers.
             for label, target, fault, found in model.successors(state):
                 if not fault and found is None and target not in came:
                     came[target] = state, label
@@ -89,7 +89,7 @@ class Endings:
 
 
 def missing(model: Model, state: State) -> str:
-    """Returns what a cluster lacks to be at rest; empty if it is at rest."""
+    """Returns the conditions of rest that a cluster does not meet; empty if it is at rest."""
     store, controllers, brokers = model.components(state)
     active = [controller for controller in controllers if controller.epoch]
     if not store.held or len(active) != 1 or active[0].epoch != store.epoch:

@@ -79,7 +79,7 @@ class Prepared(NamedTuple):
     """A transition of a controller and the store, in numbers.
 
     Attributes:
-        delivered: what each broker receives: None, or (epoch, whether its connection is cut, messages, copy).
+        delivered: the delivery to each broker: None, or (epoch, whether its connection is cut, messages, copy).
         doubles: the store after a message was doubled too; -1 if none can be.
     """
 
@@ -293,7 +293,7 @@ class Model:
             successors.append((f"{broker} learns its ISR from the metadata", after, False, None))
 
     def _prepared(self, outcome: Outcome) -> Prepared:
-        """Returns an outcome with the numbers of its components, and what each broker receives."""
+        """Returns an outcome with the numbers of its components, and the delivery to each broker."""
         delivered: Any = None
         if outcome.sends or outcome.cut:
             delivered = [None, None, None]

@@ -1,4 +1,4 @@
-"""Steps of a controller's events: what each writes, what follows from it, and what is sent.
+"""Steps of a controller's events: the write of each, its consequences, and the messages.
 
 See `controllers` for the names of the steps. A step that writes is planned by `_plan`; `_applied` continues after its
 commit, and `_run` carries out all steps up to the next one that writes.
@@ -90,7 +90,7 @@ class Steps:
     # -- plans ---------------------------------------------------------------------------------------------------------
 
     def _plan(self, controller: Controller) -> Decision | None:
-        """Returns what the first step writes; None if it writes nothing and has nothing to be refused."""
+        """Returns the write of the first step; None if it writes nothing and cannot be refused."""
         step, tables = controller.steps[0], self._tables
         leadership = controller.assignment, controller.leader, controller.isr, controller.recovering
         stopped = self._stopped(controller)
@@ -179,7 +179,7 @@ class Steps:
         )
 
     def _rest(self, controller: Controller, step: Step) -> tuple[Step, ...]:
-        """Returns the steps after one broker of a step to OFFLINE; what it gathers is sent after the last one."""
+        """Returns the steps after one broker of a step to OFFLINE; its messages are sent after the last one."""
         left = step.brokers & (step.brokers - 1)
         rest = controller.steps[1:]
         return (Step("further", left, step.value), *rest) if left else rest
@@ -201,7 +201,7 @@ class Steps:
         cut: int = 0,
         found: Found | None = None,
     ) -> Outcome:
-        """Carry out the steps that write nothing, up to the next one that writes. Sends what was gathered."""
+        """Carry out the steps that write nothing, up to the next one that writes. Sends the gathered messages."""
         sent = list(sends)
         while True:
             if controller.batch != Batch() and not (controller.steps and controller.steps[0].kind == "further"):

@@ -38,7 +38,7 @@ _SENDER = 7
 
 
 class Decision(NamedTuple):
-    """What a function decides about one row.
+    """Decision of a function about one row.
 
     Attributes:
         refused: nothing changes.

@@ -1,4 +1,4 @@
-"""Loss of power at drawn points of a store's life, and what is found in the file afterwards.
+"""Loss of power at drawn points of a store's life, and the content of the file afterwards.
 
     real store ──▶ SQLite (apsw) ──▶ recorded file operations ──▶ files after a loss of power ──▶ sqlite3, the store
 
@@ -281,7 +281,7 @@ def check_syncs(recording: Recording, seed: int | str, *, each: int) -> Counter[
     """Lose power directly before and after the first syncs of each kind, with each survival.
 
     Args:
-        each: number of syncs of each kind. A kind is what the program was doing, and the file.
+        each: number of syncs of each kind. A kind is the operation of the program, and the file.
 
     Returns:
         the number of syncs by kind.

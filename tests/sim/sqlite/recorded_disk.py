@@ -1,4 +1,4 @@
-"""Files whose writes, truncations and syncs are recorded, and what a loss of power leaves of them.
+"""Files with a record of their writes, truncations and syncs, and their content after a loss of power.
 
 The file system keeps only what was synced, and any part of what was not: each later write may be there or not, whatever
 became of the ones before it, and the last one that is there may end at a boundary of a sector.
@@ -25,7 +25,7 @@ class DiskEvent(NamedTuple):
         file: number of the file.
         name: of the file, for `name` and `delete`.
         offset: of a write; the size after a truncation.
-        note: what the program was doing.
+        note: operation of the program.
     """
 
     kind: Literal["name", "delete", "write", "truncate", "sync"]

@@ -1,4 +1,4 @@
-"""What was committed survives a loss of power at any moment, and nothing is found in part."""
+"""Commits survive a loss of power at any moment, and no change is found in part."""
 
 import os
 import random
@@ -72,7 +72,7 @@ def test_equal_seeds_record_equal_disks(recording: Recording) -> None:
 
 
 class TestDisk:
-    """A disk that keeps what was synced, and any part of the rest."""
+    """A disk that keeps all synced data, and any part of the rest."""
 
     @pytest.fixture
     def recorded(self, tmp_path: Path) -> RecordedDisk:

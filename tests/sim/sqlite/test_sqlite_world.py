@@ -1,4 +1,4 @@
-"""The SQLite world under its faults: what was answered is kept, whole, whatever becomes of the processes."""
+"""The SQLite world under its faults: acknowledged writes are kept completely, also when processes are killed."""
 
 import asyncio
 import inspect

@@ -29,7 +29,7 @@ Operation = Callable[["Process"], Awaitable[None]]
 
 @dataclass
 class Process:
-    """One simulated process and what it remembers.
+    """One simulated process and its memory.
 
     Attributes:
         first: methods to be called before random ones.

@@ -47,7 +47,7 @@ _TOO_LONG: Final = 1_200_000
 
 
 class Recording(NamedTuple):
-    """What the clients of one script have received, and the tree at its end."""
+    """Responses and events that the clients of one script have received, and the tree at its end."""
 
     heard: list[list[Any]]
     tree: dict[str, Any]
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
 
     Attributes:
         client: number of the client, or "tree".
-        at: position in what it received, or a path.
+        at: position among its received values, or a path.
     """
 
     seed: int
@@ -104,7 +104,7 @@ class _Run:
             for line in self._clients:
                 line.ping()
             if step.do != "ask":
-                # A connection that is closed with data on its way may lose what was sent before.
+                # A connection that is closed with data on its way may lose earlier data, too.
                 await self._clients[step.client].ask([request.sync(self._root)])
             await getattr(self, "_" + step.do.replace(" ", "_"))(step.client, step.argument)
         for client in range(CLIENTS):
@@ -196,7 +196,7 @@ class _Run:
         self._heard[client].append(("refused", line.timeout_ms, line.session))
 
     async def _expire(self, client: int, group: list[Any]) -> None:
-        """Let a new session, with what it does, end by its timeout."""
+        """Let a new session end by its timeout, after some operations."""
         await self._clients[client].end_session()
         await self._open(client, EXPIRY_MS)
         line = self._clients[client]
@@ -234,7 +234,7 @@ def _reads(path: str) -> list[Any]:
     return [GetData(path, None), GetChildren2(path, None), Exists(path, None)]
 
 
-# -- what may differ ---------------------------------------------------------------------------------------------------
+# -- differences that are allowed --------------------------------------------------------------------------------------
 
 
 def _normal(recording: Recording, root: str, sessions: dict[int, str]) -> Recording:
@@ -263,7 +263,7 @@ def _zxids(value: Any) -> Iterator[int]:
 
 
 class _Plain:
-    """Values without what may differ."""
+    """Values without the fields that may differ."""
 
     def __init__(self, root: str, sessions: dict[int, str], ranks: dict[int, int]) -> None:
         self._root = root

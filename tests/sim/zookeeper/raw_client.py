@@ -79,7 +79,7 @@ class RawClient(asyncio.Protocol):
         result = error_of(code) if code else _deserialized(request, frame)
         self.heard.append(("answer", zxid, request, result))
 
-    # -- what a test does
+    # -- operations for tests
 
     async def connect(self, dial: Dial, session: Session, *, timeout_ms: int, zxid: int = 0) -> None:
         """Connect and shake hands; on return a session is granted or refused, or the server has closed."""

@@ -54,7 +54,7 @@ STEPS: Final = (
 
 
 class Step(NamedTuple):
-    """What one client does.
+    """Actions of one client.
 
     Attributes:
         do: one of the names in `STEPS`.

@@ -108,7 +108,7 @@ class Cluster:
 
 
 def run(main: Callable[[Cluster], Awaitable[None]], *, servers: int, seed: int) -> tuple[int, int]:
-    """Run a test with two controllers and three brokers. Returns what identifies the run."""
+    """Run a test with two controllers and three brokers. Returns the values that identify the run."""
 
     async def whole() -> tuple[int, int]:
         cluster = Cluster(servers)

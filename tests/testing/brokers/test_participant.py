@@ -1,4 +1,4 @@
-"""Participants as brokers of simulated clusters: what they record, and how cuts of the network reach them."""
+"""Participants as brokers of simulated clusters: their records, and the effect of cuts of the network."""
 
 from typing import Any
 

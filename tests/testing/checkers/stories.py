@@ -18,7 +18,7 @@ class Story:
         checker: reads the events as they are written.
 
     Attributes:
-        violations: what the checker has found.
+        violations: the findings of the checker.
     """
 
     def __init__(self, checker: Checker) -> None:
@@ -109,7 +109,7 @@ class Story:
         )
 
     def brokers(self, brokers: dict[int, int], leaving: list[int] | None = None, *, client: str = A) -> None:
-        """What an instance knows of the brokers."""
+        """Record the brokers as an instance knows them."""
         self.record(
             "ctl.brokers",
             client,

@@ -330,7 +330,7 @@ def test_leadership_without_a_partition_breaks_inv_42(fence: int | None, found: 
 
 @pytest.mark.parametrize(("fence", "found"), [(1, "INV-45"), (None, "")])
 def test_lost_partition_breaks_inv_45(fence: int | None, found: str) -> None:
-    """What a tool writes is not judged: it may write a topic as it was before."""
+    """Writes of tools are not judged: a tool may write a topic as it was before."""
     one = Story(Topics())
     one.topic({0: [1, 2], 1: [2, 1]}, operation="create_topic")
     one.topic({0: [1, 2]}, fence=fence)

@@ -31,7 +31,7 @@ class _Making:
 
 
 class FanOutBodies:
-    """Bodies by what they tell, until it is dropped. May be used by several threads.
+    """Bodies by their content, until it is dropped. May be used by several threads.
 
     Args:
         layout: of one partition.
@@ -54,7 +54,7 @@ class FanOutBodies:
         return rows <= rows_max
 
     def body(self, states: PartitionStatesView, headers: Callable[[], TopicHeaders]) -> memoryview | None:
-        """The body of what one broker is told; None if it was handed out already.
+        """Body of the request to one broker; None if it was handed out already.
 
         Args:
             headings: makes those of `states.fan_out.states.topics`.

@@ -130,7 +130,7 @@ class Authorization:
             return self._all_metadata(peer, request)
         allowed, denied = [], []
         for entry, name in self._named(request["topics"]):
-            # The response says of an unknown id that it is unknown, whoever asks.
+            # An unknown id is reported as unknown to every client.
             if name is None or peer.may(Operation.DESCRIBE, name):
                 allowed.append(entry)
             else:

@@ -50,7 +50,7 @@ class KazooConnection:
         names.parse(hosts)
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self.granted_ms = session_timeout_ms  # kazoo does not tell what the server has granted
+        self.granted_ms = session_timeout_ms  # kazoo does not return the timeout that the server has granted
         self._listener = listener
         self._closing = False
         # Received results: a method of this class or of the listener, with its arguments.

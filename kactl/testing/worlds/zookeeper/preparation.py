@@ -16,7 +16,7 @@ _NAME_CODES_INVALID: Final = ((0x00, 0x1F), (0x7F, 0x9F), (0xD800, 0xF8FF), (0xF
 
 
 class _Record(NamedTuple):
-    """What decides about writes of a node."""
+    """Values that decide about writes of a node."""
 
     acl: tuple[Acl, ...]
     owner: int
