@@ -121,19 +121,23 @@ def _record_unfreezing(config: pytest.Config) -> None:
 def _freeze(config: pytest.Config) -> None:
     """Exclude existing objects from garbage collection: thousands of tests and their modules live until the run
     ends, and a full collection through them takes longer than most tests."""
-    gc.collect()
     gc.freeze()
     config.stash[_UNFROZEN] = False
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.collect()
     _freeze(session.config)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Freeze again between two files, if a test has called `gc.unfreeze`, as a stopping server does."""
-    if nextitem is not None and nextitem.path != item.path and item.config.stash[_UNFROZEN]:
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Freeze again after a test that has called `gc.unfreeze`, as a stopping server does.
+
+    Only young objects are collected before, since all that were frozen are in the oldest generation now.
+    """
+    if item.config.stash[_UNFROZEN]:
+        gc.collect(1)
         _freeze(item.config)
 
 
