@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import api_access, run_order, scenarios
@@ -35,8 +36,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
     api_access.use_own_state_folder()
+    _draw_no_constants_of_modules(config)
     config.pluginmanager.register(_MarkGuard())
     _record_unfreezing(config)
+
+
+def _draw_no_constants_of_modules(config: pytest.Config) -> None:
+    """Keep hypothesis from drawing constants that it finds in the modules under test, except in a search.
+
+    Examples would depend on which modules a process has imported, and change with each of them; and each process would
+    parse all modules, which takes seconds in a new tree.
+    """
+    if config.getoption("--hypothesis-profile") != "wide":
+        patch = pytest.MonkeyPatch()
+        patch.setattr(providers, "_get_local_constants", lambda: providers._local_constants)
+        config.add_cleanup(patch.undo)
 
 
 @pytest.fixture(scope="session")
