@@ -1,7 +1,5 @@
 """Marks every test of this folder as `interop`; they run real servers."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.jars import require_jars
@@ -21,7 +19,6 @@ def jars() -> str:
     return path
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.interop)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test of this folder. `pytest_collection_modifyitems` would visit those of all folders."""
+    item.add_marker(pytest.mark.interop)

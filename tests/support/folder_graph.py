@@ -6,6 +6,7 @@ differs from the tree. The graph has one node for each folder of the package and
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,14 +20,20 @@ END: Final = "<!-- end -->\n"
 PACKAGE: Final = "kactl"
 
 
-def graph(modules: Mapping[str, Path] | None = None) -> dict[str, set[str]]:
+@functools.cache
+def tree_graph() -> dict[str, set[str]]:
+    """Returns the graph of the tree under test; cached, since it takes more than a second."""
+    return graph(tree.modules())
+
+
+def graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     """Returns the folders that each folder imports.
 
     Args:
-        modules: file of each module by its dotted name; None is the tree under test.
+        modules: file of each module by its dotted name.
     """
     imports: dict[str, set[str]] = {}
-    for module, file in (tree.modules() if modules is None else modules).items():
+    for module, file in modules.items():
         if module == PACKAGE:
             continue
         code = ast.parse(file.read_text(encoding="utf-8"))
@@ -84,7 +91,7 @@ def direct(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 def drawing() -> str:
     """Returns the diagram and the table in Markdown."""
-    imports = graph()
+    imports = tree_graph()
     level = levels(imports)
     order = sorted(imports, key=lambda folder: (-level[folder], folder))
     edges = direct(imports)

@@ -10,7 +10,7 @@ from docs.website.diagrams import BadDiagram, drawn
 from docs.website.layers import HEIGHT, arranged
 from docs.website.pages import page_places, relinked
 from kactl.machines.diagrams import PARTITION, REPLICA, Diagram
-from tests.support.folder_graph import direct, graph
+from tests.support.folder_graph import direct, tree_graph
 from tests.support.tree import ROOT
 
 _FENCE: Final = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
@@ -34,14 +34,14 @@ def test_picture_of_a_state_machine_has_its_states_and_transitions(number: int, 
 
 def test_picture_of_folders_has_every_direct_import() -> None:
     (picture,) = pictures("architecture.md")
-    imports = direct(graph())
+    imports = direct(tree_graph())
 
     assert picture.count("<rect") == len(imports)
     assert picture.count('class="edge"') == sum(map(len, imports.values()))
 
 
 def test_nodes_of_a_graph_do_not_overlap_and_arrows_point_down() -> None:
-    imports = direct(graph())
+    imports = direct(tree_graph())
     edges = [(before, after) for before, others in imports.items() for after in others]
 
     picture = arranged({name: f"kactl/{name}/" for name in imports}, edges)
