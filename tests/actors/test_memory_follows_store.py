@@ -9,6 +9,7 @@ from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, open_machines
+from tests.support.marks import fast_and_slow
 from tests.support.scripted_store import Step, after, fails, fails_after
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +135,7 @@ def _agree(stored: Leadership | None, known: Leadership | None) -> bool:
     )
 
 
-@pytest.mark.parametrize("seed", range(_STORIES))
+@pytest.mark.parametrize("seed", fast_and_slow(range(_STORIES), 20))
 async def test_cluster_state_agrees_with_the_store_after_any_calls(seed: int) -> None:
     async with open_machines(unclean_default=bool(seed % 2)) as bench:
         bench.whole_script = False

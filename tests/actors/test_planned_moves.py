@@ -58,7 +58,8 @@ async def test_next_leader_waits_while_the_last_one_is_cut_off_and_begins_after_
 
 async def test_preferred_elections_of_many_partitions_do_not_wait_for_long() -> None:
     async with open_leaders() as leaders:
-        assignment = {number: ((1, 2, 3), (2, 3, 1), (3, 1, 2))[number % 3] for number in range(1_000)}
+        # One hundred moves of 20 ms, one after the other, would take two seconds.
+        assignment = {number: ((1, 2, 3), (2, 3, 1), (3, 1, 2))[number % 3] for number in range(300)}
         await leaders.controller.create_topic("t", assignment=assignment)
         await leaders.controller.drain(1)
         await leaders.clock.advance(1_000)
@@ -70,9 +71,9 @@ async def test_preferred_elections_of_many_partitions_do_not_wait_for_long() -> 
         await leaders.clock.advance(2_000)
 
         moved = leaders.began[before:]
-        assert len(moved) >= 333
+        assert len(moved) >= 100
         assert max(time_ms for time_ms, *_ in moved) - begin_ms <= 1_000
-        assert all(leaders.valid(TopicPartition("t", number)) == [assignment[number][0]] for number in range(1_000))
+        assert all(leaders.valid(TopicPartition("t", number)) == [assignment[number][0]] for number in range(300))
         assert leaders.overlaps == []
 
 

@@ -16,6 +16,7 @@ from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import World, open_standby, resign_for_good, world
+from tests.support.marks import fast_and_slow
 from tests.support.store_clients import delete_topic
 
 pytestmark = pytest.mark.anyio
@@ -310,7 +311,7 @@ def knowledge(controller: Controller) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", fast_and_slow(range(60), 20))
 async def test_warm_load_equals_cold_load_after_any_interleaving(seed: int) -> None:
     dice = random.Random(seed)
     clock = ManualClock()

@@ -95,13 +95,13 @@ async def test_cancelled_reassignment_names_its_partition(server: Served, caplog
     ],
 )
 async def test_dry_run_is_not_recorded(
-    server: Served, caplog: pytest.LogCaptureFixture, method: str, path: str, body: dict[str, Any]
+    shared: Served, caplog: pytest.LogCaptureFixture, method: str, path: str, body: dict[str, Any]
 ) -> None:
-    answer = await server.ask(method, path, json={**body, "dry_run": True, "reason": REASON})
+    answer = await shared.ask(method, path, json={**body, "dry_run": True, "reason": REASON})
 
     assert answer.status == 200
     assert audit_trail(caplog) == []
-    assert await request_events(server) == []
+    assert await request_events(shared) == []
 
 
 async def test_rejected_change_is_logged_without_an_event(server: Served, caplog: pytest.LogCaptureFixture) -> None:

@@ -149,14 +149,14 @@ REFUSED = {
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "name"), REFUSED.values(), ids=REFUSED.keys())
 async def test_invalid_change_is_rejected_without_effect(
-    server: Served, method: str, path: str, body: object, status: int, name: str
+    shared: Served, method: str, path: str, body: object, status: int, name: str
 ) -> None:
-    before = await server.state()
+    before = await shared.state()
 
-    answer = await server.ask(method, path, **({} if body is None else {"json": body}))
+    answer = await shared.ask(method, path, **({} if body is None else {"json": body}))
 
     assert (answer.status, answer.json()["error_name"]) == (status, name)
-    assert await server.state() == before
+    assert await shared.state() == before
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ async def test_invalid_change_is_rejected_without_effect(
         ),
     ],
 )
-async def test_dry_run_changes_nothing(server: Served, method: str, path: str, body: object) -> None:
-    before = await server.state()
+async def test_dry_run_changes_nothing(shared: Served, method: str, path: str, body: object) -> None:
+    before = await shared.state()
 
-    answer = await server.ask(method, path, **({} if body is None else {"json": body}))
+    answer = await shared.ask(method, path, **({} if body is None else {"json": body}))
 
     assert answer.status == 200, answer.body
     await settle()
-    assert await server.state() == before
+    assert await shared.state() == before
 
 
 # -- replicas ----------------------------------------------------------------------------------------------------------

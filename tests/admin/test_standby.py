@@ -34,8 +34,8 @@ class Pair:
             await settle()
 
 
-@pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
+@contextlib.asynccontextmanager
+async def open_pair() -> AsyncIterator[Pair]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with contextlib.AsyncExitStack() as stack:
@@ -48,6 +48,19 @@ async def pair() -> AsyncIterator[Pair]:
         await both.follow()
         assert not other.controller.is_active
         yield both
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    async with open_pair() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[Pair]:
+    """Pair of all tests that change nothing."""
+    async with open_pair() as opened:
+        yield opened
 
 
 def without_moment(value: Any) -> Any:
@@ -72,8 +85,8 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_copy_returns_the_same_as_the_controller(pair: Pair, path: str) -> None:
-    truth, copied = await pair.active.get(path), await pair.other.get(path)
+async def test_copy_returns_the_same_as_the_controller(shared: Pair, path: str) -> None:
+    truth, copied = await shared.active.get(path), await shared.other.get(path)
 
     assert (truth.status, copied.status) == (200, 200), copied.body
     assert without_moment(copied.json()) == without_moment(truth.json())
@@ -156,16 +169,16 @@ async def test_deleting_topic_is_marked_in_the_copy(pair: Pair) -> None:
         ("GET", "/v1/topics/orders/partitions/0/explanation", None),
     ],
 )
-async def test_requests_for_the_controller_name_it(pair: Pair, method: str, path: str, body: Any) -> None:
-    before = await pair.active.state()
+async def test_requests_for_the_controller_name_it(shared: Pair, method: str, path: str, body: Any) -> None:
+    before = await shared.active.state()
 
-    answer = await pair.other.ask(method, path, **({} if body is None else {"json": body}))
+    answer = await shared.other.ask(method, path, **({} if body is None else {"json": body}))
 
     assert answer.status == 503
     assert answer.json()["error_name"] in ("NOT_CONTROLLER", "STALE_CONTROLLER_EPOCH")
     assert "the controller is 5" in answer.json()["detail"]
     assert answer.json()["controller"]["id"] == 5
-    assert await pair.active.state() == before
+    assert await shared.active.state() == before
 
 
 async def test_incomplete_copy_is_not_returned() -> None:

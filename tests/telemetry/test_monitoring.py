@@ -191,6 +191,7 @@ def test_expressions_of_the_dashboard_are_valid(tmp_path: Path) -> None:
     promtool("check", "rules", file)
 
 
+@pytest.mark.slow
 def test_each_alert_fires_when_it_should_and_not_otherwise(tmp_path: Path) -> None:
     assert list(SERIES) == ALERTS
     (tmp_path / "alerts.yml").write_text(content("alerts.yml"))
