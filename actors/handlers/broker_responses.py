@@ -13,11 +13,11 @@ from kactl.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogD
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
+from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers, common, some
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 
-from . import acknowledgements
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes
 from .offline import Offline
@@ -109,7 +109,7 @@ class BrokerAnswers(Handlers):
                 # It knows a later controller; the caller verifies that.
                 raise ControllerMoved(ours=self.epoch)
             return
-        if acknowledgements.record(self.cluster, event, self.clock.monotonic_ms()):
+        if _record_acknowledgements(self.cluster, event, self.clock.monotonic_ms()):
             self.history.wake()
         if not len(response.partitions):
             return
@@ -141,3 +141,25 @@ class BrokerAnswers(Handlers):
         name = ErrorCode(error).name if error in set(ErrorCode) else "unknown error"
         level = logging.INFO if error == ErrorCode.STALE_BROKER_EPOCH else logging.WARNING
         log.log(level, "broker %d rejected the %s: %s (%d)", broker, kind, name, error)
+
+
+def _record_acknowledgements(cluster: Cluster, event: LeaderAndIsrAnswered, now_ms: float) -> bool:
+    """Store which leaders know of their role, of topics that a caller waits for. Returns whether there are any.
+
+    A response does not name epochs, so they are taken from the request.
+    """
+    if not cluster.awaited or event.request is None:
+        return False
+    cluster.awaited = {topic: until_ms for topic, until_ms in cluster.awaited.items() if until_ms > now_ms}
+    states, errors, table = event.request.states, event.response.partitions, cluster.table
+    positions = [position for position, ref in enumerate(states.topics) if ref.name in cluster.awaited]
+    leads = np.isin(states.topic, positions) & (states.leader == event.broker)
+    names = [ref.name for ref in states.topics]
+    index = table.rows_named_in(names, states.topic[leads], states.partition[leads])
+    failed = errors.error != ErrorCode.NONE
+    refused = table.rows_named_in(errors.topics, errors.topic[failed], errors.partition[failed])
+    accepted = (index != NO_ROW) & ~np.isin(index, refused)
+    rows = table.rows(index[accepted])
+    leader_epoch = states.leader_epoch[leads][accepted]
+    cluster.acknowledged.put(rows.index, rows.topic, rows.partition, leader_epoch, np.ones(len(rows), np.bool_))
+    return bool(len(rows))
