@@ -52,7 +52,7 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
     duration_ms = pace.minutes * 60_000.0
     swarm, fault_actions = faults(streams["faults"], world, duration_ms, pace)
     actions = [*fault_actions, *workload(streams["workload"], world, duration_ms, pace.rates)]
-    actions += operations(streams["operations"], world, duration_ms)
+    actions += operations(streams["operations"], world, duration_ms, calm=pace.is_calm)
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)
         actions += participant_faults(streams["leases"], world, duration_ms)

@@ -14,9 +14,10 @@ from kactl.testing.script import Action, WorldSpec
 from .schedules import Schedules
 from .workload import TOPICS
 
-# How many sequences a run has, for each part of _PART_MS.
+# How many sequences a run has, for each part of so many ms; calm runs have longer parts.
 _COUNTS: Final = (0, 2, 4, 8)
 _PART_MS: Final = 120_000.0
+_CALM_PART_MS: Final = 1_200_000.0
 _ACTIVE: Final = "active controller"
 # Steps of a reassignment, of the creation of a topic, and of the start of a broker.
 _REASSIGNING: Final = (
@@ -35,7 +36,7 @@ _STARTING: Final = (
 )  # fmt: skip
 
 
-def operations(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
+def operations(rng: random.Random, world: WorldSpec, duration_ms: float, *, calm: bool = False) -> list[Action]:
     """Returns the sequences of a run."""
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
@@ -43,7 +44,8 @@ def operations(rng: random.Random, world: WorldSpec, duration_ms: float) -> list
         draw.first_leader,
     )  # fmt: skip
     actions: list[Action] = []
-    for _ in range(rng.choice(_COUNTS) * max(1, round(duration_ms / _PART_MS))):
+    parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
+    for _ in range(rng.choice(_COUNTS) * parts):
         actions += rng.choice(kinds)(rng.uniform(2_000, duration_ms))
     return [action for action in actions if action.at_ms < duration_ms]
 

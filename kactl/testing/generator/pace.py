@@ -16,10 +16,10 @@ _CALM_MINUTES: Final = ((2, 10), (5, 20), (10, 30), (20, 50))
 # Length for large clusters.
 _LARGE_MINUTES: Final = 0.8
 # Mean times between two occurrences of faults in calm runs, whatever their kinds. Most are several faults.
-_CALM_FAULTS_MS: Final = (8_000.0, 15_000.0, 20_000.0)
+_CALM_FAULTS_MS: Final = (15_000.0, 20_000.0, 25_000.0)
 # Requests per second.
 _DENSE_RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-_CALM_RATES: Final = (0.05, 0.1, 0.2)
+_CALM_RATES: Final = (0.05, 0.1)
 
 
 class Pace(NamedTuple):
