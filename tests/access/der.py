@@ -69,9 +69,10 @@ def encoded_name(name: list[list[Attribute]]) -> bytes:
 
 
 def certificate(name: bytes) -> bytes:
-    """Returns as much of a certificate as its subject needs, which is `name`."""
+    """Returns as much of a certificate as its validity and its subject need, which is `name`."""
     empty = element(0x30, b"")
-    fields = element(0xA0, element(0x02, b"\x02")) + element(0x02, b"\x01") + empty + empty + empty + name + empty
+    validity = element(0x30, element(0x17, b"240101000000Z") + element(0x18, b"20540101000000Z"))
+    fields = element(0xA0, element(0x02, b"\x02")) + element(0x02, b"\x01") + empty + empty + validity + name + empty
     return element(0x30, element(0x30, fields) + empty + element(0x03, b"\0"))
 
 
