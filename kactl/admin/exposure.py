@@ -125,6 +125,10 @@ def _kafka(config: Config) -> Iterator[Opening]:
         elif not authenticates:
             reason = f"{text} authenticates nobody: every program of this host can use it"
             yield Opening(interface, "kafka.listeners", reason, needs_consent=False)
+        if authenticates and not kafka.authorizes:
+            reason = f'"none" lets every client of {text} do everything'
+            remedy = 'write "acls" or "super-users"'
+            yield Opening(interface, "kafka.authorizer", reason, remedy, needs_consent=not is_local(endpoint.host))
         if endpoint.protocol == "PLAINTEXT" and kafka.broker_identity == "cluster" and not kafka.authenticates:
             reason = '"cluster" lets every client send the requests of brokers'
             yield Opening(interface, "kafka.broker-identity", reason, needs_consent=False)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kactl.access import AclAuthorizer, BrokerPrincipals, PrincipalRules
+from kactl.access import AclAuthorizer, Acls, BrokerPrincipals, PrincipalRules
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.errors import StoreError
 from kactl.runtime.logs import logger
@@ -27,7 +27,7 @@ def listener_security(
     *,
     users: Users | None = None,
 ) -> tuple[dict[str, ListenerSecurity], AclAuthorizer | None]:
-    """Returns the security of each listener, and what decides about requests; None if no listener authenticates.
+    """Returns the security of each listener, and what decides about requests; None if nothing does.
 
     Args:
         tls: as `listener_tls` returns it.
@@ -37,13 +37,16 @@ def listener_security(
         BadConfig: a file that the configuration names cannot be used.
     """
     authorizer = None
-    if kafka.authenticates:
+    if kafka.authorizes:
         principals = kafka.broker_principals
         brokers = BrokerPrincipals(
             {int(broker): name for broker, name in principals.names.items()}, principals.pattern or None
         )
         authorizer = AclAuthorizer(
-            super_users=kafka.super_users, brokers=brokers, if_no_acl=kafka.allow_everyone_if_no_acl_found
+            super_users=kafka.super_users,
+            brokers=brokers,
+            if_no_acl=kafka.allow_everyone_if_no_acl_found,
+            acls=Acls({}, {}) if kafka.authorizer == "super-users" else None,
         )
     rules = PrincipalRules(kafka.tls.principal_rules)
     # A certificate that no listener presents is checked, too.

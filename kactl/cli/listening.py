@@ -168,7 +168,8 @@ async def listener(
         checks_broker_addresses=config.kafka.broker_identity == "address",
         security=security,
         quotas=Quotas(config.kafka.mutation_rate, config.kafka.mutation_burst),
-        relays=config.kafka.relay != "off",
+        # Without an authorizer brokers would take the requests of every client for kactl's own.
+        relays=config.kafka.relay != "off" and (config.kafka.authorizes or not config.kafka.authenticates),
         credentials=credentials,
         relays_unread=lambda: guard.is_open,
         audit=controller.attempted,
@@ -181,12 +182,12 @@ async def listener(
         if users is not None:
             tasks = await stack.enter_async_context(Background("the users of the Kafka listener"))
             tasks.start_soon(users.run, name="users")
-        if authorizer is not None and access is not None:
+        if authorizer is not None and access is not None and config.kafka.authorizer != "super-users":
             follower = AclFollower(authorizer, access)
             await follower.look()
             tasks = await stack.enter_async_context(Background("the access control lists"))
             tasks.start_soon(follower.run, name="access control lists")
-        elif settings.relays:
+        elif settings.relays and authorizer is None:
             await guard.look()
             tasks = await stack.enter_async_context(Background("the relay"))
             tasks.start_soon(guard.run, name="authorizer of the brokers")

@@ -16,7 +16,6 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from kactl.actors.system import Controller
-from kactl.admin.exposure import BROKERS
 from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.clock import Clock
@@ -35,11 +34,10 @@ from kactl.telemetry.loop_lag import LoopLag
 from kactl.telemetry.past_states import PastStates
 from kactl.transports.base import Network, Transport
 
-from .client_tls import client_tls
+from .broker_login import broker_credentials
 from .listening import listed_as, listener, listening
 from .network import BesideKafka, certificates_of, network_of, renewing
 from .permission_report import reporting_permissions
-from .secret_files import read_secret
 from .stores import describe_store, store_factory, zookeeper_store
 from .tracing import exporting
 
@@ -141,24 +139,16 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     Raises:
         BadConfig, StoreError: nothing runs; the message names the cause.
     """
-    from kactl.transports.kafka import BrokerCredentials, KafkaTransport
+    from kactl.transports.kafka import KafkaTransport
 
     level = ProtocolLevel.parse(config.kafka.ibp)
     provider, render_metrics = telemetry_for_server()
-    client = config.kafka.client
     transport = KafkaTransport(
         controller_id=config.node_id,
         level=level,
         listener_name=config.kafka.listener_name,
         request_timeout_ms=config.controller.controller_socket_timeout,
-        credentials=BrokerCredentials(
-            tls=client_tls("kafka.client", ca=client.ca, cert=client.cert, key=client.key),
-            server_name=client.server_name or None,
-            mechanism=client.sasl_mechanism or None,
-            username=client.username or None,
-            password=read_secret(client.password_file, "kafka.client.password-file") if client.password_file else None,
-            allow_clear_text=BROKERS in config.security.allow_insecure,
-        ),
+        credentials=broker_credentials(config),
     )
     store = zookeeper_store(config.store)
     network = network_of(config, provider) if config.network.listen else None

@@ -159,10 +159,16 @@ def _check_protocols(kafka: KafkaConfig, origins: Origins) -> None:
         missing = "key" if kafka.tls.cert else "cert"
         reject(f"tls.{missing}", f"is missing, and listener {encrypted[0]} has TLS: name a PEM file")
     _check_client_certificates(kafka, reject)
+    if kafka.authorizer not in ("auto", "none") and not kafka.authenticates:
+        reject("authorizer", f'"{kafka.authorizer}" needs a listener that authenticates clients: write "none"')
+    if kafka.authorizer == "super-users" and kafka.allow_everyone_if_no_acl_found:
+        reject("allow-everyone-if-no-acl-found", 'allows everything without lists: write authorizer = "acls"')
     if kafka.relay == "open" and kafka.authenticates:
         reject("relay", '"open" would give every client the rights of kactl at the brokers: write "checked" or "off"')
     if kafka.relay == "checked" and not kafka.authenticates:
         reject("relay", '"checked" needs a listener that authenticates clients: write "open" or "off"')
+    if kafka.relay == "checked" and not kafka.authorizes:
+        reject("relay", '"checked" needs an authorizer: write "off"')
     if kafka.has_logins and not kafka.sasl_mechanisms:
         reject("sasl-mechanisms", 'is empty, and a listener has SASL: write ["SCRAM-SHA-512"]')
     if kafka.users and not kafka.has_logins:

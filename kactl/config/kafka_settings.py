@@ -101,6 +101,8 @@ class KafkaConfig(Section, frozen=True):
         users: a file with users of kactl's own; `kactl kafka-user` writes it. They precede the brokers' users.
         reauth: how long a login is valid. Kafka's connections.max.reauth.ms.
         super_users: principals that may do everything. Kafka's super.users.
+        authorizer: what decides about requests if any listener authenticates clients: "acls", the lists of the cluster;
+            "super-users", nobody but them and brokers; "none", every client may do everything. "auto" is "acls".
         broker_identity: on listeners without logins, what identifies the sender of a broker's requests: "address", one
             of the hosts of its registration or of `broker_networks`; or "cluster", nothing.
         allow_everyone_if_no_acl_found: for resources to which no ACL applies. Kafka's name.
@@ -133,6 +135,7 @@ class KafkaConfig(Section, frozen=True):
     users: str = ""
     reauth: Duration = Duration(3_600_000)
     super_users: tuple[str, ...] = ()
+    authorizer: Literal["auto", "acls", "super-users", "none"] = "auto"
     broker_identity: Literal["address", "cluster"] = "address"
     allow_everyone_if_no_acl_found: bool = False
     relay: Literal["auto", "off", "open", "checked"] = "auto"
@@ -159,9 +162,14 @@ class KafkaConfig(Section, frozen=True):
 
     @property
     def authenticates(self) -> bool:
-        """Whether any listener demands logins or certificates. All listeners authorize requests then."""
+        """Whether any listener demands logins or certificates."""
         protocols = {endpoint.protocol for endpoint in self.endpoints}
         return self.has_logins or ("SSL" in protocols and self.tls.client_auth != "none")
+
+    @property
+    def authorizes(self) -> bool:
+        """Whether requests are decided about, on all listeners."""
+        return self.authenticates and self.authorizer != "none"
 
     @property
     def has_logins(self) -> bool:

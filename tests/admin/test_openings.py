@@ -103,6 +103,19 @@ def test_open_listener_is_refused_with_its_remedy(text: str, message: str, tmp_p
     assert done.err == f"error: {file}: kafka.listeners: {message}, {consent}\n"
 
 
+def test_listener_without_an_authorizer_needs_consent(tmp_path: Path) -> None:
+    """S-45."""
+    text = ZOOKEEPER + INTERFACES["kafka.A"][1].format("192.0.2.1").replace("[kafka]", '[kafka]\nauthorizer = "none"')
+    with pytest.raises(BadConfig) as refused:
+        checked(configured(tmp_path, text))
+
+    assert str(refused.value) == (
+        'kafka.authorizer: "none" lets every client of A://192.0.2.1:9090 do everything: write "acls" or '
+        '"super-users", or name "kafka.A" in security.allow-insecure'
+    )
+    assert checked(configured(tmp_path, text + allowing("kafka.A")))
+
+
 @pytest.mark.parametrize("client_auth", ["optional", "required"])
 def test_client_certificates_authenticate_a_listener(client_auth: str, tmp_path: Path) -> None:
     text = (
@@ -212,6 +225,11 @@ def test_consent_does_not_replace_the_secret_of_the_network(tmp_path: Path) -> N
         (
             '[store]\nkind = "zookeeper"\nconnect = "192.0.2.1:2182"\ntls = true\nca = "/no/ca.pem"\n' + FILES,
             {},
+        ),
+        (
+            ZOOKEEPER + '[kafka]\nlisteners = ["A://127.0.0.1:9090"]\nauthorizer = "none"\n'
+            '[kafka.protocols]\nA = "SASL_PLAINTEXT"\n',
+            {"kafka.A": ['kafka.authorizer: "none" lets every client of A://127.0.0.1:9090 do everything']},
         ),
         (ZOOKEEPER, {}),
     ],

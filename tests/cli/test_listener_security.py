@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal
+from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal, kafka_user, topic
 from kactl.cli.listener_security import AclFollower, OpenRelayGuard, listener_security
 from kactl.config.kafka_settings import KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig, StoreUnavailable
@@ -117,6 +117,33 @@ def test_one_listener_with_logins_makes_all_decide() -> None:
     assert security["CLIENT"].authorizer is authorizer
     assert security["INTERNAL"].authentication.demands_login
     assert not security["CLIENT"].authentication.demands_login
+
+
+@pytest.mark.parametrize("value", ["auto", "acls", "super-users"])
+def test_authorizer_of_the_configuration_decides(value: Any) -> None:
+    """S-45. Before the lists are read nobody but super users passes; with "super-users" that stays so."""
+    kafka = _kafka(protocols={"INTERNAL": "SASL_PLAINTEXT"}, authorizer=value, super_users=("User:admin",))
+    admin, other = (kafka_user(name, peer="127.0.0.1") for name in ("admin", "other"))
+
+    security, authorizer = listener_security(kafka, None)
+
+    assert authorizer is not None
+    assert security["INTERNAL"].authorizer is security["CLIENT"].authorizer is authorizer
+    assert authorizer.allows(admin, Operation.DELETE, topic("orders"))
+    assert not authorizer.allows(other, Operation.DELETE, topic("orders"))
+    assert (authorizer.acls is None) == (value != "super-users")
+
+
+def test_listeners_without_an_authorizer_allow_everything() -> None:
+    """S-45."""
+    kafka = _kafka(protocols={"INTERNAL": "SASL_PLAINTEXT"}, authorizer="none")
+
+    security, authorizer = listener_security(kafka, None)
+
+    assert authorizer is None
+    assert security["INTERNAL"].authentication.demands_login
+    assert security["INTERNAL"].authorizer is None
+    assert not kafka.authorizes
 
 
 def test_certificate_that_is_none_is_named() -> None:

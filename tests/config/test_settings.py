@@ -191,6 +191,23 @@ REFUSED = {
         {},
         'kafka.client.sasl-mechanism: "PLAIN" sends the password as it is',
     ),
+    "an authorizer without identities": (
+        "node-id = 1\n[kafka]\nlisteners = ['A://127.0.0.1:9090']\nauthorizer = 'super-users'",
+        {},
+        'kafka.authorizer: "super-users" needs a listener that authenticates clients',
+    ),
+    "super users and everybody": (
+        "node-id = 1\n[kafka]\nlisteners = ['A://127.0.0.1:9090']\nauthorizer = 'super-users'\n"
+        "allow-everyone-if-no-acl-found = true\n[kafka.protocols]\nA = 'SASL_PLAINTEXT'",
+        {},
+        "kafka.allow-everyone-if-no-acl-found: allows everything without lists",
+    ),
+    "a checked relay without an authorizer": (
+        "node-id = 1\n[kafka]\nlisteners = ['A://127.0.0.1:9090']\nauthorizer = 'none'\nrelay = 'checked'\n"
+        "[kafka.protocols]\nA = 'SASL_PLAINTEXT'",
+        {},
+        'kafka.relay: "checked" needs an authorizer',
+    ),
     "a mechanism that is not supported": (
         "node-id = 1\n[kafka.client]\nsasl-mechanism = 'GSSAPI'",
         {},

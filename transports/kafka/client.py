@@ -132,6 +132,20 @@ class KafkaConnection:
         finally:
             self._is_delivering = False
 
+    async def ask(self, key: int, version: int, body: bytes) -> bytes:
+        """Send a request of another kind than those of controllers, with a header of version 1.
+
+        Returns:
+            the response after its length, with its header.
+
+        Raises:
+            BrokerUnreachable: it could not be sent, or there is no response.
+        """
+        header = struct.pack(">hhih", key, version, 0, 0)  # correlation id 0, no client id
+        data = struct.pack(">i", len(header) + len(body)) + header + body
+        reader, writer = await self._connected()
+        return await self._answered(reader, writer, Frame((data,), len(data)))
+
     async def close(self) -> None:
         """See `kactl.transports.base.Connection`. A request that is in flight fails."""
         self._is_closed = True
@@ -147,16 +161,7 @@ class KafkaConnection:
                 "take: raise socket.request.max.bytes of every broker, and kactl's limit with it"
             )
         reader, writer = await self._connected()
-        try:
-            with anyio.fail_after(self._transport.request_timeout_ms / 1000):
-                data = await self._exchange(reader, writer, frame)
-        except TimeoutError as error:
-            raise self._unreachable(f"no response within {self._transport.request_timeout_ms:g} ms") from error
-        except asyncio.IncompleteReadError as error:
-            who = "the connection to it was given up" if self._is_closed else "it closed the connection"
-            raise self._unreachable(f"{who} before it had answered") from error
-        except OSError as error:
-            raise self._unreachable(f"the connection broke: {error}") from error
+        data = await self._answered(reader, writer, frame)
         response = await self._decode(request, correlation_id, data)
         if response.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             principal = self._transport.credentials.principal
@@ -166,6 +171,18 @@ class KafkaConnection:
             )
         self._rejections = 0
         return response
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: Frame) -> bytes:
+        try:
+            with anyio.fail_after(self._transport.request_timeout_ms / 1000):
+                return await self._exchange(reader, writer, frame)
+        except TimeoutError as error:
+            raise self._unreachable(f"no response within {self._transport.request_timeout_ms:g} ms") from error
+        except asyncio.IncompleteReadError as error:
+            who = "the connection to it was given up" if self._is_closed else "it closed the connection"
+            raise self._unreachable(f"{who} before it had answered") from error
+        except OSError as error:
+            raise self._unreachable(f"the connection broke: {error}") from error
 
     async def _decode(self, request: KafkaRequest, correlation_id: int, data: bytes) -> Response:
         decode = self._transport.decoder.response

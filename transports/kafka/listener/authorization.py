@@ -29,12 +29,16 @@ from .api_keys import (
     METADATA,
     UPDATE_FEATURES,
 )
+from .delegated import Decided, DelegatedAuthorizer
 from .field_types import Values
 from .relayed_authorization import RELAYED_CHECKS
 from .responses import result
 from .verdict import Peer, Verdict, unchanged, with_error
 
 BROKER_REQUESTS: Final = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})
+# Rounds of questions about one request. A right on the cluster leads to those on topics, and these to what the response
+# shows of them. What is unknown after the last round is denied.
+_ROUNDS_MAX: Final = 4
 _DENIED_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _DENIED_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -48,8 +52,17 @@ class Decisions(Protocol):
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
         """Returns whether a principal has proved that it is a broker."""
 
-    def check(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
-        """Returns the decision about a request."""
+    async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Decided | None:
+        """Returns the decisions of a function of the program about a request; None if there is no such function."""
+
+    def check(
+        self, key: int, request: dict[str, Any], version: int, principal: Principal, decided: Decided | None = None
+    ) -> Verdict:
+        """Returns the decision about a request.
+
+        Args:
+            decided: what `decide` has returned.
+        """
 
 
 class OpenListener:
@@ -69,7 +82,12 @@ class OpenListener:
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
         return False
 
-    def check(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
+    async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> None:
+        return None
+
+    def check(
+        self, key: int, request: dict[str, Any], version: int, principal: Principal, decided: Decided | None = None
+    ) -> Verdict:
         if key not in BROKER_REQUESTS:
             return Verdict(request, unchanged)
         if self._may_be is not None and not self._may_be(principal.peer, request["broker_id"]):
@@ -117,8 +135,24 @@ class Authorization:
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
         return self._authorizer.may_speak_for(principal, broker)
 
-    def check(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
-        return self._checks[key](Peer(self._authorizer, principal), request, version)
+    async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Decided | None:
+        """See `Decisions`. The checks are repeated until each of their questions has an answer: an answer may lead to
+        further questions.
+        """
+        if not isinstance(self._authorizer, DelegatedAuthorizer):
+            return None
+        decided = Decided(self._authorizer, principal)
+        for _ in range(_ROUNDS_MAX):
+            self.check(key, request, version, principal, decided)
+            if not decided.unknown:
+                break
+            await decided.resolve()
+        return decided
+
+    def check(
+        self, key: int, request: dict[str, Any], version: int, principal: Principal, decided: Decided | None = None
+    ) -> Verdict:
+        return self._checks[key](Peer(decided or self._authorizer, principal), request, version)
 
     def _broker(self, peer: Peer, request: dict[str, Any], version: int) -> Verdict:
         """Requests of brokers: each broker speaks for itself, and for its current registration."""

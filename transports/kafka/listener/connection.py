@@ -384,7 +384,7 @@ class Connection:
         principal = self._login.principal
         if self._relay is None or principal is None:
             raise _of_brokers(api)
-        verdict = self._permits.verdict(api, values, head.version, principal)
+        verdict, _ = await self._permits.decide(api, values, head.version, principal)
         if verdict.request is None:
             await self._write(head, api, api.response.write(verdict.complete({}), head.version))
             return

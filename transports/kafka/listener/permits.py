@@ -21,6 +21,7 @@ from .audit import CHANGES, outcome_of, target_of
 from .authentication import Login
 from .authorization import BROKER_REQUESTS, Decisions
 from .counters import ListenerCounters, PeerRejected
+from .delegated import Decided
 from .field_types import Values
 from .quotas import QuotaKeeper
 from .responses import Handler
@@ -98,18 +99,20 @@ class Permits:
         if principal is None:
             # Only ApiVersions is read before the login.
             return await handler(values, version)
-        verdict = self.verdict(api, values, version, principal)
+        verdict, decided = await self.decide(api, values, version, principal)
         if verdict.request is None:
             return verdict.complete({})
         limited = self._within_quota(api, verdict.request, version, principal)
         if limited.request is None:
             return verdict.complete(limited.complete({}))
-        with self._decided_again(api, limited.request, version, principal):
+        with self._decided_again(api, limited.request, version, principal, decided):
             response = await self._audited(api, limited.request, version, handler, principal)
         return verdict.complete(limited.complete(response))
 
     @contextlib.contextmanager
-    def _decided_again(self, api: Api, request: dict[str, Any], version: int, principal: Principal) -> Iterator[None]:
+    def _decided_again(
+        self, api: Api, request: dict[str, Any], version: int, principal: Principal, decided: Decided | None
+    ) -> Iterator[None]:
         """Let the controller decide again about the events that the block queues, when it begins them.
 
         One request may be several events. A denial of a part of it ends the rest of it: which part an event carries out
@@ -124,16 +127,20 @@ class Permits:
             waited_s = _now_s() - decided_s
             if denied_after_s is None and waited_s > DECIDED_AGAIN_S:
                 decided_s += waited_s
-                if self.verdict(api, request, version, principal).denies:
+                if self.verdict(api, request, version, principal, decided).denies:
                     denied_after_s = waited_s
             if denied_after_s is not None:
                 raise error(request=api.name, principal=principal.name, waited_s=denied_after_s)
 
         token = ORIGIN.set(ORIGIN.get()._replace(check=check, principal=principal))
+        # The controller cannot wait for a function of the program, so that its decisions are kept up to date here.
+        refreshing = None if decided is None else asyncio.get_running_loop().create_task(decided.refresh())
         try:
             yield
         finally:
             ORIGIN.reset(token)
+            if refreshing is not None:
+                refreshing.cancel()
 
     async def _audited(
         self, api: Api, request: dict[str, Any], version: int, handler: Handler, principal: Principal
@@ -154,9 +161,18 @@ class Permits:
         """Record an attempt to change something."""
         self._audit(Attempt(principal, f"kafka {api.name}", outcome, target_of(request), detail))
 
-    def verdict(self, api: Api, values: dict[str, Any], version: int, principal: Principal) -> Verdict:
+    async def decide(
+        self, api: Api, values: dict[str, Any], version: int, principal: Principal
+    ) -> tuple[Verdict, Decided | None]:
+        """Returns the decision about a request, and what a function of the program has decided."""
+        decided = await self._decisions.decide(api.key, values, version, principal)
+        return self.verdict(api, values, version, principal, decided), decided
+
+    def verdict(
+        self, api: Api, values: dict[str, Any], version: int, principal: Principal, decided: Decided | None
+    ) -> Verdict:
         """Returns the decision about a request. A denial is counted, logged and recorded."""
-        verdict = self._decisions.check(api.key, values, version, principal)
+        verdict = self._decisions.check(api.key, values, version, principal, decided)
         if verdict.denies:
             denial = PeerRejected("denied", _reason_of(api, principal))
             self._counters.reject(denial, self._peer, action="the response says so")
