@@ -37,7 +37,7 @@ def list_(settings: Settings) -> None:
 @context.command()
 @local_options
 def current(settings: Settings) -> None:
-    """Show the context of commands that name none."""
+    """Show the current context, which commands use that name none."""
     contexts = context_file.load()
     if not contexts.current:
         raise Failure("there is no current context: choose one with `kactl context use NAME`")
@@ -53,7 +53,7 @@ def current(settings: Settings) -> None:
 @click.argument("name")
 @with_options((), server=False)
 def use(settings: Settings, *, name: str) -> None:
-    """Use a context in commands that name none."""
+    """Make a context the current one, which commands use that name none."""
     contexts = context_file.load()
     server = contexts.named(name).server
     context_file.save(msgspec.structs.replace(contexts, current=name))
@@ -69,7 +69,7 @@ def use(settings: Settings, *, name: str) -> None:
 @click.option("--cert", metavar="FILE", default="", help="Certificate to present, in place of a token.")
 @click.option("--key", metavar="FILE", default="", help="Key of the certificate.  [in the same file]")
 @click.option("--origin", "origins", multiple=True, metavar="URL", help="Server that it may redirect to; repeatable.")
-@click.option("--use", "is_current", is_flag=True, help="Use it in commands that name none.")
+@click.option("--use", "is_current", is_flag=True, help="Make it the current context.")
 @click.option("--force", is_flag=True, help="Replace a context of this name.")
 @with_options((), server=False)
 def add(

@@ -15,8 +15,8 @@ from .common_options import Settings, with_options
 def dashboard(settings: Settings, *, only_print: bool) -> None:
     """Open the dashboard in a browser, with the identity and the role of this command.
 
-    The address logs in one page within a minute; the login lasts 8 hours at most. Without a display, or with --print,
-    the address is printed: open it on this machine.
+    The address logs in one page and expires after a minute; the login lasts 8 hours at most. Without a display, or
+    with --print, the address is printed: open it on this machine.
     """
     made = settings.api.post("/v1/login-codes", NoData(), LoginCode)
     address = f"{settings.server.rstrip('/')}/#login={made.code}"

@@ -51,7 +51,7 @@ _Answer = TypeVar("_Answer")
 
 @click.group()
 def describe() -> None:
-    """Show everything that is known about one thing, with causes."""
+    """Describe one object in detail, with causes."""
 
 
 @describe.command()

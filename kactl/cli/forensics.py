@@ -37,7 +37,7 @@ _COLUMNS: Final = 80
 
 @click.group()
 def forensics() -> None:
-    """Find out from the logs of a Kafka cluster what happened.
+    """Investigate outages in the logs of a Kafka cluster.
 
     Begin with `kactl forensics report LOGS --tz ZONE --html FILE`. Spark runs in this process; it requires
     `pip install 'kactl[pipeline]'` and Java, which `kactl doctor` checks.
@@ -77,7 +77,7 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | None, master: str, memory: str) -> None:
     """Read LOGS (files and folders) and write their events as tables.
 
-    Reads state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 3.9, plain, rotated,
+    Reads state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 4.4, plain, rotated,
     compressed with gzip, or as printed by containers; the metadata log as printed by Kafka's dump tool; and kactl's own
     log. The kind of a file is detected from its content. The results are more complete with the logs of more brokers.
     """

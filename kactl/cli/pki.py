@@ -32,14 +32,16 @@ def pki() -> None:
     """Make an authority, and certificates of controllers, participants, spectators and clients.
 
     All programs of a cluster trust the authority in DIR/ca.pem. Each has a certificate with its identity, such as
-    controller/1 or participant/3, and the key of it. Needs the program openssl.
+    controller/1 or participant/3, and its key. The program openssl has to be installed.
     """
 
 
 @pki.command(short_help="Make an authority.")
 @_folder
 @click.option("--cluster", default="kactl", show_default=True, help="Name of the cluster, part of each identity.")
-@click.option("--days", type=click.IntRange(1), default=_AUTHORITY_DAYS, show_default=True)
+@click.option(
+    "--days", type=click.IntRange(1), default=_AUTHORITY_DAYS, show_default=True, help="Days until it expires."
+)
 @with_options((), server=False)
 def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
     """Make the authority of a cluster in DIR."""
@@ -64,7 +66,7 @@ def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
 @pki.command(short_help="Make a certificate.")
 @_folder
 @click.argument("identities", nargs=-1, required=True, metavar="ROLE/NAME...")
-@click.option("--days", type=click.IntRange(1), default=_DAYS, show_default=True)
+@click.option("--days", type=click.IntRange(1), default=_DAYS, show_default=True, help="Days until it expires.")
 @with_options((), server=False)
 def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days: int) -> None:
     """Make a certificate for a program, which may have several identities: controller/1, participant/3.

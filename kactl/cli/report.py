@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kactl.forensics.wording import Moments
 
 
-@click.command(short_help="What was unavailable, why, and what was lost.")
+@click.command(short_help="Report unavailable partitions, their causes, and lost records.")
 @click.argument("logs", type=NAME_OF_LOG, nargs=-1, metavar="[LOGS]...")
 @click.option("--html", type=NAME, metavar="FILE", help="Write the page as HTML, with diagrams.")
 @click.option("--markdown", type=NAME, metavar="FILE", help="Write the page as Markdown.")

@@ -35,7 +35,7 @@ ENTRIES: Final = {
     "controller": Entry(".controller", "Run the controller of real Kafka brokers, or inspect one."),
     "topic": Entry(".topic", "Create, change, delete, list and describe topics."),
     "get": Entry(".get", "Show partitions, brokers, topics, elections, events and the controller."),
-    "describe": Entry(".describe", "Show everything that is known about one thing, with causes."),
+    "describe": Entry(".describe", "Describe one object in detail, with causes."),
     "explain": Entry(".explain", "Explain the state of a partition or topic."),
     "elect": Entry(".elect", "Elect leaders: the preferred ones, or unclean ones."),
     "reassign": Entry(".reassign", "Move partitions to other replicas."),
@@ -45,7 +45,7 @@ ENTRIES: Final = {
     "watch": Entry(".watch", "Show events as they occur."),
     "forensics": Entry(
         ".forensics",
-        "Find out from the logs of a Kafka cluster what happened.",
+        "Investigate outages in the logs of a Kafka cluster.",
         ("report", "timeline", "sql", "whatif"),
     ),
     "dashboard": Entry(".dashboard", "Open the dashboard in a browser, logged in."),

@@ -87,7 +87,7 @@ def token() -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--role", type=ROLES, required=True, help="What the token permits.")
+@click.option("--role", type=ROLES, required=True, help="Role of the token.")
 @click.option("--expires", type=_Duration(), default="90d", show_default=True, help="Time until it expires.")
 @click.option(
     "--networks", type=_Network(), multiple=True, metavar="NETWORK", help="Accept it from these addresses only."

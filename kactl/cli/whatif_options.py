@@ -11,7 +11,11 @@ from .exits import Exit, Failure
 SWEEPS: Final = tuple(kind.value for kind in Kind if kind is not Kind.KILL)
 
 kill_option: Final = click.option(
-    "--kill", "kills", multiple=True, metavar="IDS", help="Fail these together: 3,4 or rack=a,7; may be repeated."
+    "--kill",
+    "kills",
+    multiple=True,
+    metavar="IDS",
+    help="Brokers that fail together: 3,4 or rack=a,7; may be repeated.",
 )
 
 
