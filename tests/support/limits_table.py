@@ -7,21 +7,26 @@ Each number is read from where the decoder gets it.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kactl import model
+from kactl.access import tickets
 from kactl.admin import limits as http
 from kactl.admin import rates
-from kactl.admin.identity import login_codes, token_file
+from kactl.admin.identity import login_codes, run_file, token_file
 from kactl.admin.route import BODY_BYTES_MAX, SMALL_BODY_BYTES_MAX
 from kactl.admin.schema import common
+from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
 from kactl.sasl import digest_md5, scram
+from kactl.state_change_log import past
 from kactl.stores.etcd import gateway
 from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
 from kactl.transports.kafka import client, credentials
 from kactl.transports.kafka.listener import admission, authentication, connection, field_types, quotas, relay, user_file
+from kactl.transports.kafka.listener import limits as listener_limits
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
@@ -58,13 +63,18 @@ def size(count: int) -> str:
 
 
 def _http() -> Iterator[Limit]:
-    yield Limit("request line, one field", size(http.LINE_BYTES_MAX), "400 or 431, closed")
+    yield Limit(
+        "request line; one field", f"{size(http.LINE_BYTES_MAX)}; {size(http.FIELD_BYTES_MAX)}", "400 or 431, closed"
+    )
     yield Limit("fields; all of the head", f"{http.FIELDS_MAX}; {size(http.HEAD_BYTES_MAX)}", "400 or 431, closed")
     yield Limit("time of a head", f"{http.HEAD_TIMEOUT_S:g} s", "closed")
     yield Limit(
         "body", f"{size(SMALL_BODY_BYTES_MAX)}; reassignments and topics: {size(BODY_BYTES_MAX)}", "413, not read"
     )
     yield Limit("time of a body", f"{http.BODY_GRACE_S:g} s, then {size(http.BODY_BYTES_PER_S)}/s", "408, closed")
+    yield Limit(
+        "name of a topic, also on Kafka listeners", f"{model.TOPIC_NAME_LENGTH_MAX} characters", "400; INVALID_TOPIC"
+    )
     yield Limit(
         "`reason`; partitions of an election",
         f"{common.REASON_LENGTH_MAX} characters; {common.ELECTION_PARTITIONS_MAX:,}",
@@ -80,6 +90,7 @@ def _http() -> Iterator[Limit]:
         f"{http.CONNECTIONS_MAX}; {http.CONNECTIONS_PER_ADDRESS_MAX}",
         "the one longest without a complete head is closed",
     )
+    yield Limit("connections with TLS", f"{http.TLS_CONNECTIONS_MAX}", "as above", "`api.tls`")
     yield Limit(
         "connections of the address for probes",
         f"{http.PROBE_ADDRESS_CONNECTIONS}",
@@ -100,7 +111,12 @@ def _http() -> Iterator[Limit]:
         "429",
     )
     yield Limit("login code", f"{login_codes.LIFETIME_S:g} s, once", "401")
-    yield Limit("token file", size(token_file.BYTES_MAX), "the previous tokens are kept")
+    yield Limit("ticket of a page", f"{tickets.LENGTH_MAX:,} characters", "401")
+    yield Limit(
+        "token file; a token in a file",
+        f"{size(token_file.BYTES_MAX)}; {size(token_file.LOCAL_BYTES_MAX)}",
+        "the previous tokens are kept",
+    )
 
 
 def _kafka() -> Iterator[Limit]:
@@ -117,6 +133,11 @@ def _kafka() -> Iterator[Limit]:
         size(limits.request_size_max),
         f"error, up to {size(connection.DISCARD_SIZE_MAX)}; then closed",
         "`kafka.request-max-bytes`",
+    )
+    yield Limit(
+        "ApiVersions and other small requests; requests about kactl's configs",
+        f"{size(listener_limits.SMALL_SIZE_MAX)}; {size(connection._CONFIG_SIZE_MAX)}",
+        "error or closed; relayed, if anything is",
     )
     yield Limit(
         "AlterPartition of a broker",
@@ -147,6 +168,7 @@ def _kafka() -> Iterator[Limit]:
         "the longest idle client's is closed for a broker's; others are not accepted",
         "`kafka.max-connections`, `kafka.max-connections-per-ip`",
     )
+    yield Limit("connections of one broker", str(admission.BROKER_CONNECTIONS_MAX), "the oldest count as a client's")
     yield Limit("connections of one address in a second", str(admission.RATE_MAX_S), "not accepted")
     yield Limit(
         "time between requests; of a response that is not read",
@@ -171,8 +193,8 @@ def _logins() -> Iterator[Limit]:
     yield Limit("message of SCRAM", size(scram.MESSAGE_BYTES_MAX), "the login fails")
     yield Limit("iterations that a server of SCRAM may demand", f"{scram.ITERATIONS_MAX:,}", "the login fails")
     yield Limit(
-        "file of users; users in it",
-        f"{size(user_file.BYTES_MAX)}; {user_file.USERS_MAX:,}",
+        "file of users; users in it; their names",
+        f"{size(user_file.BYTES_MAX)}; {user_file.USERS_MAX:,}; {user_file.NAME_LENGTH_MAX} characters",
         "the previous users are kept",
         "`kafka.users`",
     )
@@ -217,6 +239,14 @@ def _peers() -> Iterator[Limit]:
 
 def _files() -> Iterator[Limit]:
     yield Limit("line of a log", size(source.LINE_LIMIT), "cut")
+    yield Limit("file of partitions or topics that a command reads", size(partition_files.FILE_BYTES_MAX), "an error")
+    yield Limit("line of an event stream that a command reads", size(sse._LINE_BYTES_MAX), "connected again")
+    yield Limit("run file of a server", size(run_file.BYTES_MAX), "ignored")
+    yield Limit(
+        "own state-change log at the start: events; controllerships and elections",
+        f"{size(past.EVENT_BYTES_MAX)}; {size(past.TERM_BYTES_MAX)}",
+        "older lines are not read",
+    )
     yield Limit(
         "growth of a gzip file", f"{source.RATIO_MAX} times, above {size(source.RATIO_FREE_BYTES)}", "not read further"
     )
@@ -227,7 +257,7 @@ _SECTIONS: Final = {
     "Kafka listeners": _kafka,
     "Logins": _logins,
     "Peers that kactl asks, and the tcp network": _peers,
-    "Log files": _files,
+    "Files and streams": _files,
 }
 
 
