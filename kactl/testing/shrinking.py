@@ -236,6 +236,9 @@ class _Shrinker:
                 pass
         # Short intervals and small chunks make each later run long.
         self._keep(simplifying.with_default_settings, seeds=1)
+        topics = simplifying.topics(self.script)
+        if len(topics) > 1:
+            ddmin(topics, lambda kept: self._keep(partial(simplifying.with_topics, names=kept)))
         verbs = list(dict.fromkeys(action.do for action in self.script.actions))
         if len(verbs) > 1:
             ddmin(verbs, lambda kept: self._keep(partial(simplifying.with_verbs, verbs=kept)))

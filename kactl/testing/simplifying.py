@@ -86,6 +86,25 @@ def with_latest_actions(script: Script, count: int) -> Script | None:
     return shorter if len(shorter.actions) < len(script.actions) else None
 
 
+def topics(script: Script) -> list[str]:
+    """Returns the names of topics in a script, in the order of their first action."""
+    return list(dict.fromkeys(name for action in script.actions for name in sorted(_topics(action))))
+
+
+def with_topics(script: Script, names: Collection[str]) -> Script:
+    """Returns the script without the actions that name other topics only."""
+    kept = [action for action in script.actions if not (named := _topics(action)) or named.intersection(names)]
+    return replace(script, actions=kept)
+
+
+def _topics(action: Action) -> set[str]:
+    """Returns the topics that an action names; a topic that a selector chooses has no name."""
+    targets = [name for name in action.args.get("targets", ()) if " " not in name]
+    named = {name.rpartition("-")[0] for name in targets}
+    topic = action.args.get("topic", "")
+    return named | {topic} if topic and " " not in topic else named
+
+
 def with_verbs(script: Script, verbs: Collection[str]) -> Script:
     return replace(script, actions=[action for action in script.actions if action.do in verbs])
 

@@ -89,6 +89,21 @@ def test_second_phase_is_left_out_if_the_script_fails_before_it(violated_ms: flo
     assert (len(runs) == 1) == bool(first_runs) == is_used
 
 
+def test_actions_about_other_topics_are_dropped_together() -> None:
+    actions = [
+        *(Action("create", at_ms=1.0 * number, args={"topic": f"t{number % 5}"}) for number in range(50)),
+        Action("reassign", at_ms=60.0, args={"targets": {"t1-0": [1], "t3-2": [2]}}),
+        Action("reassign", at_ms=61.0, args={"targets": {"any partition ~3": [1], "t3-2": [2]}}),
+        Action("delete", at_ms=62.0, args={"topic": "any topic ~1"}),
+        Action("resign", at_ms=63.0),
+    ]
+    script = Script(actions=actions)
+
+    assert simplifying.topics(script) == ["t0", "t1", "t2", "t3", "t4"]
+    kept = simplifying.with_topics(script, ["t1"]).actions
+    assert [action.at_ms for action in kept] == [*range(1, 50, 5), 60.0, 62.0, 63.0]
+
+
 def test_reduced_list_passes_without_any_single_item() -> None:
     def fails(items: list[int]) -> bool:
         # Not monotone: a larger list may pass although a smaller one fails.
