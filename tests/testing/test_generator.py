@@ -23,7 +23,7 @@ def faults_of(script: Script) -> int:
     return sum(action.do in _FAULTS for action in script.actions)
 
 
-def test_a_third_of_the_runs_is_calm_and_long() -> None:
+def test_calm_runs_are_long_and_a_third_of_all() -> None:
     paces = [drawn_pace(random.Random(f"pace {seed}"), random.Random(seed), large=False) for seed in range(1_000)]
 
     calm = [pace for pace in paces if pace.is_calm]

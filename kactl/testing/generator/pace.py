@@ -1,22 +1,22 @@
 """Pace of a run: the length of its first phase, and how often faults and requests occur in it.
 
-Most runs are short and dense: what later events would repair is only found at the end of a run. A third is calm: a long
-time in which each fault mostly ends before the next one begins, so that timers fire, leaders return to the preferred
-replicas, and a node meets what it has remembered for minutes.
+Most runs are short and dense: what later events would repair is only found at the end of a run. More than a third is
+calm: a long time in which each fault mostly ends before the next one begins, so that timers fire, leaders return to the
+preferred replicas, and a node meets what it has remembered for minutes.
 """
 
 import random
 from typing import Final, NamedTuple
 
 # Share of the calm runs.
-CALM: Final = 0.34
+CALM: Final = 0.38
 # Lengths in minutes with their weights, of dense runs and of calm ones.
 _DENSE_MINUTES: Final = ((0.4, 100), (0.8, 60), (2, 28), (4, 8), (8, 3), (20, 1))
-_CALM_MINUTES: Final = ((2, 10), (5, 20), (10, 30), (20, 50))
+_CALM_MINUTES: Final = ((2, 5), (5, 10), (10, 25), (20, 60))
 # Length for large clusters.
 _LARGE_MINUTES: Final = 0.8
 # Mean times between two occurrences of faults in calm runs, whatever their kinds. Most are several faults.
-_CALM_FAULTS_MS: Final = (15_000.0, 20_000.0, 25_000.0)
+_CALM_FAULTS_MS: Final = (12_000.0, 16_000.0, 20_000.0)
 # Requests per second.
 _DENSE_RATES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _CALM_RATES: Final = (0.05, 0.1)
