@@ -17,6 +17,8 @@ log = logger(__name__)
 
 # Kafka's default (controlled.shutdown.max.retries), which counts the first attempt too.
 ATTEMPTS: Final = 3
+# Partitions that are listed in a log line.
+_NAMED_MAX: Final = 5
 # Kafka's brokers wait for five seconds. In one process the next controller takes over in less time.
 BACKOFF_MS: Final = 500
 
@@ -47,12 +49,13 @@ async def controlled_shutdown(
     Returns:
         whether the broker leads no partition any more that another broker could lead.
     """
+    remaining: list[TopicPartition] = []
     for attempt in range(attempts):
         if attempt:
             await clock.sleep_ms(backoff_ms)
         registered = epoch()
         if registered == NO_EPOCH:
-            break
+            return False
         try:
             remaining = await controller.ask(ControlledShutdownRequested(broker, registered))
         except KactlError as rejected:
@@ -65,6 +68,9 @@ async def controlled_shutdown(
         if not remaining:
             return True
         log.info("broker %d still leads %d partitions, such as %s", broker, len(remaining), remaining[0])
-    if attempts:
-        log.warning("broker %d stops while it still leads partitions", broker)
+    if remaining:
+        named = ", ".join(map(str, remaining[:_NAMED_MAX])) + (", ..." if len(remaining) > _NAMED_MAX else "")
+        log.warning("broker %d stops while it still leads %d partitions: %s", broker, len(remaining), named)
+    elif attempts:
+        log.warning("broker %d stops, and no controller has moved its leaderships", broker)
     return False

@@ -43,6 +43,28 @@ UNREACHABLE = ControllerUnreachable("it is away")
 
 
 @pytest.mark.parametrize(
+    ("responses", "text"),
+    [
+        ([[T_0]], "still leads 1 partitions: t-0"),
+        ([[TopicPartition("t", number) for number in range(7)]], "7 partitions: t-0, t-1, t-2, t-3, t-4, ..."),
+        ([UNREACHABLE], "no controller has moved its leaderships"),
+        ([[]], ""),
+    ],
+)
+async def test_leaderships_that_were_not_moved_are_named(
+    responses: list[list[TopicPartition] | Exception], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    controller = ShutdownController(clock, *responses)
+
+    await controlled_shutdown(1, epoch=lambda: 5, controller=controller, clock=clock, attempts=1)
+
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == bool(text)
+    assert text in "".join(warnings)
+
+
+@pytest.mark.parametrize(
     ("responses", "attempts", "result"),
     [
         ([[]], 1, True),
