@@ -75,6 +75,7 @@ def test_thread_acts_once_the_time_has_passed() -> None:
         ("thread", "block", EXIT_CODE),
         ("thread", "ignore", EXIT_CODE),
         ("process", "block", -signal.SIGKILL),
+        ("process", "hold the GIL", -signal.SIGKILL),
         ("process", "ignore", -signal.SIGKILL),
         ("process", "stop", -signal.SIGKILL),
         ("thread", "wait", 0),

@@ -1,5 +1,6 @@
 """A program with a leader that its argument directs, under a watchdog: python watched_program.py KIND WHAT."""
 
+import ctypes
 import sys
 import time
 
@@ -16,6 +17,8 @@ class Handler(kactl.PartitionHandler):
         match sys.argv[2]:
             case "block":
                 time.sleep(120)  # noqa: ASYNC251
+            case "hold the GIL":
+                ctypes.PyDLL(None).sleep(120)
             case "ignore":
                 with anyio.CancelScope(shield=True):
                     await anyio.sleep(120)
