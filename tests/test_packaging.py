@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -20,6 +19,7 @@ from packaging.version import Version
 
 from kactl.cli.main import EXTRA_OF
 from tests.support import tree
+from tests.support.wheel import build_wheel
 
 IMPORT_ALL = """
 import importlib, json, sys
@@ -76,19 +76,8 @@ def test_links_are_relative_and_committed(folder: str) -> None:
 
 @pytest.mark.slow
 def test_wheel_contains_every_module_and_only_kactl(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for file in tree.tracked_files():
-        if not file.is_symlink():  # the wheel must not depend on the links
-            copy = source / file.relative_to(tree.ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
+    built = build_wheel(tmp_path)
 
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    wheel = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
-    done = subprocess.run([*pip, *wheel], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-    (built,) = tmp_path.glob("kactl-*.whl")
     held = set(zipfile.ZipFile(built).namelist())
     expected = {name.replace(".", "/") for name in tree.modules()}
     assert {re.sub(r"(/__init__)?\.py$", "", name) for name in held if name.endswith(".py")} == expected

@@ -10,22 +10,25 @@ from pathlib import Path
 import pytest
 
 from tests.support import tree
+from tests.support.wheel import unpacked_wheel
 
 TUTORIAL = tree.ROOT / "docs" / "simulation.md"
 PLUGIN = "kactl.testing.pytest_plugin"
 
 
-def run_pytest(folder: Path, *args: str) -> str:
-    """Run pytest in a folder, as a process of its own. Returns its output."""
+def run_pytest(folder: Path, *args: str, packages: Path = tree.ROOT) -> str:
+    """Run pytest in a folder, as a process of its own, with kactl from another folder. Returns its output."""
     # The installation for development may be older than the entry point.
     command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", "-ra", *args]
     (folder / "pytest.ini").touch()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=_environment(folder))
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=_environment(folder, packages)
+    )
     return done.stdout + done.stderr
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": f"{folder}:{tree.ROOT}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+def _environment(folder: Path, packages: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{folder}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def outcome(text: str) -> str:
@@ -164,6 +167,7 @@ def test_bad_usage_names_the_remedy(tmp_path: Path, options: list[str], reasons:
 USERS_STORE = '''
 """A store, a transport and a handler of a user: the store counts its calls, the handler keeps what it leads."""
 
+import kactl
 import pytest
 
 from kactl.stores.base import Session, Store
@@ -254,18 +258,23 @@ class TestParticipants(ParticipantContract):
     @pytest.fixture
     def make_handler(self):
         return KeepingHandler
+
+
+def test_package_is_the_one_that_was_built():
+    assert "/wheel/packages/" in kactl.__file__
 '''
 
 
 @pytest.mark.slow
-def test_suites_judge_stores_and_transports_of_other_packages(tmp_path: Path) -> None:
+def test_suites_of_the_wheel_judge_stores_and_transports_of_other_packages(tmp_path: Path) -> None:
+    packages = unpacked_wheel(tmp_path / "wheel")
     (tmp_path / "test_users_parts.py").write_text(USERS_STORE)
     broken = USERS_STORE.replace("return await super().topics()", "return (await super().topics())[:1]")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "test_users_parts.py").write_text(broken)
 
-    good = run_pytest(tmp_path, "test_users_parts.py")
-    bad = run_pytest(tmp_path / "broken", "-k", "test_topics_are_reported or of_many_topics")
+    good = run_pytest(tmp_path, "test_users_parts.py", packages=packages)
+    bad = run_pytest(tmp_path / "broken", "-k", "test_topics_are_reported or of_many_topics", packages=packages)
 
     assert re.fullmatch(r"1\d\d passed", outcome(good)), good
     assert outcome(bad).startswith("2 failed, "), bad
