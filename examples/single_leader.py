@@ -1,7 +1,9 @@
 """One process of several does the work; another one takes over if it dies.
 
-python examples/controller.py 127.0.0.1:7373 cluster.db
-NODE=1 python examples/single_leader.py 127.0.0.1:7373      # and NODE=2, NODE=3
+    python examples/controller.py 127.0.0.1:7373 cluster.db
+    NODE=1 python examples/single_leader.py 127.0.0.1:7373      # and NODE=2, NODE=3
+
+The first start waits up to 30 s until all three processes run.
 """
 
 import os
