@@ -13,11 +13,13 @@ is the last time at which the lease was valid, also after the process was stoppe
 `lost` line is printed by each call of `lease_lost`.
 
 SIGUSR1 prints a line with the names of all tasks, and a line `resources <tasks> <descriptors> <resident KiB>`. SIGTERM
-ends the program in order; the last line is `left <tasks>`.
+ends the program in order; the last line is `left <tasks>`. SIGUSR2 drains the broker that an option of the active
+controller names.
 """
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -99,6 +101,7 @@ class Program:
         self.options = options
         self.addresses: list[str] = options.addresses.split(",")
         self.participant_store = options.participant_store or options.store
+        self.controller: kactl.Controller | None = None
 
     async def control(self, node_id: int, network: kactl.TcpNetwork) -> None:
         store = open_store(self.options.store, self.options.controller_ms)
@@ -107,6 +110,7 @@ class Program:
             auto_balance=balance_ms > 0, balance_interval_ms=balance_ms or 1, balance_percentage=0
         )
         async with kactl.Controller(node_id, store=store, network=network, settings=settings) as controller:
+            self.controller = controller
             say("listens", network.address)
             was_active, in_sync, linked = False, set[int](), list[int]()
             while True:
@@ -150,7 +154,7 @@ class Program:
     async def run(self) -> None:
         number, role = self.options.id, self.options.role
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_handle_signals, tasks.cancel_scope)
+            tasks.start_soon(self.handle_signals, tasks.cancel_scope)
             if role == "participant":
                 tasks.start_soon(self.participate, number, kactl.TcpNetwork(controllers=self.addresses))
             elif role == "controller":
@@ -164,18 +168,26 @@ class Program:
         await anyio.sleep(0.1)
         say("left", len(asyncio.all_tasks()) - 1)
 
+    async def handle_signals(self, scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2) as signals:
+            async for number in signals:
+                match number:
+                    case signal.SIGTERM:
+                        scope.cancel()
+                        return
+                    case signal.SIGUSR1:
+                        _say_resources()
+                    case signal.SIGUSR2 if self.controller is not None:
+                        await self.controller.drain(self.options.drain)
+                        say("drained", self.options.drain)
 
-async def _handle_signals(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
-        async for number in signals:
-            if number == signal.SIGTERM:
-                scope.cancel()
-                return
-            resident = Path("/proc/self/statm").read_text().split()[1]
-            kib = int(resident) * os.sysconf("SC_PAGE_SIZE") // 1024
-            names = Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())  # type: ignore[union-attr]
-            say("tasks", ", ".join(f"{count} {name}" for name, count in sorted(names.items())))
-            say("resources", names.total(), len(os.listdir("/proc/self/fd")), kib)
+
+def _say_resources() -> None:
+    resident = Path("/proc/self/statm").read_text().split()[1]
+    kib = int(resident) * os.sysconf("SC_PAGE_SIZE") // 1024
+    names = Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())  # type: ignore[union-attr]
+    say("tasks", ", ".join(f"{count} {name}" for name, count in sorted(names.items())))
+    say("resources", names.total(), len(os.listdir("/proc/self/fd")), kib)
 
 
 async def _load(participant: kactl.Participant, topics: int) -> None:
@@ -220,6 +232,8 @@ if __name__ == "__main__":
     parser.add_argument("--controller-ms", type=int, default=CONTROLLER_MS)
     parser.add_argument("--lag-ms", type=int, default=LAG_MS)
     parser.add_argument("--balance-ms", type=int, default=0, help="how often preferred replicas are elected")
+    parser.add_argument("--drain", type=int, help="the broker that SIGUSR2 drains")
     parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--load", type=int, default=0, metavar="TOPICS", help="a participant that creates topics")
+    logging.basicConfig(level=logging.WARNING)
     anyio.run(Program(parser.parse_args()).run)
