@@ -35,7 +35,9 @@ def test_kafka_controller_accepts_a_participant_as_a_broker(
                 assert stored.incarnation == participant.incarnation
                 with anyio.fail_after(PATIENCE_S):
                     while True:
-                        found = await anyio.to_thread.run_sync(lambda: set(admin.list_topics(timeout=REQUEST_S).brokers))
+                        found = await anyio.to_thread.run_sync(
+                            lambda: set(admin.list_topics(timeout=REQUEST_S).brokers)
+                        )
                         if len(found) > 1:
                             await session.close()
                             return found
