@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kactl.testing.script import Action, WorldSpec
 
-from .schedules import Schedules
+from .schedules import CONTROL, Schedules
 from .workload import TOPICS
 
 # How many sequences a run has, for each part of so many ms; calm runs have longer parts.
@@ -45,21 +45,28 @@ def operations(rng: random.Random, world: WorldSpec, duration_ms: float, *, calm
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
-    for _ in range(rng.choice(_COUNTS) * parts):
-        actions += rng.choice(kinds)(rng.uniform(2_000, duration_ms))
+    for number in range(rng.choice(_COUNTS) * parts):
+        begin_ms = rng.uniform(2_000, duration_ms)
+        if number == 0 and rng.random() < 0.5:
+            # No later event hides what this one leaves behind.
+            begin_ms = max(2_000.0, duration_ms - draw.gap_ms * rng.uniform(1, 5))
+        actions += rng.choice(kinds)(begin_ms)
     return [action for action in actions if action.at_ms < duration_ms]
 
 
 class _Sequences(Schedules):
-    """Each method returns actions that begin at a time."""
+    """Each method returns actions that begin at a time.
+
+    Attributes:
+        gap_ms: until an unanswered request has been sent again.
+    """
 
     def __init__(self, rng: random.Random, world: WorldSpec) -> None:
         super().__init__(rng, world)
         self._store = world.store
         # After a failure the controller writes again.
         self._again_ms = 10_000.0
-        # Until an unanswered request has been sent again.
-        self._gap_ms = max(1_500.0, 1.5 * self.request_ms)
+        self.gap_ms = max(1_500.0, 1.5 * self.request_ms)
 
     def tools(self, at_ms: float) -> list[Action]:
         """One tool creates a topic, and another one changes it before the controller has finished."""
@@ -103,29 +110,36 @@ class _Sequences(Schedules):
         ]
 
     def lives(self, at_ms: float) -> list[Action]:
-        """A topic is moved, deleted and created again while one of its brokers misses some of that, perhaps under
-        another controller."""
-        rng, topic, broker, gap_ms = self.rng, self._topic(), self._number(), self._gap_ms
-        actions = [Action("recreate", at_ms=at_ms, args=self._creation(topic) | {"removal": "none"})]
-        missing = {
-            "node": _ACTIVE,
-            "to": f"broker {broker}",
-            "direction": "out",
-            "for_ms": gap_ms * rng.uniform(0.5, 5),
-        }
-        cut = Action("cut", at_ms=at_ms + gap_ms * rng.uniform(0.5, 2), args=missing | {"deliver": rng.random() < 0.5})
-        hold = Action("hold", at_ms=cut.at_ms, args=missing)
-        actions.append(rng.choice((cut, hold)))
-        time_ms = cut.at_ms
-        for _ in range(rng.choice((0, 1, 1, 2))):
-            time_ms += gap_ms * rng.random()
-            actions.append(self._reassignment(f"{topic}-0", time_ms))
-        if rng.random() < 0.5:
-            time_ms += gap_ms * rng.random()
+        """A topic moves away from a broker and perhaps back, or is deleted and created again, perhaps under the next
+        controller. The broker receives one of the requests about it too late, or misses some."""
+        rng, topic, gap_ms = self.rng, self._topic(), self.gap_ms
+        life = self._creation(topic) | {"removal": "none"}
+        broker = rng.choice(life["replicas"][0])
+        others = [number for number in range(1, self.brokers + 1) if number != broker]
+        begin_ms = time_ms = at_ms + gap_ms * rng.uniform(0.5, 1.5)
+        actions = [Action("recreate", at_ms=at_ms, args=life)]
+        for targets in rng.choice(((), (others,), (others,), (others, [broker, *others]))):
+            move = {"targets": {f"{topic}-0": targets[: rng.choice((1, 2, 2))]}, "to": _ACTIVE}
+            actions.append(Action("reassign", at_ms=time_ms, args=move))
+            time_ms += gap_ms * rng.uniform(0.8, 1.5)
+        if rng.random() < 0.3:
+            args = {"node": f"broker {rng.choice(others)}", "restart_after_ms": 500.0, "ends_session": True}
+            actions.append(Action("kill", at_ms=begin_ms, args=args))
+        if rng.random() < 0.4:
             actions.append(self._end(time_ms))
-        time_ms += gap_ms * rng.uniform(0.2, 2)
-        again = self._creation(topic) | {"removal": rng.choice(("delete", "delete", "mark", "vanish"))}
-        return [*actions, Action("recreate", at_ms=time_ms, args=again | {"after_ms": gap_ms * rng.uniform(0.2, 2)})]
+            time_ms += gap_ms * rng.random()
+        if rng.random() < 0.7:
+            again = self._creation(topic) | {"after_ms": gap_ms * rng.uniform(0.3, 1.5)}
+            again |= {"removal": rng.choice(("delete", "delete", "mark", "vanish"))}
+            again["replicas"] = [list(dict.fromkeys([*replicas, broker])) for replicas in again["replicas"]]
+            actions.append(Action("recreate", at_ms=time_ms, args=again))
+            time_ms += again["after_ms"]
+        link = {"node": _ACTIVE, "to": f"broker {broker}", "direction": "out"}
+        late = {"for_ms": time_ms - begin_ms + gap_ms * rng.uniform(0.3, 1.5), "kind": rng.choice(("", *CONTROL))}
+        missed = {"for_ms": (time_ms - begin_ms) * rng.uniform(0.3, 1.1) + 100, "deliver": rng.random() < 0.3}
+        first_ms = begin_ms - rng.uniform(1, 50)
+        either = (Action("hold", at_ms=first_ms, args=link | late), Action("cut", at_ms=first_ms, args=link | missed))
+        return [*actions, rng.choice((either[0], *either))]
 
     def stuck(self, at_ms: float) -> list[Action]:
         """A reassignment does not end, as its target cannot copy. It is cancelled or replaced while the store fails,
@@ -157,7 +171,7 @@ class _Sequences(Schedules):
         """A fault happens in a step of a reassignment, which another one may replace at once."""
         rng, topic = self.rng, self._topic()
         actions = [
-            self._reassignment(f"{topic}-0", at_ms + self._gap_ms * number) for number in range(rng.choice((1, 2, 2)))
+            self._reassignment(f"{topic}-0", at_ms + self.gap_ms * number) for number in range(rng.choice((1, 2, 2)))
         ]
         for begun in list(actions):
             if rng.random() < 0.8:
@@ -170,7 +184,7 @@ class _Sequences(Schedules):
         leader, target = self._number(), rng.sample(range(1, self.brokers + 1), 2)
         replicas = list(dict.fromkeys([leader, *rng.choice(([], target[:1]))]))
         create = {"topic": topic, "replicas": [replicas], "removal": "delete", "after_ms": 500.0}
-        drain_ms = at_ms + self._gap_ms * rng.uniform(0.5, 2)
+        drain_ms = at_ms + self.gap_ms * rng.uniform(0.5, 2)
         wanted = list(dict.fromkeys(rng.choice(([leader, *target], [*target, leader], [leader], target))))
         move = {"targets": {f"{topic}-0": wanted}, "to": _ACTIVE}
         args = {"broker": f"broker {leader}", "to": _ACTIVE}

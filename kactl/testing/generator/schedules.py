@@ -10,7 +10,7 @@ from .single_faults import SingleFaults
 # Kinds whose first action may happen while a controller is at a point.
 _AT_POINT: Final = ("kill", "bounce", "bounce", "stop", "pause", "cut", "cut store", "hold", "expire", "sleepwalk")
 # Kinds of requests to brokers.
-_CONTROL: Final = ("LeaderAndIsr", "StopReplica", "StopReplica", "UpdateMetadata")
+CONTROL: Final = ("LeaderAndIsr", "StopReplica", "StopReplica", "UpdateMetadata")
 _PROPOSAL: Final = "AlterPartitionRequested"
 # Where a controller is about to send a request.
 _SENDING: Final = ("", "deliver before", "deliver before", "stop replicas before", "store assignment before")
@@ -172,7 +172,7 @@ class Schedules(SingleFaults):
             at_ms = max(0.0, at_ms - gap_ms)
         hold = {"node": "active controller", "direction": "out", "for_ms": gap_ms * rng.uniform(1.5, 4)}
         if rng.random() < 0.5:
-            hold["kind"] = rng.choice(_CONTROL)
+            hold["kind"] = rng.choice(CONTROL)
         begin_ms = at_ms + rng.uniform(0, 0.3) * gap_ms
         return [*actions, Action("hold", at_ms=begin_ms, at_point=rng.choice(_SENDING), args=hold)]
 
