@@ -114,7 +114,7 @@ class Telemetry:
     ) -> None:
         self.spans = EventSpans(trace.get_tracer("kactl", tracer_provider=tracer_provider))
         self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
-        self._closed = False
+        self._readings: dict[str, Reading] = {}
         self._histograms = {
             name: self._meter.create_histogram(
                 name,
@@ -165,21 +165,27 @@ class Telemetry:
 
     def observe(self, readings: Mapping[str, Reading]) -> None:
         """Register the gauges and counters above, to be read by calling `readings`, by name, at collection."""
+        self._readings.update(readings)
         for table, create in (
             (GAUGES, self._meter.create_observable_gauge),
             (COUNTERS, self._meter.create_observable_counter),
         ):
             for name, unit, meaning in table:
                 if name in readings:
-                    create(name, callbacks=[self._callback(readings[name])], unit=unit, description=meaning)
+                    create(name, callbacks=[self._callback(name)], unit=unit, description=meaning)
 
     def close(self) -> None:
-        """Stop all readings: a stopped instance must not look like an idle one."""
-        self._closed = True
+        """Stop all readings: a stopped instance must not look like an idle one.
 
-    def _callback(self, reading: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        A provider keeps its callbacks for as long as it exists. The readings refer to the instance, which is freed
+        without them.
+        """
+        self._readings.clear()
+
+    def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def collect(_: CallbackOptions) -> Iterable[Observation]:
-            if self._closed:
+            reading = self._readings.get(name)
+            if reading is None:
                 return []
             return [Observation(value, dict(attributes)) for value, attributes in reading()]
 
