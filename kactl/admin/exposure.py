@@ -19,6 +19,8 @@ API: Final = "api"
 NETWORK: Final = "network"
 STORE: Final = "store"
 BROKERS: Final = "brokers"
+# Mechanisms that send a secret as it is, and what that is.
+_CLEAR: Final = {"PLAIN": "password", "OAUTHBEARER": "token"}
 # Before the name of a listener.
 KAFKA: Final = "kafka."
 
@@ -198,8 +200,8 @@ def _zookeeper(store: StoreConfig, other: str) -> Iterator[Opening]:
 
 
 def _brokers(config: Config) -> Iterator[Opening]:
-    """Without an authority kactl has no TLS, so that the password is sent as it is."""
+    """Without an authority kactl has no TLS, so that a password or a token is sent as it is."""
     client = config.kafka.client
-    if _has_kafka(config) and client.sasl_mechanism == "PLAIN" and not client.ca:
-        reason = '"PLAIN" sends the password to brokers in clear text'
+    if _has_kafka(config) and client.sasl_mechanism in _CLEAR and not client.ca:
+        reason = f'"{client.sasl_mechanism}" sends the {_CLEAR[client.sasl_mechanism]} to brokers in clear text'
         yield Opening(BROKERS, "kafka.client.sasl-mechanism", reason, "write kafka.client.ca, or use SCRAM-SHA-512")

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from kactl.access import PrincipalRules
 from kactl.errors import BadConfig
 
-from .kafka_settings import KafkaConfig
+from .kafka_settings import KafkaClientConfig, KafkaConfig
 from .settings import ApiConfig, Config, NetworkConfig, StoreConfig
 from .values import API_URL, ENDPOINT, ETCD_ENDPOINT, HOST, LISTEN, OTLP_URL
 
@@ -124,6 +124,12 @@ def _check_store(store: StoreConfig, origins: Origins) -> None:
             reject("set-acl", "needs an identity: write user and password-file, or tls with cert and key")
         if store.auth_scheme == "digest" and (not store.user or ":" in store.user):
             reject("auth-scheme", '"digest" needs user and password-file, and a user without a colon')
+        if store.sasl_mechanism == "GSSAPI":
+            reject(
+                "sasl-mechanism",
+                '"GSSAPI" is not a part of kactl: use DIGEST-MD5, or a client certificate (cert and key) with x509 '
+                "ACLs; a program can give ZooKeeperStore a mechanism of its own",
+            )
         if store.client == "kazoo" and (store.tls or store.user):
             reject("client", '"kazoo" connects in clear text and without an identity: write "kactl"')
     elif store.kind == "etcd":
@@ -245,6 +251,34 @@ def _check_kafka_client(config: Config, origins: Origins) -> None:
     for key, value in (("cert", client.cert), ("server-name", client.server_name)):
         if value and not client.ca:
             reject(key, "has no effect without ca: name the file with the authority of the brokers' certificates")
+    if client.sasl_mechanism == "GSSAPI":
+        reject(
+            "sasl-mechanism",
+            '"GSSAPI" is not a part of kactl: use SCRAM-SHA-512, or a client certificate (cert and key) on a listener '
+            "of protocol SSL",
+        )
+    _check_login(client, reject)
+    is_clear = client.sasl_mechanism in ("PLAIN", "OAUTHBEARER") and not client.ca
+    if is_clear and "brokers" not in config.security.allow_insecure:
+        secret = "password" if client.sasl_mechanism == "PLAIN" else "token"
+        reject(
+            "sasl-mechanism",
+            f'"{client.sasl_mechanism}" sends the {secret} as it is, and needs TLS: write ca, use SCRAM-SHA-512, or '
+            'name "brokers" in security.allow-insecure',
+        )
+
+
+def _check_login(client: KafkaClientConfig, reject: Callable[[str, str], NoReturn]) -> None:
+    has_token = client.sasl_mechanism == "OAUTHBEARER"
+    if client.token_file and not has_token:
+        reject("token-file", 'is for sasl-mechanism = "OAUTHBEARER": write that, too')
+    if has_token:
+        for key, value in (("username", client.username), ("password-file", client.password_file)):
+            if value:
+                reject(key, '"OAUTHBEARER" has a token instead: write token-file alone')
+        if not client.token_file:
+            reject("sasl-mechanism", '"OAUTHBEARER" needs a token: write token-file, too')
+        return
     login = {
         "sasl-mechanism": client.sasl_mechanism,
         "username": client.username,
@@ -254,12 +288,6 @@ def _check_kafka_client(config: Config, origins: Origins) -> None:
     if given and len(given) < len(login):
         missing = ", ".join(key for key in login if key not in given)
         reject(given[0], f"needs {missing}: write all of sasl-mechanism, username and password-file")
-    if client.sasl_mechanism == "PLAIN" and not client.ca and "brokers" not in config.security.allow_insecure:
-        reject(
-            "sasl-mechanism",
-            '"PLAIN" sends the password as it is, and needs TLS: write ca, use SCRAM-SHA-512, or name "brokers" in '
-            "security.allow-insecure",
-        )
 
 
 def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:

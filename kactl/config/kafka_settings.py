@@ -18,19 +18,22 @@ class KafkaClientConfig(Section, frozen=True):
         ca: for protocols SSL and SASL_SSL: the file that the brokers' certificates are checked by.
         cert, key: the client's certificate, if brokers demand one.
         server_name: the name in the brokers' certificates, if it is not the host name of their listener.
-        sasl_mechanism: for protocols SASL_PLAINTEXT and SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN, which only
-            SASL_SSL permits.
+        sasl_mechanism: for protocols SASL_PLAINTEXT and SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256; or PLAIN or
+            OAUTHBEARER, which only SASL_SSL permits.
         username, password_file: of the principal, which needs the right ClusterAction. The password is the file's first
             line; only the file's owner may have the right to read it.
+        token_file: for OAUTHBEARER, in place of them: a file like that with a token, which another program renews. It
+            is read before each login.
     """
 
     ca: str = ""
     cert: str = ""
     key: str = ""
     server_name: str = ""
-    sasl_mechanism: Literal["", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = ""
+    sasl_mechanism: Literal["", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "GSSAPI"] = ""
     username: str = ""
     password_file: str = ""
+    token_file: str = ""
 
 
 class KafkaTlsConfig(Section, frozen=True):

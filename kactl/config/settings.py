@@ -27,6 +27,7 @@ class StoreConfig(Section, frozen=True):
             checked by, and the client's.
         auth_scheme: for zookeeper: sasl for DIGEST-MD5, as brokers log in; digest for ensembles that no broker uses,
             which sends the password itself.
+        sasl_mechanism: for zookeeper: the mechanism of auth_scheme sasl.
         set_acl: for zookeeper: whether the nodes that kactl creates give everybody else only the right to read, as
             those of brokers with `zookeeper.set.acl=true`; "auto" to do as the nodes that exist.
         session_timeout: a broker or controller that is silent for this long counts as dead.
@@ -54,6 +55,7 @@ class StoreConfig(Section, frozen=True):
     key: str = ""
     tls: bool = False
     auth_scheme: Literal["sasl", "digest"] = "sasl"
+    sasl_mechanism: Literal["DIGEST-MD5", "GSSAPI"] = "DIGEST-MD5"
     set_acl: Literal["auto"] | bool = "auto"
 
 

@@ -208,10 +208,45 @@ REFUSED = {
         {},
         'kafka.relay: "checked" needs an authorizer',
     ),
-    "a mechanism that is not supported": (
+    "Kerberos at brokers": (
         "node-id = 1\n[kafka.client]\nsasl-mechanism = 'GSSAPI'",
         {},
-        "kafka.client.sasl-mechanism: 'GSSAPI' cannot be used",
+        'kafka.client.sasl-mechanism: "GSSAPI" is not a part of kactl: use SCRAM-SHA-512, or a client certificate',
+    ),
+    "Kerberos in ZooKeeper": (
+        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'h:1'\nsasl-mechanism = 'GSSAPI'",
+        {},
+        'store.sasl-mechanism: "GSSAPI" is not a part of kactl: use DIGEST-MD5, or a client certificate',
+    ),
+    "a mechanism that does not exist": (
+        "node-id = 1\n[kafka.client]\nsasl-mechanism = 'CRAM-MD5'",
+        {},
+        "kafka.client.sasl-mechanism: 'CRAM-MD5' cannot be used",
+    ),
+    "a token without TLS": (
+        "node-id = 1\n[kafka.client]\nsasl-mechanism = 'OAUTHBEARER'\ntoken-file = 't'",
+        {},
+        'kafka.client.sasl-mechanism: "OAUTHBEARER" sends the token as it is',
+    ),
+    "a mechanism without its token": (
+        "node-id = 1\n[kafka.client]\nca = 'ca.pem'\nsasl-mechanism = 'OAUTHBEARER'",
+        {},
+        'kafka.client.sasl-mechanism: "OAUTHBEARER" needs a token',
+    ),
+    "a token beside a user": (
+        "node-id = 1\n[kafka.client]\nca = 'c'\nsasl-mechanism = 'OAUTHBEARER'\ntoken-file = 't'\nusername = 'u'",
+        {},
+        'kafka.client.username: "OAUTHBEARER" has a token instead',
+    ),
+    "a token without its mechanism": (
+        "node-id = 1\n[kafka.client]\ntoken-file = 't'",
+        {},
+        "kafka.client.token-file: is for sasl-mechanism",
+    ),
+    "tokens on a listener": (
+        "node-id = 1\n[kafka]\nsasl-mechanisms = ['OAUTHBEARER']",
+        {},
+        "kafka.sasl-mechanisms: ['OAUTHBEARER'] cannot be used",
     ),
     "a password for brokers in the file": (
         "node-id = 1\n[kafka.client]\npassword = 'hunter2'",

@@ -156,7 +156,7 @@ class _Received:
 async def _log_in(data: bytes) -> None:
     received = _Received(data)
     credentials = BrokerCredentials(mechanism="SCRAM-SHA-256", username="kactl", password="pencil")
-    await LoginConnection(credentials, received, received, client_id="kactl").run()
+    await LoginConnection(credentials, received, received, client_id="kactl", host="b1").run()
     raise Violation("a broker without the password has been trusted")
 
 

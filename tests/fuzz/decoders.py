@@ -8,7 +8,7 @@ import numpy as np
 
 from kactl.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.errors import MalformedMessage
-from kactl.sasl import DigestMd5, SaslError, ScramClient, ScramServer, verifier
+from kactl.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
 from kactl.stores.formats import access, admin_records, records, registration
 from kactl.stores.formats.json_text import Malformed
 from kactl.stores.sqlite import frame
@@ -20,7 +20,7 @@ from tests.access.der import certificate, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
 from . import answers, interfaces
-from .seeds import ACLS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
+from .seeds import ACLS, BEARERS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
 from .target import Target, Violation
 
 # Expressions in an operator's configuration are compiled, which takes some hundred bytes for each of theirs.
@@ -52,6 +52,15 @@ def _client_trusts(message: bytes) -> bytes:
     client.respond(b"r=xyzabc,s=c2FsdA==,i=4096")
     client.respond(message)
     raise Violation("a server without the password has been trusted")
+
+
+def _bearer_responds(message: bytes) -> bytes:
+    login = OAuthBearerClient(lambda: "token")
+    login.first()
+    answer = login.respond(message)
+    if login.is_complete and message:
+        raise Violation("a server that refuses the token has completed a login")
+    return answer
 
 
 def _digest(message: bytes) -> bytes:
@@ -111,6 +120,8 @@ def targets() -> list[Target]:
         Target("SCRAM server, last", _server_finishes, (SaslError,), [b"c=biws,r=xyzabc,p=" + b"A" * 43 + b"="]),
         Target("SCRAM client, first", _client_responds, (SaslError,), SCRAM_FIRST),
         Target("SCRAM client, last", _client_trusts, (SaslError,), [b"v=" + b"A" * 43 + b"=", b"e=other-error"]),
+        Target("OAUTHBEARER server", oauthbearer.presented, (SaslError,), BEARERS),
+        Target("OAUTHBEARER client", _bearer_responds, (SaslError,), [b"", b'{"status":"invalid_token"}', b"{"]),
         Target("DIGEST-MD5", _digest, (SaslError,), [challenge, *DIGEST]),
         Target("DIGEST-MD5, last", _digest_trusts, (SaslError,), [b"rspauth=" + b"a" * 32, b'nonce="n"']),
         Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls + ACLS),

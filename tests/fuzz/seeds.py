@@ -166,6 +166,12 @@ REGISTRATIONS: Final = [
 USERS: Final = [
     b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=1"}}'
 ]
+BEARERS: Final = [
+    b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBh==\x01\x01",
+    b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01auth=Bearer a.b-c\x01\x01",
+    b"n,,\x01auth=Basic x\x01\x01",
+    b"p=tls-unique,,\x01auth=Bearer x\x01\x01",
+]
 _KEYS: Final = f'"salt":"c2FsdA==","stored_key":"{"A" * 43}=","server_key":"{"A" * 43}="' + "}\n"
 _USER: Final = '{"name":"ops","mechanism":"SCRAM-SHA-256","iterations":4096,'
 USER_FILES: Final = [

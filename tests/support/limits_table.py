@@ -18,7 +18,7 @@ from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
-from kactl.sasl import digest_md5, scram
+from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
 from kactl.stores.etcd import gateway
 from kactl.stores.formats import access, json_text
@@ -198,6 +198,8 @@ def _logins() -> Iterator[Limit]:
         "the previous users are kept",
         "`kafka.users`",
     )
+    yield Limit("message of OAUTHBEARER", size(oauthbearer.MESSAGE_BYTES_MAX), "the login fails")
+    yield Limit("messages of a login", str(mechanism.ROUNDS_MAX), "the login fails")
     yield Limit("challenge of DIGEST-MD5", size(digest_md5.CHALLENGE_BYTES_MAX), "the login fails")
     yield Limit("ACLs of one resource", f"{access.ACLS_MAX:,}", "everything is denied on it")
 

@@ -219,7 +219,9 @@ class KafkaConnection:
             raise self._unreachable("the connection to it was given up")
         self._streams = streams
         if endpoint.protocol.startswith("SASL"):
-            login = LoginConnection(self._transport.credentials, *streams, client_id=self._transport.client_id)
+            login = LoginConnection(
+                self._transport.credentials, *streams, client_id=self._transport.client_id, host=endpoint.host
+            )
             await self._log_in(login)
             self._login = login
         return streams

@@ -7,30 +7,43 @@ Source: Kafka's SaslClientAuthenticator, KIP-43, KIP-152, KIP-368.
 """
 
 import asyncio
+import functools
 import ssl
 import struct
+from collections.abc import Callable
 from typing import Final, Literal, Protocol, get_args
 
 import anyio
 import anyio.to_thread
 
-from kactl.errors import BadConfig, MalformedMessage
+from kactl.errors import BadConfig, KactlError, MalformedMessage
 from kactl.runtime.secret import Secret
 from kactl.runtime.tls import rejected_certificate, require_verification
-from kactl.sasl import ClientMechanism, Plain, SaslError, ScramClient, salted_password
+from kactl.sasl import (
+    ClientMechanism,
+    Conversation,
+    OAuthBearerClient,
+    Plain,
+    SaslError,
+    SaslMechanism,
+    ScramClient,
+    salted_password,
+)
+from kactl.sasl.oauthbearer import NAME as OAUTHBEARER
+from kactl.sasl.scram import HASHES
 from kactl.sasl.scram import Name as ScramName
 
 from .codec.primitive import Reader
 
-Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
 
 # Before the login is complete.
 RESPONSE_SIZE_MAX: Final = 64 * 1024
 # Of a login's validity after which it is renewed.
 _RENEW_AT: Final = 0.85
-# More than any mechanism needs.
-_ROUNDS_MAX: Final = 8
+# Mechanisms that send a secret as it is.
+_CLEAR: Final = ("PLAIN", OAUTHBEARER)
 
 _SASL_HANDSHAKE: Final = 17
 _SASL_AUTHENTICATE: Final = 36
@@ -51,8 +64,11 @@ class BrokerCredentials:
         tls: for listeners of protocols SSL and SASL_SSL; the brokers' certificates are compared with the host names of
             their endpoints.
         server_name: the name in the certificates of all brokers, if it is not the host name of their endpoints.
-        mechanism, username, password: for listeners of protocols SASL_PLAINTEXT and SASL_SSL.
-        allow_clear_text: send a password of PLAIN to listeners of protocol SASL_PLAINTEXT.
+        mechanism: for listeners of protocols SASL_PLAINTEXT and SASL_SSL; or an object of another mechanism, such as
+            GSSAPI, which needs none of the following.
+        username, password: for SCRAM and PLAIN.
+        token: for OAUTHBEARER: returns the token for a login that begins.
+        allow_clear_text: send a password of PLAIN, or a token, to listeners of protocol SASL_PLAINTEXT.
 
     Raises:
         BadConfig: an argument is missing or invalid.
@@ -63,19 +79,19 @@ class BrokerCredentials:
         *,
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
-        mechanism: Mechanism | None = None,
+        mechanism: Mechanism | SaslMechanism | None = None,
         username: str | None = None,
         password: Secret | str | None = None,
+        token: Callable[[], Secret] | None = None,
         allow_clear_text: bool = False,
     ) -> None:
-        if mechanism is not None and mechanism not in MECHANISMS:
-            raise BadConfig("sasl-mechanism", f"{mechanism!r} is not one of {', '.join(MECHANISMS)}")
-        if len({mechanism is None, not username, not password}) != 1:
-            raise BadConfig("sasl-mechanism", "needs a username and a password, and they need a mechanism")
+        self._own = None if mechanism is None or isinstance(mechanism, str) else mechanism
+        _check(mechanism, username, password, token)
         require_verification(tls)
         self.tls = tls
         self.server_name = server_name
-        self.mechanism = mechanism
+        self.mechanism: str | None = mechanism if self._own is None else self._own.name  # type: ignore[assignment]
+        self._token = token
         self._allows_clear_text = allow_clear_text
         self._username = username or ""
         self._password = Secret.of(password or "")
@@ -90,13 +106,22 @@ class BrokerCredentials:
             return "give kactl the authority of its certificate: kafka.client.ca"
         if protocol.startswith("SASL") and self.mechanism is None:
             return "give kactl sasl-mechanism, username and password-file in [kafka.client]"
-        if protocol == "SASL_PLAINTEXT" and self.mechanism == "PLAIN" and not self._allows_clear_text:
-            return "PLAIN would send the password in clear text: use SCRAM, or a listener with SASL_SSL"
+        if protocol == "SASL_PLAINTEXT" and self._is_clear and not self._allows_clear_text:
+            what = "password" if self.mechanism == "PLAIN" else "token"
+            return f"{self.mechanism} would send the {what} in clear text: use SCRAM, or a listener with SASL_SSL"
         return ""
 
-    def login(self) -> ClientMechanism:
-        """Returns the client's side of a new login."""
-        if self.mechanism is None or self.mechanism == "PLAIN":
+    @property
+    def _is_clear(self) -> bool:
+        return self._own is None and self.mechanism in _CLEAR
+
+    def login(self, host: str) -> ClientMechanism:
+        """Returns the client's side of a new login to a broker."""
+        if self._own is not None:
+            return self._own.login(host)
+        if self._token is not None:
+            return OAuthBearerClient(functools.partial(_text_of, self._token))
+        if self.mechanism not in HASHES:
             return Plain(self._username, self._password.reveal().decode())
         name: ScramName = self.mechanism
 
@@ -110,11 +135,50 @@ class BrokerCredentials:
         return ScramClient(name, self._username, self._password.reveal().decode(), derive=derive)
 
     @property
+    def remedy(self) -> str:
+        """What to do after a broker has rejected the login."""
+        if self._own is not None:
+            return f"check the credentials of {self._own.name}"
+        return "renew the token in its file" if self._token is not None else "check username and password"
+
+    @property
     def principal(self) -> str:
         """The name under which brokers know this controller; for messages. It is their decision without a login."""
+        if self._own is not None:
+            return f"User:{self._own.identity}"
+        if self._token is not None:
+            return "the holder of kactl's token"
         if self.mechanism is not None:
             return f"User:{self._username}"
         return "User:ANONYMOUS" if self.tls is None else "the principal of kactl's certificate"
+
+
+def _check(
+    mechanism: "Mechanism | SaslMechanism | None",
+    username: str | None,
+    password: Secret | str | None,
+    token: Callable[[], Secret] | None,
+) -> None:
+    """Raises BadConfig unless a mechanism has what it needs, and nothing else is given."""
+    given = {"username": bool(username), "password": bool(password), "token": token is not None}
+    if isinstance(mechanism, str) and mechanism not in MECHANISMS:
+        raise BadConfig("sasl-mechanism", f"{mechanism!r} is not one of {', '.join(MECHANISMS)}")
+    if mechanism == OAUTHBEARER:
+        if given != {"username": False, "password": False, "token": True}:
+            raise BadConfig("sasl-mechanism", "OAUTHBEARER needs a token, and neither a username nor a password")
+    elif isinstance(mechanism, str):
+        if given != {"username": True, "password": True, "token": False}:
+            raise BadConfig("sasl-mechanism", "needs a username and a password, and they need a mechanism")
+    elif any(given.values()):
+        problem = "needs a username and a password, and they need a mechanism"
+        raise BadConfig("sasl-mechanism", problem if mechanism is None else "its object needs nothing else")
+
+
+def _text_of(token: Callable[[], Secret]) -> str:
+    try:
+        return token().reveal().decode()
+    except (KactlError, UnicodeDecodeError) as error:
+        raise SaslError(str(error)) from None
 
 
 class ReadsFrames(Protocol):
@@ -134,6 +198,7 @@ class LoginConnection:
 
     Args:
         client_id: of the requests.
+        host: of the broker's endpoint.
     """
 
     def __init__(
@@ -143,8 +208,10 @@ class LoginConnection:
         writer: WritesFrames,
         *,
         client_id: str,
+        host: str,
     ) -> None:
         self._credentials = credentials
+        self._host = host
         self._reader = reader
         self._writer = writer
         self._client_id = _string(client_id)
@@ -168,21 +235,18 @@ class LoginConnection:
             raise LoginFailed(f"its response to the login cannot be read: {error}") from None
 
     async def _log_in(self) -> None:
-        login = self._credentials.login()
+        login = self._credentials.login(self._host)
+        conversation, lifetime_ms = Conversation(login), 0
         began = asyncio.get_running_loop().time()
         await self._handshake(login.name)
-        token, lifetime_ms = login.first(), 0
-        for _ in range(_ROUNDS_MAX):
-            challenge, lifetime_ms = await self._authenticate(token)
-            try:
-                # Deriving a key takes milliseconds, for which the event loop must not wait.
-                token = await anyio.to_thread.run_sync(login.respond, challenge)
-            except SaslError as error:
-                raise LoginFailed(f"{login.name}: {error}") from None
-            if login.is_complete:
-                break
-        else:
-            raise LoginFailed(f"{login.name}: the broker did not finish the login in {_ROUNDS_MAX} messages")
+        try:
+            # Deriving a key takes milliseconds, and reading a token may, for which the event loop must not wait.
+            token: bytes | None = await anyio.to_thread.run_sync(conversation.begin)
+            while token is not None:
+                challenge, lifetime_ms = await self._authenticate(token)
+                token = await anyio.to_thread.run_sync(conversation.next, challenge)
+        except SaslError as error:
+            raise LoginFailed(f"{login.name}: {error}") from None
         self._renew_at = began + lifetime_ms / 1000 * _RENEW_AT if lifetime_ms > 0 else None
 
     async def _handshake(self, mechanism: str) -> None:
@@ -201,7 +265,7 @@ class LoginConnection:
         challenge = body.bytes(max(body.int32(), 0))
         lifetime_ms = int.from_bytes(body.bytes(8), signed=True)
         if code == _AUTHENTICATION_FAILED:
-            raise LoginFailed(f"it rejects {self._credentials.principal} ({message}): check username and password")
+            raise LoginFailed(f"it rejects {self._credentials.principal} ({message}): {self._credentials.remedy}")
         if code:
             raise LoginFailed(f"it rejected the login with error {code} ({message})")
         return challenge, lifetime_ms

@@ -27,6 +27,7 @@ from kactl.model import (
 from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
+from kactl.sasl import SaslMechanism
 from kactl.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
@@ -99,6 +100,7 @@ class ZooKeeperStore:
         username, password: of every connection's identity.
         scheme: how the identity is proved: by SASL's DIGEST-MD5, as brokers do, or by scheme digest, for ensembles that
             no broker uses. The latter sends the password itself: use tls, too.
+        mechanism: another mechanism of SASL, such as GSSAPI, in place of username and password.
         set_acl: whether new nodes give other identities than the creator's only the right to read, as those of brokers
             with `zookeeper.set.acl=true`; None to do as the nodes that exist.
 
@@ -121,14 +123,16 @@ class ZooKeeperStore:
         username: str | None = None,
         password: Secret | str | None = None,
         scheme: connection.Scheme = "sasl",
+        mechanism: SaslMechanism | None = None,
         set_acl: bool | None = None,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
         secret = None if password is None else Secret.of(password)
-        self._credentials = connection.Credentials(tls, username, secret, scheme)
+        self._credentials = connection.Credentials(tls, username, secret, scheme, mechanism)
         if set_acl and self._credentials.is_default:
             raise BadConfig(
-                "set_acl", "needs an identity: give username and password, or tls with a client certificate"
+                "set_acl",
+                "needs an identity: give username and password, mechanism, or tls with a client certificate",
             )
         self._acls = NodeAcls(set_acl)
         self._connect = connect

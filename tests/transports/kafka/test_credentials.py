@@ -21,9 +21,11 @@ from kio.static.primitive import i64Timedelta
 from kactl.config.protocol_level import LATEST
 from kactl.errors import BadConfig, BrokerUnreachable
 from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.runtime.secret import Secret
 from kactl.transports.kafka import BrokerCredentials, KafkaTransport
 from kactl.transports.kafka.credentials import MECHANISMS
 from tests.support.certificates import Authority
+from tests.support.fake_mechanism import FakeMechanism, FakeServer
 from tests.support.kio_codec import entity_bytes
 from tests.support.message_strategies import LISTENER
 from tests.support.scram_server import ScramServer
@@ -33,7 +35,8 @@ from .test_request import UPDATE
 
 pytestmark = pytest.mark.anyio
 
-USER, PASSWORD = "kactl", "s3cret, of=kactl"
+USER, PASSWORD, TOKEN = "kactl", "s3cret, of=kactl", "a.b-c"
+OWN = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 OK = UpdateMetadataResponse(0)
 
 
@@ -69,7 +72,7 @@ class SaslLogins:
         self.spoil = spoil
         self.iterations = iterations
         self.complete = 0
-        self._servers: dict[asyncio.StreamWriter, ScramServer | str | None] = {}
+        self._servers: dict[asyncio.StreamWriter, ScramServer | FakeServer | str | None] = {}
         self._authenticated: set[asyncio.StreamWriter] = set()
 
     def reply(self, writer: asyncio.StreamWriter, request: bytes) -> bytes | None:
@@ -89,8 +92,10 @@ class SaslLogins:
 
     def _handshake(self, writer: asyncio.StreamWriter, request: Any) -> Any:
         known = request.mechanism in self.offered
-        server: ScramServer | str = request.mechanism
-        if known and request.mechanism != "PLAIN":
+        server: ScramServer | FakeServer | str = request.mechanism
+        if request.mechanism == "FAKE":
+            server = FakeServer()
+        elif known and request.mechanism.startswith("SCRAM"):
             server = ScramServer(request.mechanism, USER, PASSWORD, self.iterations)
         self._servers[writer] = server
         return handshake_response.SaslHandshakeResponse(
@@ -101,7 +106,14 @@ class SaslLogins:
         server, message = self._servers[writer], bytes(request.auth_bytes)
         code, reply, done = ErrorCode.none, b"", False
         try:
-            if server == "PLAIN":
+            if server == "OAUTHBEARER":
+                done = message == f"n,,\x01auth=Bearer {TOKEN}\x01\x01".encode()
+                assert done or message != b"\x01"
+                reply = b"" if done else b'{"status":"invalid_token"}'
+            elif isinstance(server, FakeServer):
+                reply = server.reply(message)
+                done = server.is_complete
+            elif server == "PLAIN":
                 assert message == f"\0{USER}\0{PASSWORD}".encode()
                 done = True
             elif isinstance(server, ScramServer) and not server.messages:
@@ -152,7 +164,7 @@ async def test_login_by_scram_precedes_the_requests(mechanism: str) -> None:
     assert logins.complete == 1
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", OWN)
 async def test_login_over_tls(mechanism: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     logins = SaslLogins()
     async with listening(agree, VERSIONS, protocol="SASL_SSL", tls=server_tls, logins=logins, host="localhost") as peer:
@@ -289,6 +301,12 @@ async def test_missing_credentials_are_named(protocol: str, credentials: dict[st
         {"mechanism": "PLAIN", "password": "a"},
         {"username": "a", "password": "b"},
         {"mechanism": "PLAIN", "username": "", "password": "b"},
+        {"mechanism": "OAUTHBEARER"},
+        {"mechanism": "OAUTHBEARER", "username": "a", "password": "b"},
+        {"mechanism": "OAUTHBEARER", "username": "a", "token": lambda: Secret(TOKEN)},
+        {"mechanism": "PLAIN", "username": "a", "password": "b", "token": lambda: Secret(TOKEN)},
+        {"mechanism": FakeMechanism(), "username": "a", "password": "b"},
+        {"token": lambda: Secret(TOKEN)},
     ],
 )
 def test_incomplete_credentials_are_rejected(settings: dict[str, Any]) -> None:
@@ -301,7 +319,7 @@ def test_key_is_derived_once() -> None:
     for _ in range(2):
         server = ScramServer("SCRAM-SHA-512", USER, PASSWORD, 4096)
         server.salt = b"salt"
-        login = credentials.login()
+        login = credentials.login("b1")
         login.respond(server.first(login.first()))
     assert list(credentials._salted) == [(b"salt", 4096)]
 
@@ -339,3 +357,60 @@ async def test_response_that_is_too_short_is_no_login(response: bytes) -> None:
     async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=Short()) as peer:
         with pytest.raises(BrokerUnreachable, match=r"is no response|cannot be read|offers no mechanism"):
             await transport(scram()).connect(peer.broker).deliver(UPDATE)
+
+
+# -- tokens, and other mechanisms --------------------------------------------------------------------------------------
+
+
+def bearer(token: Any = lambda: Secret(TOKEN), **more: Any) -> BrokerCredentials:
+    return BrokerCredentials(mechanism="OAUTHBEARER", token=token, **more)
+
+
+async def test_token_is_read_before_each_login(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
+    logins, tokens = SaslLogins(), iter([TOKEN, TOKEN, "expired"])
+    credentials = bearer(lambda: Secret(next(tokens)), tls=client_tls)
+    async with listening(agree, VERSIONS, protocol="SASL_SSL", tls=server_tls, logins=logins, host="localhost") as peer:
+        for _ in range(2):
+            connection = transport(credentials).connect(peer.broker)
+            assert await connection.deliver(UPDATE) == OK
+            await connection.close()
+        with pytest.raises(BrokerUnreachable, match=r"rejects the holder of kactl's token .*: renew the token"):
+            await transport(credentials).connect(peer.broker).deliver(UPDATE)
+    assert logins.complete == 2
+
+
+async def test_token_is_sent_in_clear_text_by_consent_only() -> None:
+    logins = SaslLogins()
+    async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=logins) as peer:
+        with pytest.raises(BrokerUnreachable, match="OAUTHBEARER would send the token in clear text"):
+            await transport(bearer()).connect(peer.broker).deliver(UPDATE)
+        assert not peer.connections
+        connection = transport(bearer(allow_clear_text=True)).connect(peer.broker)
+        assert await connection.deliver(UPDATE) == OK
+        await connection.close()
+
+
+async def test_missing_token_is_named() -> None:
+    def read() -> Secret:
+        raise BadConfig("kafka.client.token-file", "token cannot be read: No such file")
+
+    async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=SaslLogins()) as peer:
+        with pytest.raises(BrokerUnreachable, match=r"OAUTHBEARER: kafka\.client\.token-file: token cannot be read"):
+            await transport(bearer(read, allow_clear_text=True)).connect(peer.broker).deliver(UPDATE)
+
+
+async def test_foreign_mechanism_with_four_rounds_logs_in() -> None:
+    logins, mechanism = SaslLogins(offered=("FAKE",)), FakeMechanism()
+    async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=logins) as peer:
+        connection = transport(BrokerCredentials(mechanism=mechanism)).connect(peer.broker)
+        assert await connection.deliver(UPDATE) == OK
+        await connection.close()
+    assert logins.complete == 1
+    assert mechanism.hosts == ["127.0.0.1"]
+
+
+async def test_foreign_mechanism_that_fails_is_named() -> None:
+    async with listening(agree, VERSIONS, protocol="SASL_PLAINTEXT", logins=SaslLogins(offered=("FAKE",))) as peer:
+        credentials = BrokerCredentials(mechanism=FakeMechanism(fails=True))
+        with pytest.raises(BrokerUnreachable, match="FAKE: the mechanism has failed: RuntimeError: no ticket"):
+            await transport(credentials).connect(peer.broker).deliver(UPDATE)

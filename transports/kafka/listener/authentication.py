@@ -18,7 +18,7 @@ import functools
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol
 
 import anyio.to_thread
 
@@ -33,7 +33,8 @@ from kactl.access import (
     subject_of,
 )
 from kactl.errors import ErrorCode, KactlError
-from kactl.sasl import SaslError, ScramServer, ScramVerifier, verifier
+from kactl.runtime.logs import logger
+from kactl.sasl import Bearer, SaslError, ScramServer, ScramVerifier, oauthbearer, verifier
 from kactl.sasl.scram import HASHES, ITERATIONS_MIN
 from kactl.sasl.scram import Name as ScramName
 
@@ -41,8 +42,13 @@ from .admission import group_of
 from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .counters import PeerRejected
 
-Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
-MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
+# Those with users. The other one needs a function that decides about tokens.
+MECHANISMS: Final[tuple[Mechanism, ...]] = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+# They send a secret as it is.
+_OVER_TLS_ONLY: Final = ("PLAIN", "OAUTHBEARER")
+log = logger(__name__)
+
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 # Of a request before the login, and the number of its elements.
@@ -54,6 +60,8 @@ LOGIN_TIMEOUT_S: Final = 10.0
 FAILURE_PAUSE_S: Final = 0.1
 # The only text that a peer receives about a failed login.
 FAILURE: Final = "Authentication failed: check mechanism, username and password"
+# The time in which a function of the host program decides about a token.
+VALIDATION_S: Final = 2.0
 # Password checks of PLAIN that run at a time; each takes some milliseconds of processor time.
 _PLAIN_CHECKS: Final = 4
 # Password checks a second of one address, and at once. Further ones wait; those that would wait longer than a login may
@@ -74,6 +82,16 @@ class Users(Protocol):
 
         Raises:
             KactlError: the users cannot be read.
+        """
+
+
+class ValidateToken(Protocol):
+    """Function of the host program that decides about the tokens of OAUTHBEARER."""
+
+    async def __call__(self, token: str, /) -> Bearer | None:
+        """Returns the holder of a token; None if it is not valid.
+
+        It has `VALIDATION_S`. An exception, a delay or another value denies the login.
         """
 
 
@@ -103,9 +121,10 @@ class Authentication:
 
     Args:
         protocol: of the listener.
-        mechanisms: that are offered, for protocols with SASL. PLAIN is offered over TLS only.
+        mechanisms: that are offered, for protocols with SASL. PLAIN and OAUTHBEARER are offered over TLS only.
         lifetime_ms: how long a login is valid; 0 for the whole connection.
         rules: that turn the subjects of certificates into the names of principals, for protocol SSL.
+        validate_token: for OAUTHBEARER, which is not offered without.
     """
 
     def __init__(
@@ -116,11 +135,17 @@ class Authentication:
         users: Users | None = None,
         lifetime_ms: int = 0,
         rules: PrincipalRules | None = None,
+        validate_token: ValidateToken | None = None,
     ) -> None:
+        self._validate_token = validate_token
         self.protocol = protocol
         self.demands_login = protocol.startswith("SASL")
         encrypted = protocol.endswith("SSL")
-        self.mechanisms = [name for name in mechanisms if encrypted or name != "PLAIN"] if self.demands_login else []
+        self.mechanisms = [
+            name
+            for name in (mechanisms if self.demands_login else ())
+            if (encrypted or name not in _OVER_TLS_ONLY) and (name != "OAUTHBEARER" or validate_token is not None)
+        ]
         self.lifetime_ms = lifetime_ms
         self._users = users
         self._rules = rules or PrincipalRules()
@@ -159,6 +184,21 @@ class Authentication:
     async def verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
         return None if self._users is None else await self._users.scram_verifier(mechanism, username)
 
+    async def bearer(self, token: str) -> Bearer | None:
+        """Returns the holder of a token; None if the host program does not know it, or does not decide."""
+        if self._validate_token is None:
+            return None
+        try:
+            async with asyncio.timeout(VALIDATION_S):
+                bearer = await self._validate_token(token)
+        except TimeoutError:
+            log.error("a login is denied: the host program did not decide about its token in %g s", VALIDATION_S)
+            return None
+        except Exception as error:
+            log.error("a login is denied: the host program's decision about its token failed: %s", error)
+            return None
+        return bearer if isinstance(bearer, Bearer) and _is_valid(bearer) else None
+
     async def is_password(self, username: str, password: str, address: str) -> bool:
         """Returns whether a user has this password, by any stored verifier. Unknown users take as much time.
 
@@ -185,6 +225,7 @@ class Authentication:
 class _State(enum.Enum):
     NO_MECHANISM = enum.auto()
     BEGUN = enum.auto()
+    REFUSED = enum.auto()  # the token, which the client has not acknowledged yet
     CHALLENGED = enum.auto()
     COMPLETE = enum.auto()
 
@@ -202,6 +243,7 @@ class Login:
         self._state = _State.NO_MECHANISM
         self._mechanism: Mechanism = "SCRAM-SHA-512"
         self._scram: ScramServer | None = None
+        self._lifetime_ms: int | None = None  # of the token
         self._asked_for_versions = False
         self._first_mechanism: Mechanism | None = None
         self._ends_at: float | None = None
@@ -256,10 +298,14 @@ class Login:
         try:
             if self._state is _State.BEGUN and self._mechanism == "PLAIN":
                 return self._completed(b"", await self._plain(message))
+            if self._state is _State.BEGUN and self._mechanism == "OAUTHBEARER":
+                return await self._bearer(message)
             if self._state is _State.BEGUN:
                 return {"error_code": ErrorCode.NONE, "auth_bytes": await self._challenge(message)}, False
             if self._state is _State.CHALLENGED and self._scram is not None:
                 return self._completed(self._scram.finish(message), self._scram.username)
+            if self._state is _State.REFUSED:
+                raise SaslError("the token was refused")
         except SaslError:
             pass
         except KactlError as error:
@@ -272,12 +318,13 @@ class Login:
         return {"error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": FAILURE}, True
 
     async def _challenge(self, message: bytes) -> bytes:
-        assert self._mechanism != "PLAIN"
-        scram = self._authentication.scram(self._mechanism)
+        assert self._mechanism in HASHES
+        mechanism: ScramName = self._mechanism
+        scram = self._authentication.scram(mechanism)
         username = scram.begin(message)
         self._scram = scram
         self._state = _State.CHALLENGED
-        return scram.challenge(await self._authentication.verifier(self._mechanism, username))
+        return scram.challenge(await self._authentication.verifier(mechanism, username))
 
     async def _plain(self, message: bytes) -> str:
         try:
@@ -290,6 +337,17 @@ class Login:
             raise SaslError("wrong password")
         return parts[1]
 
+    async def _bearer(self, message: bytes) -> tuple[dict[str, Any], bool]:
+        """Returns the response to a message with a token. Source: Kafka's OAuthBearerSaslServer."""
+        presented = oauthbearer.presented(message)
+        bearer = await self._authentication.bearer(presented.token)
+        if bearer is None or presented.authorization not in ("", bearer.name):
+            await asyncio.sleep(FAILURE_PAUSE_S)
+            self._state = _State.REFUSED
+            return {"error_code": ErrorCode.NONE, "auth_bytes": oauthbearer.failure()}, False
+        self._lifetime_ms = bearer.lifetime_ms
+        return self._completed(b"", bearer.name)
+
     def _completed(self, message: bytes, username: str) -> tuple[dict[str, Any], bool]:
         principal = kafka_user(username, peer=self._host, method=self._mechanism)
         if self.principal is not None and principal != self.principal:
@@ -299,8 +357,16 @@ class Login:
         self._state = _State.COMPLETE
         self._scram = None
         lifetime_ms = self._authentication.lifetime_ms
+        if self._lifetime_ms is not None:
+            lifetime_ms = min(lifetime_ms or self._lifetime_ms, self._lifetime_ms)
         self._ends_at = _now_s() + lifetime_ms / 1000 if lifetime_ms else None
         return {"error_code": ErrorCode.NONE, "auth_bytes": message, "session_lifetime_ms": lifetime_ms}, False
+
+
+def _is_valid(bearer: Bearer) -> bool:
+    """Returns whether the host program has returned a holder whose token is valid now."""
+    is_name = isinstance(bearer.name, str) and bool(bearer.name) and bearer.name.isprintable()
+    return is_name and (bearer.lifetime_ms is None or bearer.lifetime_ms > 0)
 
 
 def _now_s() -> float:

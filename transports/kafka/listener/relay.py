@@ -203,7 +203,7 @@ class Relay:
         self._stream = made
         if self._credentials is not None and endpoint.protocol.startswith("SASL"):
             ends = _LoginStream(made)
-            self._login = LoginConnection(self._credentials, ends, ends, client_id=_CLIENT_ID)
+            self._login = LoginConnection(self._credentials, ends, ends, client_id=_CLIENT_ID, host=endpoint.host)
             await self._login.run()
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from kactl.errors import BadConfig
 from kactl.runtime.secret import Secret
 from kactl.runtime.tls import rejected_certificate, require_verification
-from kactl.sasl import ClientMechanism, DigestMd5
+from kactl.sasl import ClientMechanism, DigestMd5, SaslMechanism
 
 Scheme = Literal["sasl", "digest"]
 SCHEMES: Final[tuple[Scheme, ...]] = get_args(Scheme)
@@ -28,20 +28,24 @@ class Credentials:
         username, password: of the identity.
         scheme: sasl proves that it knows the password by DIGEST-MD5, as brokers do. digest sends the password itself,
             which any server accepts: it is the name of an identity that others cannot guess.
+        mechanism: another mechanism of SASL than DIGEST-MD5, in place of username and password.
 
     Raises:
-        BadConfig: only one of username and password is given, a name that the scheme cannot have, or TLS settings that
-            compare no host name.
+        BadConfig: only one of username and password is given, one beside a mechanism, a name that the scheme cannot
+            have, or TLS settings that compare no host name.
     """
 
     tls: ssl.SSLContext | None = None
     username: str | None = None
     password: Secret | None = None
     scheme: Scheme = "sasl"
+    mechanism: SaslMechanism | None = None
 
     def __post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
             raise BadConfig("username", "needs a password, and a password needs a username")
+        if self.mechanism is not None and (self.username is not None or self.scheme != "sasl"):
+            raise BadConfig("mechanism", "takes the place of username and password, and its scheme is sasl")
         if self.username == "":
             raise BadConfig("username", "is empty")
         if self.scheme not in SCHEMES:
@@ -52,15 +56,19 @@ class Credentials:
 
     @property
     def is_default(self) -> bool:
-        return self.tls is None and self.username is None
+        return self.tls is None and self.username is None and self.mechanism is None
 
     @property
     def identity(self) -> str:
         """What servers know this connection by, as far as it is known here; for messages."""
+        if self.mechanism is not None:
+            return f"sasl:{self.mechanism.identity}"
         return "no identity" if self.username is None else f"{self.scheme}:{self.username}"
 
-    def login(self) -> ClientMechanism | None:
-        """Returns the client's side of a new login by SASL; None without one."""
+    def login(self, host: str) -> ClientMechanism | None:
+        """Returns the client's side of a new login by SASL to a server; None without one."""
+        if self.mechanism is not None:
+            return self.mechanism.login(host)
         if self.username is None or self.password is None or self.scheme != "sasl":
             return None
         return DigestMd5(self.username, self.password.reveal().decode(), service=_SERVICE, host=_HOST)

@@ -191,7 +191,7 @@ class NativeConnection:
                     self._session,
                     timeout_ms=self._timeout_ms,
                     zxid=self._zxid,
-                    login=self._credentials.login(),
+                    login=self._credentials.login(host[0]),
                     digest=self._credentials.digest,
                 )
             reason = self._refusal(granted)

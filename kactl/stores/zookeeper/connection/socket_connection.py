@@ -11,11 +11,12 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Protocol, TypeVar, cast
 
+import anyio.to_thread
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
 from kactl.runtime.logs import logger
-from kactl.sasl import ClientMechanism, SaslError
+from kactl.sasl import ClientMechanism, Conversation, SaslError
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages
@@ -123,11 +124,13 @@ class SocketConnection(asyncio.Protocol):
         return granted
 
     async def _log_in(self, login: ClientMechanism) -> None:
-        token = login.first()
+        conversation = Conversation(login)
         try:
-            while not login.is_complete:
+            # A mechanism may block.
+            token: bytes | None = await anyio.to_thread.run_sync(conversation.begin)
+            while token is not None:
                 challenge = await self._asked(self._xid, messages.sasl(self._xid, token))
-                token = login.respond(challenge)
+                token = await anyio.to_thread.run_sync(conversation.next, challenge)
                 self._next_xid()
         except SaslError as error:
             raise NotAuthenticated(f"{login.name}: {error}") from None

@@ -15,9 +15,12 @@ import pytest
 from kazoo.exceptions import NoNodeError, SystemZookeeperError
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import SessionExpired, StoreUnavailable
+from kactl.errors import BadConfig, SessionExpired, StoreUnavailable
+from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.connection import Credentials
 from kactl.stores.zookeeper.connection.native import NativeConnection
+from tests.support.fake_mechanism import ROUNDS, FakeMechanism, FakeServer
 from tests.support.processes import free_port
 from tests.support.store_clients import WAIT_S
 
@@ -510,3 +513,65 @@ async def test_closing_without_a_connection_is_immediate() -> None:
         await story.client.close()
 
     assert story.client.session is None
+
+
+# -- logins of mechanisms that are no part of kactl -----------------------------------------------------------------
+
+
+def sasl_body(xid: int, token: bytes) -> bytes:
+    return response_body(xid, struct.pack("!i", len(token)) + token)
+
+
+async def serve_logins(line: ServerConnection, *, rounds: int, ends_with_message: bool) -> None:
+    """Log a client in, then answer its reads."""
+    server = FakeServer(ends_with_message=ends_with_message)
+    await line.greet()
+    for _ in range(rounds):
+        asked = await line.asked()
+        assert asked.kind == 102, "a request before the end of the login"
+        (length,) = struct.unpack_from("!i", asked.body)
+        assert len(asked.body) == 4 + length
+        await line.say(sasl_body(asked.xid, server.reply(asked.body[4:])))
+    xid, _, body = await line.asked()
+    await line.say(response_body(xid, node_body(body[4:-1])))
+    await line.gone()
+
+
+@pytest.mark.parametrize("ends_with_message", [False, True])
+async def test_foreign_mechanism_with_four_rounds_logs_in_before_any_request(ends_with_message: bool) -> None:
+    mechanism = FakeMechanism(ends_with_message=ends_with_message)
+
+    async def script(line: ServerConnection) -> None:
+        await serve_logins(line, rounds=ROUNDS, ends_with_message=ends_with_message)
+
+    async with ScriptedServer(script) as server:
+        credentials = Credentials(mechanism=mechanism)
+        client = Client(server.connect, session_timeout_ms=TIMEOUT_MS, max_in_flight=20, credentials=credentials)
+        await client.open()
+        try:
+            assert await client.ask(client.get("/a"))
+        finally:
+            await client.close()
+
+    assert mechanism.hosts == ["127.0.0.1"]
+
+
+async def test_foreign_mechanism_that_fails_is_reported_with_its_identity() -> None:
+    async def script(line: ServerConnection) -> None:
+        await line.greet()
+        await line.ignore()
+
+    async with ScriptedServer(script) as server:
+        credentials = Credentials(mechanism=FakeMechanism(fails=True))
+        client = Client(server.connect, session_timeout_ms=1000, max_in_flight=20, credentials=credentials)
+        with pytest.raises(StoreUnavailable, match=r"does not accept sasl:kactl@EXAMPLE: FAKE: .*no ticket"):
+            await client.open()
+        await client.close()
+
+
+def test_mechanism_takes_the_place_of_a_password() -> None:
+    with pytest.raises(BadConfig, match="takes the place"):
+        Credentials(mechanism=FakeMechanism(), username="a", password=Secret("b"))
+    with pytest.raises(BadConfig, match="takes the place"):
+        Credentials(mechanism=FakeMechanism(), scheme="digest")
+    assert not Credentials(mechanism=FakeMechanism()).is_default
