@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _SEPARATOR: Final = "\x01"
 _ACKNOWLEDGED: Final = b"\x01"
-_STATUS_LENGTH_MAX: Final = 100
+_SHOWN_MAX: Final = 100
 
 
 class _Failure(msgspec.Struct):
@@ -58,7 +58,7 @@ class OAuthBearerClient:
             self.is_complete = True  # the server proves nothing: its certificate has to
             return b""
         try:
-            self._failure = msgspec.json.decode(challenge, type=_Failure).status[:_STATUS_LENGTH_MAX] or "no reason"
+            self._failure = msgspec.json.decode(challenge, type=_Failure).status[:_SHOWN_MAX] or "no reason"
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise SaslError("the server's message is malformed") from None
         return _ACKNOWLEDGED
