@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web_app
 from opentelemetry.trace import TracerProvider
 
 from kactl.actors.system import Controller
@@ -108,6 +109,8 @@ async def served(
     if security is not None:
         config = msgspec.structs.replace(config, security=security)
     async with contextlib.AsyncExitStack() as stack:
+        # aiohttp keeps the applications of the last thousand handlers, and each garbage collection visits them.
+        stack.callback(web_app._cached_build_middleware.cache_clear)
         controller = await stack.enter_async_context(
             Controller(
                 node_id,
