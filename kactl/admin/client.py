@@ -214,4 +214,5 @@ def _check_places(http: web.Request) -> None:
                 "Bad request",
                 f"{place}: it contains a {'token' if found['id'] else 'credential'}, which others can read there: "
                 f"{remedy}, and send tokens as `Authorization: Bearer TOKEN`",
+                is_denial=True,
             )

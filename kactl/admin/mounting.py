@@ -53,7 +53,7 @@ audit_log = logger(AUDIT_LOGGER)
 # The part of a request that an error message repeats.
 SHOWN_MAX: Final = 200
 # Statuses of requests that the audit trail records.
-DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+DENIALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.MISDIRECTED_REQUEST})
 LIVENESS: Final = "/livez"
 PROBES: Final = frozenset({LIVENESS, "/readyz", "/leader"})
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -322,7 +322,7 @@ def _middleware(host: Host, policy: Policy, *, probes_only: bool = False) -> Mid
 
 def _is_denial(error: Refused) -> bool:
     """Returns whether a client was refused for what it is, also after too many failures of its address."""
-    return error.status in DENIALS or (error.status == HTTPStatus.TOO_MANY_REQUESTS and error.closes)
+    return error.is_denial or error.status in DENIALS or (error.status == HTTPStatus.TOO_MANY_REQUESTS and error.closes)
 
 
 def _record_denial(host: Host, http: web.Request, error: Refused) -> None:

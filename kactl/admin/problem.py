@@ -31,6 +31,7 @@ class Refused(KactlError):
         headers: for the response.
         retriable: whether the same request may succeed later.
         closes: whether the client loses its connection.
+        is_denial: whether the audit trail has a record, besides those of the statuses of denials.
         error_id: of an exception in the log.
     """
 
@@ -45,10 +46,12 @@ class Refused(KactlError):
         headers: Mapping[str, str] | None = None,
         retriable: bool = False,
         closes: bool = False,
+        is_denial: bool = False,
         error_id: str = "",
     ) -> None:
         super().__init__(detail)
         self.closes = closes
+        self.is_denial = is_denial
         self.error_id = error_id
         self.status = status
         self.title = title

@@ -160,6 +160,9 @@ class Connection:
                     self._share.release()
                 self._shared.admission.wait(self._slot)
                 await self._permits.pause()
+        except PeerRejected as rejection:
+            self._permits.rejected(rejection)
+            raise
         finally:
             if login_limit is not None:
                 login_limit.cancel()  # it refers to this connection
@@ -464,6 +467,7 @@ class Connection:
         if ends:
             failure = PeerRejected("login", f"the login failed ({response['error_code'].name})")
             self._counters.reject(failure, self._peer)
+            self._permits.rejected(failure)
             self._is_ending = True
             await self._linger()
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.access import Principal
+from kactl.access import Principal, stranger
 from kactl.errors import ErrorCode, KactlError, Remedy
 from kactl.telemetry.attempts import Attempt, Audit, Outcome
 from kactl.telemetry.event_origin import ORIGIN
@@ -29,6 +29,7 @@ from .verdict import Verdict, unchanged
 
 # A decision that is older than this is repeated.
 DECIDED_AGAIN_S: Final = 5.0
+_LOGIN: Final = frozenset({"login", "unauthenticated"})
 _OF_TOPICS: Final = frozenset({CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS})
 
 
@@ -160,6 +161,14 @@ class Permits:
     def record(self, api: Api, request: Values, principal: Principal, outcome: Outcome, detail: str = "") -> None:
         """Record an attempt to change something."""
         self._audit(Attempt(principal, f"kafka {api.name}", outcome, target_of(request), detail))
+
+    def rejected(self, rejection: PeerRejected) -> None:
+        """Record the end of a connection whose peer failed to log in, or sent what no peer may send."""
+        is_login = rejection.kind in _LOGIN or (self._login.is_pending and rejection.kind == "unsupported_version")
+        if is_login or rejection.kind == "not_for_us":
+            principal = self._login.principal or stranger(self._slot.address)
+            operation = "kafka Login" if is_login else "kafka Request"
+            self._audit(Attempt(principal, operation, "denied", detail=str(rejection)))
 
     async def decide(
         self, api: Api, values: dict[str, Any], version: int, principal: Principal
