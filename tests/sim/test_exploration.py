@@ -39,6 +39,7 @@ def explorer(model: Model) -> Explorer:
     return explorer
 
 
+@pytest.mark.slow
 def test_every_state_ends_at_rest(model: Model, explorer: Explorer) -> None:
     endings = Endings(model)
 
