@@ -1,4 +1,4 @@
-"""The wheel of kactl, built from the tracked files."""
+"""The wheel and the source distribution of kactl, built from the tracked files."""
 
 import shutil
 import subprocess
@@ -11,18 +11,34 @@ from . import tree
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel in a folder. Returns its file."""
-    source = folder / "source"
-    for file in tree.tracked_files():
-        if not file.is_symlink():  # the wheel must not depend on the links
-            copy = source / file.relative_to(tree.ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
+    source = _sources(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     wheel = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     done = subprocess.run([*pip, *wheel], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("kactl-*.whl")
     return built
+
+
+def build_sdist(folder: Path) -> Path:
+    """Build the source distribution in a folder. Returns its file."""
+    build = [sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"]
+    done = subprocess.run(build, cwd=_sources(folder), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("kactl-*.tar.gz")
+    return built
+
+
+def _sources(folder: Path) -> Path:
+    """Returns a copy of the tracked files."""
+    source = folder / "source"
+    if not source.exists():
+        for file in tree.tracked_files():
+            if not file.is_symlink():  # a distribution must not depend on the links
+                copy = source / file.relative_to(tree.ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+    return source
 
 
 def unpacked_wheel(folder: Path) -> Path:
