@@ -191,7 +191,7 @@ class NetworkConfig(Section, frozen=True):
         advertise: address at which they reach this instance, if it differs.
         controllers: addresses of all instances, this one included; `kactl doctor` checks them.
         cert, key, ca: the instance's certificate and key, and the authority of the cluster; see `kactl pki`. Without
-            them it can only listen on loopback addresses.
+            them it can only listen on loopback addresses, or on others with a secret and consent.
         secret_file: a secret that all programs share, in the file's first line, for clusters of one host.
         verify_endpoint: whether a controller connects to the address that a participant advertises.
     """

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import ssl
 import subprocess
 import sys
@@ -300,6 +301,17 @@ def test_secrets_appear_nowhere(secure: SecureCluster, kactl: SecureKactl) -> No
     assert b"password-file" in outputs["config"]
     assert leaks(secrets, outputs) == []
     assert leaks(secrets, outputs | {"planted": f"password={KACTL_PASSWORD}".encode()}) != []
+
+
+def test_doctor_reads_listeners_and_authorizer_of_the_brokers(kactl: SecureKactl) -> None:
+    """S-34, S-45."""
+    command = [sys.executable, "-m", "kactl.cli", "doctor", "--config", str(kactl.config), "-o", "json"]
+    ran = subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+    checks = {check["check"]: check for check in json.loads(ran.stdout)}
+    assert checks["broker listeners"]["result"] == "pass"
+    authorizer = checks["broker authorizer"]
+    assert (authorizer["result"], authorizer["value"]) == ("pass", "kafka.security.authorizer.AclAuthorizer")
 
 
 def test_controller_without_identity_does_not_start(secure: SecureCluster, tmp_path: Path) -> None:
