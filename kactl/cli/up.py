@@ -158,6 +158,7 @@ def _introduce(config: "Config", server: "Server") -> None:
     url = address.url
     command = command_for(url)
     brokers = f"brokers {members.ids[0]} to {members.ids[-1]}" if members.ids else "no brokers"
+    create = f"topic create clicks --partitions 6 --replication-factor {min(3, len(members))}"
     state = f"{count(now.topics, 'topic')}, {count(now.partitions, 'partition')}"
     lines = [
         f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
@@ -168,7 +169,7 @@ def _introduce(config: "Config", server: "Server") -> None:
         *_network_lines(controller),
         "",
         "From another terminal:",
-        f"  {command} topic create clicks --partitions 6 --replication-factor {max(1, min(3, len(members)))}",
+        *([f"  {command} {create}"] if members.ids else []),
         f"  {command} get partitions",
         f"  {command} watch",
         *([f"  {command} broker kill {members.ids[0]}"] if members.ids else [f"  {command} get brokers"]),

@@ -54,6 +54,18 @@ def test_stopped_cluster_continues_after_restart(own_up: Up) -> None:
 
 
 @pytest.mark.slow
+def test_server_without_participants_suggests_no_topic(own_up: Up) -> None:
+    assert "topic create clicks --partitions 6 --replication-factor 3" in own_up.process.text
+    own_up.process.signal(signal.SIGINT)
+    assert own_up.process.wait(STOP_S) == 0
+
+    own_up.start("--participants", "0")
+
+    assert "get brokers" in own_up.process.text
+    assert "topic create" not in own_up.process.text
+
+
+@pytest.mark.slow
 def test_killed_cluster_restarts_without_waiting_for_sessions(patient_up: Up) -> None:
     patient_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3", "--config", "a=b")
     before, epoch = durable_state(patient_up), patient_up.epoch()
