@@ -2,7 +2,8 @@
 
     python examples/controller.py 127.0.0.1:7373 cluster.db
 
-Start a second one with the same file and another address and id as a standby.
+Start a second one with the same file and another address and id as a standby. It takes over 2 s after the first one is
+killed, before the leases of participants end.
 """
 
 import sys
@@ -14,7 +15,8 @@ import kactl
 
 async def main(listen: str, file: str, node_id: int = 100) -> None:
     network = kactl.TcpNetwork(listen=listen)
-    async with kactl.Controller(node_id, store=kactl.SqliteStore(file), network=network):
+    store = kactl.SqliteStore(file, session_timeout_ms=2_000)
+    async with kactl.Controller(node_id, store=store, network=network):
         print(f"controller {node_id} listens at {network.address}", flush=True)
         await anyio.sleep_forever()
 
