@@ -3,11 +3,12 @@
     ACCEPTED ──first byte──▶ HANDSHAKE ──▶ the owner of the link
         └── too many strangers, another protocol, time limit ──▶ closed
 
-A connection is a stranger until its handshake is complete. Strangers are few, and each is bounded in time and bytes.
+A connection is a stranger until its handshake is complete. Strangers are few, and each is bounded in time and bytes. At
+the limit, a connection from an address that has completed a handshake before displaces the stranger that has waited
+longest: one of the same address if these are too many, otherwise one of an address without a handshake.
 """
 
 import asyncio
-import collections
 import contextlib
 import functools
 import socket
@@ -36,6 +37,9 @@ _TLS_FIRST: Final = 0x16
 _ACCEPT_PAUSE_S: Final = 0.1
 # Connections that fail are logged as warnings this often; the others at level debug.
 _WARN_EVERY_S: Final = 10.0
+# Addresses with a complete handshake that are remembered: as many as a large cluster has processes.
+_KNOWN_MAX: Final = 4_096
+_TOO_MANY: Final = "too many connections have not completed their handshake"
 
 
 class Listener:
@@ -67,7 +71,10 @@ class Listener:
         self._refused = refused
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks(f"the listener on {address}")
-        self._strangers: collections.Counter[str] = collections.Counter()
+        # The task and the host of each connection without a complete handshake, oldest first.
+        self._strangers: dict[asyncio.Task[None], str] = {}
+        # The hosts that have completed a handshake, the latest one last.
+        self._known: dict[str, None] = {}
         self._warn_at = 0.0
 
     async def open(self) -> None:
@@ -115,15 +122,31 @@ class Listener:
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             host = str(peer[0])
-            limits = self._limits
-            if self._strangers.total() >= limits.strangers or self._strangers[host] >= limits.strangers_per_address:
-                text = "too many connections have not completed their handshake"
-                self._failed(host, "too many", text)
-                self._refused(host, None, text)
+            if not self._has_room(host):
+                self._failed(host, "too many", _TOO_MANY)
+                self._refused(host, None, _TOO_MANY)
                 accepted.close()
                 continue
-            self._strangers[host] += 1
-            self._tasks.spawn(self._serve(accepted, host, peer[1]))
+            task = self._tasks.spawn(self._serve(accepted, host, peer[1]))
+            self._strangers[task] = host
+            task.add_done_callback(lambda task: self._strangers.pop(task, None))
+            await asyncio.sleep(0)  # once the task has begun, its end closes the socket
+
+    def _has_room(self, host: str) -> bool:
+        """Returns whether a host may open a connection, and makes room for one that is known."""
+        limits, own = self._limits, [task for task, other in self._strangers.items() if other == host]
+        is_too_many = len(own) >= limits.strangers_per_address
+        if not is_too_many and len(self._strangers) < limits.strangers:
+            return True
+        if host not in self._known:
+            return False
+        others = (task for task, other in self._strangers.items() if other not in self._known)
+        displaced = own[0] if is_too_many else next(others, None)
+        if displaced is None:
+            return False
+        del self._strangers[displaced]
+        displaced.cancel(_TOO_MANY)
+        return True
 
     async def _serve(self, accepted: socket.socket, host: str, port: int) -> None:
         link: Link | None = None
@@ -133,6 +156,7 @@ class Listener:
                 link = await self._link(accepted, f"{host}:{port}")
                 link.on_violation = functools.partial(self._refused, host, link)
                 await self._accepted(link)
+            self._remember(host)
         except TimeoutError:
             text = f"no handshake within {self._limits.handshake_ms} ms (limits.handshake_ms)"
             self._failed(host, "timeout", text)
@@ -148,15 +172,18 @@ class Listener:
             self._failed(host, "connection", str(error))
             if isinstance(error, ssl.SSLError):
                 self._refused(host, link, str(error))
-        except asyncio.CancelledError:
-            _give_up(link, "the listener is closed")
+        except asyncio.CancelledError as error:
+            _give_up(link, str(error) or "the listener is closed")
             raise
         finally:
-            self._strangers[host] -= 1
-            if not self._strangers[host]:
-                del self._strangers[host]
             if link is None:
                 accepted.close()
+
+    def _remember(self, host: str) -> None:
+        self._known.pop(host, None)
+        self._known[host] = None
+        if len(self._known) > _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     async def _check_protocol(self, accepted: socket.socket) -> None:
         """Look at the first bytes of a connection without reading them.

@@ -76,10 +76,14 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw_client(address: str | None, context: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
+async def raw_client(
+    address: str | None, context: ssl.SSLContext | None = None, *, source: str | None = None
+) -> AsyncIterator[RawClient]:
+    """Open a connection from an address of this machine."""
     assert address is not None
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    local = None if source is None else (source, 0)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context, local_addr=local)
     try:
         yield RawClient(reader, writer)
     finally:

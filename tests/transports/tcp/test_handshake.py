@@ -572,6 +572,41 @@ async def test_handshake_is_bounded_in_time_and_strangers_in_number() -> None:
         assert (await client.greet(hello_of())).version == 1
 
 
+async def test_known_address_finds_a_place_among_strangers() -> None:
+    limits = Limits(handshake_ms=60_000, strangers=4, strangers_per_address=2)
+    async with controller(limits=limits) as network, AsyncExitStack() as stack:
+        async with raw_client(network.address, source="127.0.0.1") as client:
+            await client.greet(hello_of(1))
+        strangers = [
+            await stack.enter_async_context(raw_client(network.address, source=f"127.0.0.{2 + number // 2}"))
+            for number in range(4)
+        ]
+        unknown = await stack.enter_async_context(raw_client(network.address, source="127.0.0.9"))
+        await unknown.ended()
+
+        participant = await stack.enter_async_context(raw_client(network.address, source="127.0.0.1"))
+        assert (await participant.greet(hello_of(1))).version == 1
+
+        await strangers[0].ended()  # it has waited longest
+        assert not any(stranger.reader.at_eof() for stranger in strangers[1:])
+
+
+async def test_known_address_displaces_its_own_strangers_first() -> None:
+    limits = Limits(handshake_ms=60_000, strangers=4, strangers_per_address=2)
+    async with controller(limits=limits) as network, AsyncExitStack() as stack:
+        async with raw_client(network.address, source="127.0.0.1") as client:
+            await client.greet(hello_of(1))
+        other = await stack.enter_async_context(raw_client(network.address, source="127.0.0.2"))
+        own = [await stack.enter_async_context(raw_client(network.address, source="127.0.0.1")) for _ in range(2)]
+
+        participant = await stack.enter_async_context(raw_client(network.address, source="127.0.0.1"))
+        assert (await participant.greet(hello_of(1))).version == 1
+
+        await own[0].ended()
+        assert not other.reader.at_eof()
+        assert not own[1].reader.at_eof()
+
+
 @pytest.mark.parametrize(
     "data",
     [
