@@ -34,7 +34,7 @@ SIM_DETERMINISM ?= 999
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom clean
+.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom wheel nightly clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -106,6 +106,16 @@ sbom: $(SUPPLY_READY) ## what kactl contains, as CycloneDX documents in dist/
 	@mkdir -p dist
 	@set -e; for list in server all; do \
 		$(SUPPLY_VENV)/bin/cyclonedx-py requirements --output-reproducible --of JSON -o dist/kactl-$$list.cdx.json .ci/locked/$$list.txt; done
+
+wheel: $(READY) ## the wheel in dist/, the same bytes for the same commit, and its SHA-256
+	@mkdir -p dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@sha256sum dist/kactl-*.whl
+
+nightly: ## what is too long for each change, or needs the network: audit, fuzz, the long tests
+	@$(MAKE) --no-print-directory audit
+	@$(MAKE) --no-print-directory fuzz
+	@$(MAKE) --no-print-directory truth
 
 clean: ## remove what the other targets made, but not the state in .kactl/
 	@rm -rf $(VENV) $(RUN_VENV) $(SUPPLY_VENV) .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -75,6 +75,17 @@ def test_links_are_relative_and_committed(folder: str) -> None:
 
 
 @pytest.mark.slow
+def test_two_builds_are_equal(tmp_path: Path) -> None:
+    """S-89: at another time, in another folder and time zone, and with another order of sets."""
+    epoch = "1700000000"
+    one = build_wheel(tmp_path / "one", SOURCE_DATE_EPOCH=epoch, PYTHONHASHSEED="1", TZ="UTC")
+    other = build_wheel(tmp_path / "another", SOURCE_DATE_EPOCH=epoch, PYTHONHASHSEED="2", TZ="Asia/Tokyo")
+
+    assert one.read_bytes() == other.read_bytes()
+    assert {entry.date_time[:3] for entry in zipfile.ZipFile(one).infolist()} == {(2023, 11, 14)}
+
+
+@pytest.mark.slow
 def test_wheel_contains_every_module_and_only_kactl(tmp_path: Path) -> None:
     built = build_wheel(tmp_path)
 

@@ -1,5 +1,6 @@
 """The wheel and the source distribution of kactl, built from the tracked files."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from pathlib import Path
 from . import tree
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel in a folder. Returns its file."""
+def build_wheel(folder: Path, **environment: str) -> Path:
+    """Build the wheel in a folder, with more variables in the environment. Returns its file."""
     source = _sources(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     wheel = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
-    done = subprocess.run([*pip, *wheel], capture_output=True, text=True, check=False)
+    variables = {**os.environ, **environment}
+    done = subprocess.run([*pip, *wheel], capture_output=True, text=True, check=False, env=variables)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("kactl-*.whl")
     return built
