@@ -37,6 +37,15 @@ from kactl.forensics.whatif.snapshots import file as snapshot
 from kactl.forensics.whatif.snapshots import racks
 from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.messages import log
+from kactl.messages.control import (
+    KafkaResponse,
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
 from kactl.stores.etcd import gateway, messages, watch
 from kactl.stores.zookeeper import request, state_reads
 from kactl.stores.zookeeper.connection import frames as zookeeper
@@ -47,7 +56,8 @@ from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Frames
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.pools import Pool, Share
-from tests.transports.kafka.test_request import LEAD, STOP, UPDATE, spoken
+from tests.support.kio_codec import response_bytes
+from tests.transports.kafka.test_request import LEAD, STOP, TOPIC, UPDATE, spoken
 
 from .files import folder, from_file, run, text
 from .seeds import BAD_JSON, KACTL
@@ -59,13 +69,24 @@ _FENCE: Final = f"t-0;7.9;{'01' * 16}"
 _FRAME: Final = b"\0\0\0\x0c\0\x12\0\0\0\0\0\1\0\2ab"
 # Answers to SaslHandshake and SaslAuthenticate.
 _OFFER: Final = b"\0\0\0\0" + b"\0\0" + b"\0\0\0\1" + b"\0\x0dSCRAM-SHA-256"
-_LOGINS: Final = [
+_TRUSTED: Final = [
     b"".join(len(answer).to_bytes(4, "big") + answer for answer in (_OFFER, *answers))
     for answers in (
         (bytes(4) + b"\0\0\xff\xff" + len(each).to_bytes(4, "big") + each + bytes(8) for each in rounds)
         for rounds in ((b"r=x,s=c2FsdA==,i=4096", b"v=AAAA"), (b"e=other-error",), (b"", b"", b""))
     )
 ]
+_LOGINS: Final = (
+    _TRUSTED
+    + [
+        len(answer).to_bytes(4, "big") + answer
+        for answer in (_OFFER.replace(b"\0\0\0\0\0\0", b"\0\0\0\0\0\x21", 1), b"ab", b"\1" * 9)
+    ]
+    + [
+        _TRUSTED[0][: 4 + len(_OFFER)] + b"\0\0\0\x13" + bytes(4) + code + b"\0\3bad" + bytes(12)
+        for code in (b"\0\x3a", b"\0\1")
+    ]
+)
 _STAT: Final = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 0, 2, 0, 9)
 _END: Final = struct.pack("!i?i", -1, True, -1)
 _MISSING: Final = struct.pack("!i?ii", -1, False, -101, -101)
@@ -100,7 +121,6 @@ def _of_clients() -> list[Target]:
 
 def _of_brokers() -> list[Target]:
     """The answers to the requests of a controller. Each level has one encoding or two."""
-    named = struct.pack(">ihii", 9, 0, 1, 1)[:6]
     by_name = b"\0\0\0\x09\0\0\0\x02\2t\0\0\0\3\0\0\0\0"
     by_id = b"\0\0\0\x09\0\0\0\x02" + bytes(range(1, 17)) + b"\x02\0\0\0\0\0\0\0\0\0"
     return [
@@ -108,7 +128,7 @@ def _of_brokers() -> list[Target]:
             f"answers to {type(asked).__name__} {level}",
             functools.partial(_answered, Decoder(spoken(level)), asked),
             (MalformedMessage,),
-            [b"\0\0\0\x09\0\0\0\0", by_name, by_id, named, b"\0\0\0\x09\0\0\0\x02\2t\2\0\0\0\0\0\0\0\0\0"],
+            [_valid(asked, level), b"\0\0\0\x09\0\0\0\0", by_name, by_id],
         )
         for level in ("2.6", "3.9")
         for asked in (LEAD, UPDATE, STOP)
@@ -124,6 +144,21 @@ def _of_brokers() -> list[Target]:
             "Kafka frames", lambda data: run(_kafka_frames(data)), (PeerRejected,), [_FRAME, _FRAME * 3], rarity=SLOW
         ),
     ]
+
+
+def _valid(asked: Any, level: str) -> bytes:
+    """Returns a response as another implementation writes it."""
+    number = np.zeros(1, np.int32)
+    errors = PartitionErrors((TOPIC.name,), number, number, np.zeros(1, np.int16))
+    answer: KafkaResponse
+    match asked:
+        case UpdateMetadata():
+            answer = UpdateMetadataResponse(0)
+        case LeaderAndIsr():
+            answer = LeaderAndIsrResponse(0, errors)
+        case _:
+            answer = StopReplicaResponse(0, errors)
+    return response_bytes(asked, answer, spoken(level), correlation_id=9)
 
 
 def _answered(decoder: Decoder, asked: Any, data: bytes) -> str:
@@ -201,7 +236,12 @@ def _of_etcd() -> list[Target]:
             for name, (decoder, seed) in answers.items()
         ),
         Target("etcd lines", watch._decoded, (StoreUnavailable,), [watched, b'{"error":{"message":"x"}}', *BAD_JSON]),
-        Target("etcd errors", gateway._rejected, (), [refused, b"<html>", *BAD_JSON]),
+        Target(
+            "etcd errors",
+            gateway._rejected,
+            (),
+            [refused, b'{"error":"etcdserver: invalid auth token","code":16}', b"<html>", *BAD_JSON],
+        ),
     ]
 
 
@@ -238,12 +278,21 @@ def _of_servers() -> list[Target]:
 
 def _of_files() -> list[Target]:
     partitions = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
-    named = [partitions, b'{"version":1,"topics":[{"topic":"t"}]}']
+    twice = partitions.replace(b"]}]", b']},{"topic":"t","partition":0}]')
+    named = [partitions, twice, b'{"version":1,"topics":[{"topic":"t"}]}']
     record = _json(schema.AuditRecord) + b"\n"
     described = b"\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\n"
     item = b'{"topic":"t","partition":0,"leader":1,"replicas":[1,2],"isr":[1],"min_insync_replicas":1}'
     pages = [b'{"items":[' + item + b'],"matched":1}', b"[" + item + b"]", item, item + b"\n" + item]
-    brokers = [b'[{"id":1,"rack":"a","state":"live"}]', b'{"items":[{"id":1,"rack":"a"}]}', b'{"1":"a"}', b"1=a,2=b\n"]
+    brokers = [
+        b'[{"id":1,"rack":"a","state":"live"}]',
+        b'{"items":[{"id":1,"rack":"a"}]}',
+        b'{"1":"a"}',
+        b"1=a,2=b\n",
+        b"1=a,1=b\n",
+        b" ",
+        b"b:9 (id: 1 rack: a) -> (\n",
+    ]
     event = log.encode(log.BrokerEvent(seq=1, time_ms=2, controller_epoch=3, broker=1, broker_epoch=7, what="failed"))
     results = catalog.ResultsManifest(made_by="0.1", time_ms=1, ingest=_MANIFEST, jobs={})
     running = b'{"url":"http://127.0.0.1:8080","pid":1,"socket":"/s","token_file":"/t"}'
@@ -262,7 +311,13 @@ def _of_files() -> list[Target]:
             memory_fixed=MEMORY_FIXED + partition_files.FILE_BYTES_MAX,
         ),
         Target("topic ids", text(topic_options.check_id), (Failure,), [b"AAAAAAAAAAAAAAAAAAAAAQ"]),
-        Target("audit trails", from_file(audit_file.NAME, _audited), (BadConfig,), [record * 2], rarity=SLOW),
+        Target(
+            "audit trails",
+            from_file(audit_file.NAME, _audited),
+            (BadConfig,),
+            [record * 2, record + record.replace(b'"seq":', b'"seq":9'), b"", b"x"],
+            rarity=SLOW,
+        ),
         Target(
             "run files",
             from_file("127.0.0.1-80.json", lambda path: run_file.find(path.parent, "127.0.0.1", 80)),
@@ -276,7 +331,18 @@ def _of_files() -> list[Target]:
             "snapshots",
             lambda data: snapshot.read_stream(io.BytesIO(data), "s")[1],
             (BadSnapshot,),
-            [*pages, described * 2, described.decode().encode("utf-16")],
+            [
+                *pages,
+                *(page.replace(b"[1,2]", b"[1,1]") for page in pages),
+                *BAD_JSON,
+                b"[]",
+                b"[{",
+                b"text",
+                described * 2,
+                described.replace(b"1,2", b"1,x"),
+                b"Topic: t\tPartitionCount: 1\n" + described,
+                described.decode().encode("utf-16"),
+            ],
             rarity=VERY_SLOW,
             memory_fixed=_ARROW,
         ),
@@ -303,7 +369,8 @@ def _pairs(kind: Any) -> list[bytes]:
     """Returns parameters that are of one kind, and of none."""
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     alone = [f"{name}={value}" for name in names for value in ("1", "a", "true", "partition,broker", "\ufffd")]
-    return [each.encode() for each in ["", *alone, "\0".join(f"{name}=1" for name in names)]]
+    twice = [f"{name}=1\0{name}=1" for name in names]
+    return [each.encode() for each in ["", *alone, *twice, "\0".join(f"{name}=1" for name in names)]]
 
 
 def _admitted(value: str) -> Any:

@@ -32,12 +32,13 @@ def decoding_functions() -> set[Place]:
     """Returns the functions of kactl that call a decoder."""
     return {
         (path.relative_to(ROOT).as_posix(), name)
-        for path in _sources()
+        for path in sources()
         for name in _decoding(ast.parse(path.read_text(encoding="utf-8")), ())
     }
 
 
-def _sources() -> Iterator[Path]:
+def sources() -> Iterator[Path]:
+    """Yields the modules of kactl, without those that only simulate."""
     for folder, _, names in os.walk(ROOT, followlinks=True):
         if Path(folder).relative_to(ROOT).parts[:1] != (_LEFT_OUT,):
             yield from (Path(folder) / name for name in names if name.endswith(".py"))

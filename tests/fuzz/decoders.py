@@ -20,6 +20,7 @@ from tests.access.der import certificate, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
 from . import answers, interfaces
+from .corpus import recorded
 from .seeds import ACLS, BEARERS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
 from .target import Target, Violation
 
@@ -78,6 +79,11 @@ def _digest_trusts(message: bytes) -> bytes:
 
 
 def targets() -> list[Target]:
+    """Returns all targets, with what was recorded among their seeds."""
+    return [target._replace(seeds=[*target.seeds, *recorded(target.name)]) for target in _targets()]
+
+
+def _targets() -> list[Target]:
     draws = random.Random(1)
     certificates = [certificate(encoded_name(random_name(draws))) for _ in range(50)]
     acl = {"principal": "User:a", "permissionType": "Allow", "host": "*", "operation": "Read"}
@@ -145,7 +151,7 @@ def targets() -> list[Target]:
         Target("elections", admin_records.decode_preferred_election, malformed, [partitions]),
         Target("features", lambda data: admin_records.decode_features(data, 1), malformed, [features]),
         Target("producer ids", admin_records.decode_producer_ids, malformed, [block, *PRODUCER_IDS]),
-        Target("SQLite frames", frame.unseal, damaged, [frame.seal(b"payload" * 9)]),
+        Target("SQLite frames", frame.unseal, damaged, [frame.seal(b"payload" * 9), b"ab"]),
         Target("SQLite columns", lambda data: frame.unpack("change", 1, data), damaged, [change]),
         Target(
             "sealed columns",

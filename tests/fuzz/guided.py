@@ -5,7 +5,8 @@ of `decoders`, prints the lines that guided and unguided inputs reach, and write
 short as they can be, to FOLDER.
 
 The lines that count are those of the functions of kactl that a target enters. For all targets together, a line that
-several of them enter counts once, and is reached if one of them reaches it.
+several of them enter counts once, and is reached if one of them reaches it. `unreached` has the files that do not
+count, and the reasons why other lines are not reached.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import kactl
 from .decoders import targets
 from .mutation import changed
 from .target import Target, check
+from .unreached import is_decoder, reason
 
 # Of the inputs, the share that is made from inputs that have reached new lines. The others are made from the seeds.
 _GUIDED: Final = 0.8
@@ -188,12 +190,21 @@ def main() -> None:
             of_seeds = explore(target, 0, random.Random(0)).lines
             for content in kept(target, guided.corpus, of_seeds):
                 (folder / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
+    report(lines, reached, reached_unguided)
+
+
+def report(lines: set[Line], reached: set[Line], reached_unguided: set[Line]) -> None:
+    """Print the shares of the lines that are reached, and each other line with its reason."""
+    counted = {line for line in lines if is_decoder(line[0].co_filename)}
+    missing = sorted(counted - reached, key=lambda line: (line[0].co_filename, line[1]))
+    reasons = {line: reason(line[0].co_filename, line[0].co_qualname) for line in missing}
     print(
-        f"all targets: {len(reached) / len(lines):.1%} of {len(lines)} lines of the functions that they enter, "
-        f"{len(reached_unguided) / len(lines):.1%} without guidance"
+        f"all targets: {len(counted & reached) / len(counted):.1%} of {len(counted)} lines of the functions that they "
+        f"enter, {len(counted & reached_unguided) / len(counted):.1%} without guidance"
     )
-    for code, line in sorted(lines - reached, key=lambda each: (each[0].co_filename, each[1])):
-        print(f"not reached: {code.co_filename}:{line} in {code.co_qualname}")
+    print(f"not reached: {len(missing)} lines, {sum(map(bool, reasons.values()))} of them for a reason that is known")
+    for (code, line), why in reasons.items():
+        print(f"{code.co_filename}:{line} in {code.co_qualname}: {why or 'no reason is known'}")
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
-from kactl.messages.leases import LeadershipsReported
+from kactl.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.messages.log import AnyEvent, PartitionEvent
 from kactl.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
-from kactl.model import PartitionState
+from kactl.model import PartitionState, TopicRef
 from kactl.stores.etcd import messages as etcd
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind
@@ -43,16 +43,28 @@ from tests.wire.recorded import encoded, samples
 
 from .files import folder, from_file, text
 from .seeds import COLUMNS, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
-from .target import MEMORY_FIXED, SLOW, VERY_SLOW, Target
+from .target import SLOW, VERY_SLOW, Target
 
 SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
 TOKEN: Final = f"kactl_abcdefgh_{SECRET}"
 _HOSTS: Final = ("ops.example", "[::1]:9000")
 _LOCAL: Final = origin.Authority("127.0.0.1", 8080)
+# The parser of TOML calls itself for each bracket, up to the limit of the interpreter.
+_NESTED: Final = 2**20
 # Of a file, this many bytes are read at once to recognise its format.
 _PROBED: Final = 512 * 1024
 _HOUR_MS: Final = 3_600_000
 _NETWORKS: Final = (ipaddress.ip_network("10.0.0.0/8"),)
+# Messages whose columns do not fit each other.
+_SHORT: Final = LeaderEpochs((TopicRef("t", bytes(16)),), b"123", b"1", b"1")
+_ELSEWHERE: Final = LeaderEpochs((TopicRef("t", bytes(16)),), b"\0\0\0\7", bytes(4), bytes(4))
+_ROWS: Final = samples()["Delta"][1]
+_WITH_COLUMNS: Final[list[tuple[wire.Family, Any]]] = [
+    (wire.REQUESTS, LeadershipsReported(1, 2, 3, each, each)) for each in (_SHORT, _ELSEWHERE)
+] + [
+    (wire.ROUTES, msgspec.structs.replace(_ROWS, routes=msgspec.structs.replace(_ROWS.routes, **{name: b"123"})))
+    for name in ("partition", "topic", "in_sync")
+]
 _HOUR_US: Final = 3_600_000_000
 # 2024-10-26 00:00 in UTC, the day before clocks in Europe are set back.
 _CLOCKS_CHANGE_US: Final = 1_729_900_800_000_000
@@ -151,6 +163,7 @@ def targets() -> list[Target]:
     lines = [
         f"[2024-05-01 10:00:00,123] {golden.level} {golden.message} ({golden.logger})\n".encode() for golden in GOLDEN
     ]
+    lines += [b"\xef\xbb\xbf" + lines[0], bytes(7) + lines[1], lines[2].replace(b"2024", b"9999")]
     many = [b"".join(lines[begin : begin + 4]) for begin in range(0, len(lines), 4)]
     kactl_line = (
         b'{"seq":1,"time_ms":1714557600123,"controller_epoch":1,"kind":"partition","topic":"t","partition":0,'
@@ -195,6 +208,8 @@ def targets() -> list[Target]:
     families: dict[int, tuple[wire.Family, list[bytes]]] = {}
     for family, message in messages.values():
         families.setdefault(id(family), (family, []))[1].append(encoded(message))
+    for family, message in _WITH_COLUMNS:
+        families[id(family)][1].append(encoded(message))
     ranged = (
         b'{"header":{"cluster_id":"1","revision":"7"},"kvs":[{"key":"YQ==","create_revision":"1","mod_revision":"2",'
         b'"version":"3","value":"Yg==","lease":"4"}],"count":"1"}'
@@ -211,18 +226,33 @@ def targets() -> list[Target]:
             "token file",
             from_file("tokens.toml", token_file.read_tokens),
             bad_config,
-            [tokens, tokens * 2, b"token = 1", tokens.replace(b"viewer", b"x")],
+            [tokens, tokens * 2, b"token = 1", tokens.replace(b"viewer", b"x"), tokens.replace(b"Z\n", b"\n")],
             rarity=SLOW,
-            memory_fixed=MEMORY_FIXED + token_file.BYTES_MAX,
+            memory_fixed=_NESTED + token_file.BYTES_MAX,
         ),
-        Target("context file", from_file("contexts.toml", _contexts), (Failure,), [contexts], rarity=SLOW),
-        Target("configuration", from_file("kactl.toml", _settings), bad_config, [settings, *SETTINGS], rarity=SLOW),
+        Target("context file", from_file("contexts.toml", _contexts), (Failure,), [contexts], SLOW, _NESTED),
+        Target("configuration", from_file("kactl.toml", _settings), bad_config, [settings, *SETTINGS], SLOW, _NESTED),
         Target("environment", _environment, bad_config, ENVIRONMENT, rarity=SLOW),
         Target("time zones", text(_zoned), (zone.UnknownZone,), ZONES, rarity=SLOW),
         Target("durations", text(Duration.parse), (ValueError,), [b"18s", b"500ms"]),
-        Target("hosts", text(_host), (), [b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"]),
-        Target("origins", text(_origin), (), [b"http://127.0.0.1:8080", b"https://ops.example:8080"]),
-        Target("cursors", text(cursor.read), refused, [cursor.write("orders", number).encode() for number in (7, -1)]),
+        Target(
+            "hosts",
+            text(_host),
+            (),
+            [b"[", b"a:99999", b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"],
+        ),
+        Target(
+            "origins",
+            text(_origin),
+            (),
+            [b"http://127.0.0.1:8080", b"https://ops.example:8080", b"http://[", b"http://a:b@c"],
+        ),
+        Target(
+            "cursors",
+            text(cursor.read),
+            refused,
+            [cursor.write("orders", number).encode() for number in (7, -1)] + [b""],
+        ),
         *(
             Target(
                 f"body {kind.__name__}",

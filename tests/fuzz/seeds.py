@@ -128,6 +128,8 @@ RULES: Final = [
     b"RULE:(/x/",
     b"DEFAULT,DEFAULT",
     b"X",
+    b"",
+    b"RULE:(a)/b\\",
 ]
 _SHORT: Final = b"[2024-05-01 10:00:00,123] INFO [Controller id=1] a line (logger)\n"
 PROBES: Final = [
@@ -156,6 +158,8 @@ KACTL: Final = [
     b'{"seq":1,"time_ms":1714557600123,"kind":"nothing"}\n{}\n[]\nx\n',
 ]
 REGISTRATIONS: Final = [
+    b'{"version":5,"host":"b1","port":1,"endpoints":["x"],"timestamp":"1","jmx_port":-1}',
+    b'{"version":5,"host":"b1","port":1,"endpoints":["A://b1:9"],"timestamp":"1","jmx_port":-1}',
     b'{"version":1,"host":"b1","port":9092,"timestamp":"1","jmx_port":-1}',
     b'{"version":1,"host":null,"port":9092,"timestamp":"1","jmx_port":-1}',
     b'{"version":5,"host":"b1","port":9092,"timestamp":"1","jmx_port":-1}',

@@ -2,7 +2,7 @@
 
 import pytest
 
-from . import campaign
+from . import campaign, corpus
 from .decoders import targets
 from .target import Target, check
 
@@ -29,3 +29,13 @@ def test_seeds_are_valid(target: Target) -> None:
     accepted = [check(target, seed) for seed in target.seeds]
 
     assert any(accepted)
+
+
+def test_recorded_inputs_are_small_and_known() -> None:
+    """S-84: at most 5 MB, and each file is of a target."""
+    names = {target.name.replace("/", " ") for target in targets()}
+    files = list(corpus.FOLDER.iterdir())
+
+    assert {path.stem for path in files} <= names
+    assert sum(path.stat().st_size for path in files) < 5_000_000
+    assert all(corpus.recorded(path.stem) for path in files)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from . import unreached
+from .decoder_list import ROOT, sources
 from .decoders import targets
 from .guided import Reached, explore, kept, lines_of
 from .target import Target
@@ -62,3 +64,23 @@ def test_kept_inputs_reach_the_lines_of_the_corpus_and_are_shorter() -> None:
     assert reached <= set.union(*(lines_of(target, content) for content in inputs))
     assert len(inputs) <= len(found.corpus)
     assert sum(map(len, inputs)) < sum(map(len, found.corpus))
+
+
+def test_reasons_name_functions_that_exist() -> None:
+    """A reason of a function that is gone would hide a new one of that name."""
+    files = {path.relative_to(ROOT).as_posix() for path in sources()}
+    missing = []
+    for end, function in unreached.REASONS:
+        (file,) = [name for name in files if name.endswith(end)]
+        text = (ROOT / file).read_text(encoding="utf-8")
+        if f"def {function.rpartition('.')[2]}(" not in text:
+            missing.append((file, function))
+
+    assert missing == []
+
+
+def test_line_without_a_reason_is_said_to_have_none() -> None:
+    assert unreached.reason("/kactl/sasl/scram.py", "ScramServer.finish")
+    assert not unreached.reason("/kactl/sasl/scram.py", "ScramServer.begin")
+    assert not unreached.is_decoder("/kactl/transports/kafka/listener/topic_handlers.py")
+    assert unreached.is_decoder("/kactl/sasl/scram.py")

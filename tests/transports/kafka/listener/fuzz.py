@@ -54,11 +54,13 @@ class _Refusing(dict[Any, Any]):
         return lambda _: BadRequest("all of it", "nothing is done here")
 
 
+KINDS: Final = APIS | RELAYED_APIS | CONFIG_APIS
+
+
 def targets() -> list[Target]:
-    kinds = APIS | RELAYED_APIS | CONFIG_APIS
     return [
         Target(f"request {api.name}", functools.partial(check, api), (MalformedMessage,), seeds(api))
-        for api in kinds.values()
+        for api in KINDS.values()
     ]
 
 
