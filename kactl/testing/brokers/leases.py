@@ -187,7 +187,8 @@ class LeaseRecorder:
             self._leads.clear()
             if node is not None:
                 self._clocks.remove(node.name, incarnation.epoch)
-            self._record("lease.lapse")
+            late_ns = LoopClock().lease_ns() - incarnation._lease.ends_ns
+            self._record("lease.lapse", late_ms=max(0, late_ns) / NS_PER_MS)
             if self._deadline_ns is not None and incarnation._lease.ends_ns > self._deadline_ns:
                 self._record("lease.late", what="deadline of the lease")
             self._expect_silence(names)

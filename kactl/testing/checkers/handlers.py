@@ -91,7 +91,8 @@ class Handlers(Checker):
             if began is None or ended is None or began.fields["topic_id"] != fields["topic_id"]:
                 continue
             is_protected = (began.fields["broker"], began.fields["life"]) not in self._cut_short.lives
-            if is_protected and event.time_ms - ended.time_ms < _MARGIN_SHARE * began.fields["margin_ms"]:
+            ended_ms = ended.time_ms - ended.fields.get("late_ms", 0.0)
+            if is_protected and event.time_ms - ended_ms < _MARGIN_SHARE * began.fields["margin_ms"]:
                 text = (
                     f"{event.node} begins to lead {replica[1]}-{replica[2]} while the handler on {other[0]} still runs"
                 )

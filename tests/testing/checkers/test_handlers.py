@@ -105,6 +105,16 @@ def test_leader_beside_a_running_call_breaks_inv_57(kind: str, wait_ms: float, f
     assert one.found == found
 
 
+@pytest.mark.parametrize(("late_ms", "found"), [(0.5 * MARGIN_MS, []), (0.3 * MARGIN_MS, ["INV-57"])])
+def test_margin_counts_from_the_end_of_the_lease(late_ms: float, found: list[str]) -> None:
+    one = story()
+    one.record("lease.lapse", ONE, broker=1, life=7, late_ms=late_ms)
+    one.now_ms += 0.5 * MARGIN_MS
+    begin(one, TWO, 5, life=8)
+
+    assert one.found == found
+
+
 def test_leader_after_the_end_of_the_call_is_legal() -> None:
     one = story()
     ended(one, "lease.end")

@@ -47,10 +47,15 @@ class LeaseEnded(Fields, frozen=True, kw_only=True):
 
 
 class LeaseLapsed(Fields, frozen=True, kw_only=True):
-    """`lease.lapse`: a participant has ended all leaderships, since its lease has ended. Recorded on its node."""
+    """`lease.lapse`: a participant has ended all leaderships, since its lease has ended. Recorded on its node.
+
+    Attributes:
+        late_ms: how long ago the lease ended, by the node's clock. A process that is slow, or was paused, is late.
+    """
 
     broker: int
     life: int
+    late_ms: float = 0.0
 
 
 class LeaseLate(Fields, frozen=True, kw_only=True):
