@@ -38,7 +38,7 @@ from .timers import Timers
 
 log = logger(__name__)
 
-# Session timeout of a registration that does not tell its own.
+# Session timeout of a registration that does not contain its own.
 TIMEOUT_MS: Final = 18_000
 # Configurations in one call of the store.
 TOPICS_AT_ONCE: Final = 500

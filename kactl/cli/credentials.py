@@ -1,4 +1,4 @@
-"""How the command line identifies itself to a server.
+"""Credentials of the command line for a server.
 
 The first of these that exists is used: `--token-file`, `KACTL_TOKEN_FILE`, `KACTL_TOKEN`, the context file, the run
 file of a server that the same user runs. There is no option for a token itself: other users can read arguments.

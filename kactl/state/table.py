@@ -1,6 +1,6 @@
 """The partition table: one row per partition, one column per attribute.
 
-Row arithmetic is confined to this module, `columns` and `topic_index`. Other modules ask for row numbers by meaning
+Row arithmetic is confined to this module, `columns` and `topic_index`. Other modules request row numbers by meaning
 (`led_by`, `in_state`, `with_replica_on`), gather them as `Rows`, and return a `Change`. The rows of a removed topic are
 free and are reused. A free row has no topic, no replicas, no leadership, and the state ABSENT.
 """

@@ -27,11 +27,11 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Durations:
-    """See the module.
+    """Statistics of durations that are added one at a time.
 
     Args:
-        idle_ms: what was counted is forgotten when nothing was added for so long, so that it speaks of the present;
-            None keeps all.
+        idle_ms: counts are cleared when nothing was added for so long, so that they describe the present; None keeps
+            all.
     """
 
     def __init__(self, *, idle_ms: float | None = None) -> None:

@@ -28,11 +28,11 @@ CALM_MS: Final = 1_000
 
 
 class Collector:
-    """See the module.
+    """Runs the garbage collector while no event is handled.
 
     Args:
         busy: whether an event is being handled, or waits.
-        epoch: changes with each takeover; what is there when it does is put aside as soon as there is time.
+        epoch: changes with each takeover; the objects that exist then are frozen as soon as there is time.
     """
 
     def __init__(self, clock: Clock, *, busy: Callable[[], bool], epoch: Callable[[], int]) -> None:

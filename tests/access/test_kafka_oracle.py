@@ -123,7 +123,7 @@ def _mapped(rules: str) -> list[str | None] | None:
 
 
 def test_mapping_rules_give_the_names_of_kafka(oracle: SecurityOracle) -> None:
-    """Rules that kactl takes mean the same. Some that Kafka takes are rejected: kactl says so at its start."""
+    """Rules that kactl accepts have the same meaning. Some of Kafka's rules are rejected when kactl starts."""
     draws = random.Random(43)
     cases = [*DOCUMENTED, *(_random_rules(draws) for _ in range(RULE_CASES))]
     answers = oracle.ask("rules", cases=[{"rules": rules, "names": SUBJECTS} for rules in cases])
@@ -144,7 +144,7 @@ def test_mapping_rules_give_the_names_of_kafka(oracle: SecurityOracle) -> None:
 _PRINCIPALS = ["User:alice", "User:bob", "User:*", "User:CN=a,O=b", "User:ANONYMOUS"]
 _HOSTS = ["10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1"]
 _NAMES = ["a", "ab", "abc", "b", "orders", "orders-1", "kafka-cluster"]
-# kactl asks about no others; Kafka stores entries with any of these.
+# kactl checks no other operations; Kafka stores entries with any of these.
 _OPERATIONS = [operation.value for operation in Operation]
 
 

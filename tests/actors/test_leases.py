@@ -1,4 +1,4 @@
-"""When the controller releases new leaders: after reports, ends of sessions, waits, and takeovers."""
+"""Releases of new leaders by the controller: after reports, ends of sessions, waits, and takeovers."""
 
 import pytest
 

@@ -246,7 +246,7 @@ def _of_etcd() -> list[Target]:
 
 
 def _of_servers() -> list[Target]:
-    """What commands read: the answers of a kactl server."""
+    """Answers of a kactl server, as commands read them."""
     problem = (
         b'{"type":"about:blank","title":"Bad request","status":400,"detail":"x","errors":[{"field":"a","detail":"b"}]}'
     )

@@ -21,7 +21,7 @@ _known: dict[str, Target] = {}
 
 
 def fuzz(chosen: Sequence[Target], inputs: int, seed: int, jobs: int = 1) -> dict[str, Figures]:
-    """Returns what the inputs cost, by target. The number of processes does not change the inputs.
+    """Returns the costs of the inputs, by target. The number of processes does not change the inputs.
 
     Raises:
         Violation: an oracle is violated. Any other exception is one that a decoder does not document.

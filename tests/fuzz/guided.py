@@ -86,7 +86,7 @@ class Reached(NamedTuple):
 def explore(
     target: Target, inputs: int, chance: random.Random, *, is_guided: bool = True, folders: tuple[str, ...] = ()
 ) -> Reached:
-    """Returns what random inputs of one target reach.
+    """Returns the lines that random inputs of one target reach.
 
     Args:
         is_guided: whether inputs that reached new lines are changed further.

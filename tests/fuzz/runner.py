@@ -38,7 +38,7 @@ _GROWTH_KIB: Final = 1024
 
 
 class Figures(msgspec.Struct):
-    """What the inputs of one target cost.
+    """Costs of the inputs of one target.
 
     Attributes:
         seconds: of processor time, with the oracles.
@@ -74,7 +74,7 @@ def chunks(targets: Sequence[Target], inputs: int) -> Iterator[tuple[str, int, i
 
 
 def fuzz(target: Target, inputs: int, seed: str) -> Figures:
-    """Returns what so many random inputs of one target cost.
+    """Returns the costs of so many random inputs of one target.
 
     Raises:
         Violation: an oracle is violated. Any other exception is one that the decoder does not document. Notes of both

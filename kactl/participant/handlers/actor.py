@@ -33,7 +33,7 @@ _LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, Handler
 
 
 class PartitionActor:
-    """See the module.
+    """Carries out the orders for one hosted partition.
 
     Attributes:
         leader: the leadership in progress, from the call of `prepare` on.

@@ -1,4 +1,4 @@
-"""What the actors of a participant's partitions share, as an interface."""
+"""Interface of the objects that the actors of a participant's partitions share."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol

@@ -1,4 +1,4 @@
-"""What happens to the lease of a participant, for its log, its metrics, and an application that subscribes."""
+"""Events of a participant's lease, for its log, its metrics, and an application that subscribes."""
 
 import enum
 

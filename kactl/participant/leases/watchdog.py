@@ -83,7 +83,7 @@ class Watchdog:
 
 
 class ThreadWatchdog(Watchdog):
-    """See the module. `exit_process` is replaced in tests."""
+    """A thread of this process, which ends it. `exit_process` is replaced in tests."""
 
     def __init__(self, now_ns: Callable[[], int], exit_process: Callable[[int], object] = os._exit) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class ThreadWatchdog(Watchdog):
 
 
 class ProcessWatchdog(Watchdog):
-    """See the module."""
+    """A child process, which sends SIGKILL to this one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class ProcessWatchdog(Watchdog):
 
 
 class DeviceWatchdog(Watchdog):
-    """See the module. Any program that has the device open and writes to it keeps the machine from being reset."""
+    """A device, which resets the machine. Any program that has it open and writes to it prevents the reset."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What brokers do besides replication: shutdowns, failures of directories, and nonsense."""
+"""Actions of brokers besides replication: shutdowns, failures of directories, and nonsense."""
 
 from collections.abc import Mapping
 from typing import Any, Final

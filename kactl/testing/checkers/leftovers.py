@@ -1,4 +1,4 @@
-"""What must be gone when a cluster has come to rest: timers, waiting events, marks, notifications, deleted topics."""
+"""Leftovers in a cluster at rest: timers, waiting events, marks, notifications, deleted topics."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the commands read: scripts by file or seed, and the commit of the tree."""
+"""Input of the commands: scripts by file or seed, and the commit of the tree."""
 
 import subprocess
 from collections.abc import Iterator
