@@ -24,14 +24,15 @@ SCENARIOS_PER_FAST_ONE: Final = 3
 IN_MEMORY: Final = [path for path in PATHS if path.match("SCN-*-memory.json")]
 
 
-# Scenarios over SQLite of which one runs in `make test`, where all of them run over memory and ZooKeeper, and all
-# scripts of old bugs over SQLite; `make truth` runs the others.
+# Scenarios over another store than memory of which one runs in `make test`, where all of them run over memory, and all
+# scripts of old bugs over their store; `make truth` runs the others. SQLite and ZooKeeper keep different ones.
 SCENARIOS_PER_KEPT_ONE: Final = 3
-OVER_SQLITE: Final = [path for path in PATHS if path.match("SCN-*-sqlite.json")]
+STORES: Final = [[path for path in PATHS if path.match(f"SCN-*-{store}.json")] for store in ("sqlite", "zookeeper")]
 
 
 def is_long(path: Path) -> bool:
-    return path in OVER_SQLITE and OVER_SQLITE.index(path) % SCENARIOS_PER_KEPT_ONE != 0
+    kept = [path for first, paths in enumerate(STORES) for path in paths[first::SCENARIOS_PER_KEPT_ONE]]
+    return any(path in paths for paths in STORES) and path not in kept
 
 
 def is_slow(path: Path) -> bool:

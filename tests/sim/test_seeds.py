@@ -23,7 +23,8 @@ BLOCK_CPU_S: Final = 25.0
 BLOCKS: Final = 2
 # Distance of the first seeds of two blocks: more than any block can run.
 _FAR: Final = 100_000
-DETERMINISM_SEEDS: Final = 2
+# A run in each process takes five seconds; `make sim` repeats a thousand.
+DETERMINISM_SEEDS: Final = 1
 
 
 @pytest.fixture
