@@ -9,12 +9,17 @@ take turns. Times are processor time of the process with the listeners.
   if the protocol has them, and one ApiVersions.
 * `request`: one ListPartitionReassignments over an open connection. Listeners other than PLAINTEXT authorize it by the
   lists, of which there are a thousand.
-* `open`: PLAINTEXT in a process without logins, which does not authorize; the other rows decide about each request."""
+* `open`: PLAINTEXT in a process without logins, which does not authorize; the other rows decide about each request.
+* `token`: the decision about a token of the admin API that is refused, the median of 10,000: its id is unknown, or its
+  secret is wrong, in turn. Their difference is the time by which a client could find out ids.
+"""
 
 import argparse
 import asyncio
 import contextlib
+import random
 import ssl
+import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +30,8 @@ from typing import Final, NamedTuple
 from bench.figures import Found, Unit
 from bench.run import main, module, say, undisturbed
 from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
+from kactl.access.role import Role
+from kactl.access.tokens import ID_BYTES, SECRET_BYTES, Tokens, new_token
 from kactl.actors.system import Controller
 from kactl.cli.listening import ListenerController
 from kactl.model import Endpoint
@@ -43,6 +50,9 @@ NAME: Final = "security"
 PROTOCOLS: Final[tuple[SecurityProtocol, ...]] = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OPEN: Final = "open"
 _LISTS: Final = 1000
+# Tokens in the file, and refused ones in each run.
+_TOKENS: Final = 1000
+_TRIES: Final = 10_000
 
 
 class _Users:
@@ -125,6 +135,43 @@ async def _client(ca: Path, epoch: int) -> AsyncIterator[_Client]:
         await process.wait()
 
 
+class _Refusals:
+    """Refused tokens of two kinds, in turn."""
+
+    def __init__(self) -> None:
+        chance = random.Random(1)
+        made = [
+            new_token(
+                f"t{number}",
+                Role.VIEWER,
+                random=chance.randbytes(ID_BYTES + SECRET_BYTES),
+                now_ms=0,
+                expires_ms=None,
+            )
+            for number in range(2 * _TOKENS)
+        ]
+        self._tokens = Tokens(token.record for token in made[:_TOKENS])
+        unknown = [token.text for token in made[_TOKENS:]]
+        # The id of a token in the file, and the secret of another one.
+        wrong = [f"{known.text[:15]}{text[15:]}" for known, text in zip(made, unknown, strict=False)]
+        kinds = (("unknown id", unknown), ("wrong secret", wrong))
+        self._tries = [(kind, texts[number % _TOKENS]) for number in range(_TRIES) for kind, texts in kinds]
+
+    def measure(self, found: Found | None) -> None:
+        """Add the median time of a decision for each kind, which other load on the machine changes least."""
+        spent: dict[str, list[int]] = {"unknown id": [], "wrong secret": []}
+        find, now_ns = self._tokens.find, time.perf_counter_ns
+        with undisturbed():
+            for kind, text in self._tries:
+                began = now_ns()
+                refused = find(text, now_ms=1, address="10.0.0.1")
+                spent[kind].append(now_ns() - began)
+                assert refused is None
+        if found is not None:
+            for kind, taken in spent.items():
+                found.add(f"token/{kind}", "us", statistics.median(taken) / 1e3)
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connections", type=int, default=100, help="in each run")
     parser.add_argument("--requests", type=int, default=2000, help="in each run")
@@ -134,6 +181,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def measure(asked: argparse.Namespace, found: Found) -> None:
     factor, runs = (10, 10) if asked.full else (1, asked.runs)
+    refusals = _Refusals()
+    for run in range(runs + 1):
+        refusals.measure(found if run else None)  # the first one is a warm-up
     with tempfile.TemporaryDirectory() as folder:
         securities = _securities(Path(folder))
         ca = Path(folder) / "authority.pem"

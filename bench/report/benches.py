@@ -198,16 +198,21 @@ def store(results: Results, parts: Parts) -> str:
 
 
 def security(results: Results, parts: Parts) -> str:
-    """Returns the cost of connections and requests by security protocol."""
+    """Returns the cost of connections and requests by security protocol, and of refused tokens."""
     figures = results.figures
-    protocols = list(dict.fromkeys(name.split("/")[0] for name in figures))
+    protocols = list(dict.fromkeys(name.split("/")[0] for name in figures if not name.startswith("token/")))
     rows = []
     for protocol in sorted(protocols, key=lambda name: name != "open"):
         row = [protocol]
         for what in ("connection", "request"):
             row += [cell(figures, f"{protocol}/{what}"), quotient(figures, f"{protocol}/{what}", f"open/{what}")]
         rows.append(row)
-    return markdown(["protocol", "connection, ms", "÷ open", "request, µs", "÷ open"], rows)
+    listeners = markdown(["protocol", "connection, ms", "÷ open", "request, µs", "÷ open"], rows)
+    kinds = children(figures, "token")
+    if not kinds:
+        return listeners
+    refused = markdown(["refused token", "µs"], [[kind, cell(figures, f"token/{kind}")] for kind in kinds])
+    return f"{listeners}\n\n{refused}"
 
 
 def children(figures: Mapping[str, Figure], prefix: str) -> list[str]:

@@ -150,7 +150,10 @@ def test_security(tmp_path: Path) -> None:
     figures = measured(security, tmp_path, "--connections", "3", "--requests", "10", "--runs", "2")
 
     protocols = {"open", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-    assert figures.keys() == {f"{protocol}/{what}" for protocol in protocols for what in ("connection", "request")}
+    kinds = {"token/unknown id", "token/wrong secret"}
+    assert figures.keys() == kinds | {
+        f"{protocol}/{what}" for protocol in protocols for what in ("connection", "request")
+    }
     # A login has five requests, each with a response, and a handshake the operations of its keys.
     assert figures["SASL_SSL/connection"].median > figures["open/connection"].median > 0
 
