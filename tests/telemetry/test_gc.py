@@ -13,6 +13,10 @@ from tests.support.clocks import ManualClock, settle
 pytestmark = pytest.mark.anyio
 
 
+# Slow tests unfreeze all objects. The collection that follows visits all tests and modules of the process, which takes
+# two seconds at the end of a run.
+
+
 class Knot:
     """Reference cycle, which reference counting does not free."""
 
@@ -116,6 +120,7 @@ async def test_old_garbage_is_collected_after_an_idle_time(harness: CollectorHar
     assert garbage() is None
 
 
+@pytest.mark.slow
 async def test_event_restarts_the_idle_time(harness: CollectorHarness) -> None:
     loaded = many_objects()
     harness.epoch = 1
@@ -132,6 +137,7 @@ async def test_event_restarts_the_idle_time(harness: CollectorHarness) -> None:
     assert is_frozen(loaded)
 
 
+@pytest.mark.slow
 async def test_objects_loaded_by_a_takeover_are_frozen_when_idle(harness: CollectorHarness) -> None:
     harness.collector.rest()
     loaded = many_objects()
@@ -149,6 +155,7 @@ async def test_objects_loaded_by_a_takeover_are_frozen_when_idle(harness: Collec
     assert not is_frozen(later)
 
 
+@pytest.mark.slow
 async def test_objects_of_the_previous_term_are_collected(harness: CollectorHarness) -> None:
     living = Knot()
     garbage = weakref.ref(living)
