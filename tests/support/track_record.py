@@ -241,8 +241,8 @@ def _searched(known: Sequence[mutants.Mutant], found: Mapping[tuple[str, str], F
         f"unchanged code. `commit` is the commit of main that was searched, or, {_EARLIER}",
         "A later search for MUT-30, at other seeds, was ended after 104 CPU-s and had not found it.",
         "Searches from seed 51000000 on shared their runs: the unchanged code ran each seed once, and a mutant only",
-        "those in which its edit could change a value, as all other runs are the same with it. CPU-s and runs count all of",
-        "them, as if each search had made them alone.",
+        "those in which its edit could change a value, as all other runs are the same with it. CPU-s and runs count",
+        "all of them, as if each search had made them alone.",
         "",
         _markdown(header, rows),
     ]
