@@ -1,6 +1,7 @@
 """Tickets of web pages: their signature and their end."""
 
 import secrets
+import string
 
 import msgspec
 import pytest
@@ -40,16 +41,15 @@ def test_ticket_of_another_key_is_refused() -> None:
 
 
 def test_no_changed_character_is_accepted() -> None:
-    """A forged ticket. The last character of a part has bits that no byte uses, so that it may have other forms."""
+    """A forged ticket. The last character of a part has bits that no byte uses; they have to be zero."""
     ticket = ticket_of_token(record(), now_ms=NOW_MS)
     text = signed(ticket, KEY)
 
     for place in range(len(tickets.PREFIX), len(text)):
-        for other in "Az9-.":
+        others = string.ascii_letters + "0123456789-_." if place in (text.index(".") - 1, len(text) - 1) else "Az9-."
+        for other in others:
             changed = text[:place] + other + text[place + 1 :]
-            assert read_ticket(changed, KEY, now_ms=NOW_MS) in (None, ticket), changed
-            if changed != text and place not in (text.index(".") - 1, len(text) - 1):
-                assert read_ticket(changed, KEY, now_ms=NOW_MS) is None, changed
+            assert read_ticket(changed, KEY, now_ms=NOW_MS) == (ticket if changed == text else None), changed
 
 
 @pytest.mark.parametrize(

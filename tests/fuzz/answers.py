@@ -110,7 +110,7 @@ def targets() -> list[Target]:
 def _of_clients() -> list[Target]:
     queries = {each.takes_query for each in ROUTES} | {each.takes_path for each in ROUTES}
     return [
-        Target("tickets", text(_ticket), (), [_TICKET.encode()]),
+        Target("tickets", text(_ticket), (), [_TICKET.encode(), _TICKET[:-1].encode() + b"C"]),
         Target("fencing headers", text(_admitted), (BadRequest, StaleToken), [_FENCE.encode()]),
         *(
             Target(f"parameters {kind.__name__}", functools.partial(_parameters, kind), (Refused,), _pairs(kind))
