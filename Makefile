@@ -34,7 +34,7 @@ SIM_DETERMINISM ?= 999
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom wheel nightly clean
+.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom wheel nightly security-score clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -111,6 +111,9 @@ wheel: $(READY) ## the wheel in dist/, the same bytes for the same commit, and i
 	@mkdir -p dist
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@sha256sum dist/kactl-*.whl
+
+security-score: $(READY) ## how many edits of logins and access the tests notice; an hour (ARGS='--share 10')
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 nightly: ## what is too long for each change, or needs the network: audit, fuzz, the long tests
 	@$(MAKE) --no-print-directory audit

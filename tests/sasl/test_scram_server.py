@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kactl.sasl import SaslError, ScramClient, ScramServer, verifier
-from kactl.sasl.scram import Name
+from kactl.sasl.scram import MESSAGE_BYTES_MAX, Name
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"
@@ -137,3 +137,12 @@ def test_any_messages_are_answered_or_rejected(first: bytes, final: bytes) -> No
         server.challenge(None)
         server.finish(final)
     assert not server.is_complete
+
+
+def test_longest_message_is_accepted() -> None:
+    head = b"n,,n=user,r="
+    message = head + b"a" * (MESSAGE_BYTES_MAX - len(head))
+
+    assert _server().begin(message) == "user"
+    with pytest.raises(SaslError, match="8193 bytes"):
+        _server().begin(message + b"a")
