@@ -67,7 +67,8 @@ def test_numbers_go_on_after_a_restart_and_a_rotation(tmp_path: Path) -> None:
 
     found = verify(folder)
     assert (found.last, found.problems, found.records) == (60, (), 60 - found.first + 1)
-    assert {path.name for path in folder.iterdir()} == {NAME, f"{NAME}.1", f"{NAME}.2"}
+    # The current file is begun with the first record after a rotation, and the last record may have caused one.
+    assert {path.name for path in folder.iterdir()} - {NAME} == {f"{NAME}.1", f"{NAME}.2"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
 

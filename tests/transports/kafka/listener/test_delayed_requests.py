@@ -145,7 +145,11 @@ async def test_rest_of_a_request_is_denied_with_a_part(waiting: Waiting) -> None
 
 
 async def test_identity_of_the_login_is_in_the_events_and_the_records(waiting: Waiting) -> None:
-    assert await created(waiting, "mine-1", waits_s=0, rights=ALLOWED) == {"mine-1": CREATED}
+    # An event that reads back the topics of several requests names none of them.
+    waiting.release.set()
+    await until(lambda: [ref.name for ref in waiting.controller.topics()] == ["first"])
+    assert await waiting.create("mine-1") == {"mine-1": CREATED}
+    await until(lambda: len(waiting.controller.topics()) == 2)
     events, _ = waiting.controller.history.read(after=0, limit=1000)
 
     (event,) = [event for event in events if isinstance(event, TopicEvent) and event.topic == "mine-1"]
