@@ -169,6 +169,7 @@ class SimulatedCluster:
         self.spec = spec
         self.settings: dict[str, Any] = settings
         self.level = ProtocolLevel.parse(spec.brokers.level)
+        self._store_ms = latency.store_ms
         self.links = Links(loop, {"network": latency.network_ms, "store": latency.store_ms})
         self.network = Network(loop, self.links)
         self.world, self.stored = STORES[spec.store](
@@ -243,6 +244,11 @@ class SimulatedCluster:
 
     def now_ms(self) -> float:
         return self.loop.now_s * 1000
+
+    @property
+    def store_round_trip_ms(self) -> float:
+        """Returns the longest time between a request to the store and its response, without faults."""
+        return 2 * self._store_ms[1]
 
     @property
     def session_end_ms(self) -> float:

@@ -5,6 +5,7 @@
 Each unmet condition is a text that names the missing part. A condition that is unmet after its limit is a violation.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -17,6 +18,9 @@ from .leftovers import Leftovers
 
 # The timeout of a request from which limits follow, if that of a run is shorter: other pauses are not.
 _REQUEST_MS: Final = 1_000.0
+# How often all partitions are written at most, a chunk at a time, until each has a leader: when they are taken over,
+# lose their leaders, and leave the ISRs of brokers that registered again.
+_PASSES: Final = 4
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
     "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-07", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
@@ -76,10 +80,12 @@ class Quiet:
         self._cluster = cluster
         request, lag = max(_REQUEST_MS, cluster.settings["request_timeout_ms"]), cluster.settings["lag_ms"]
         session = cluster.session_end_ms
-        self.controller_ms = session + 2 * request
-        self.leader_ms = self.controller_ms + 2 * request
-        self.settle_ms = 3 * session + 10 * request + 3 * lag
         own = ControllerSettings.of(None, cluster.own_settings)
+        chunks = math.ceil(len(cluster.stored.assignments()) / own.chunk_partitions)
+        chunks_ms = _PASSES * max(0, chunks - 1) * cluster.store_round_trip_ms
+        self.controller_ms = session + 2 * request + chunks_ms
+        self.leader_ms = self.controller_ms + 2 * request
+        self.settle_ms = 3 * session + 10 * request + 3 * lag + chunks_ms
         self.balance_ms = own.balance_interval_ms + self.settle_ms
         # A longer limit only has to have its timer: a run does not wait for it.
         self.shutdown_ms = own.shutdown_limit_ms + self.settle_ms

@@ -5,12 +5,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
+from kactl.actors.handlers.base import Handlers
 from kactl.actors.handlers.shutdown import Shutdowns
 from kactl.actors.handlers.timers import Timers
+from kactl.actors.machines.messages import MoveResult
 from kactl.machines import replica
 from kactl.messages.events import DeletionsChanged
 from kactl.state.cluster import Cluster
@@ -21,7 +24,7 @@ from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replication import Replication
 from kactl.testing.checkers.quiet import Limits, Unmet
 from kactl.testing.run import run_script
-from kactl.testing.script import Action, BrokersSpec, LivenessSpec, Script, WorldSpec, load
+from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec, load
 
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
@@ -67,6 +70,28 @@ def test_servers_of_a_store_are_fast_when_faults_have_ended(
         monkeypatch.setattr(cluster, "PEERS_CALM_MS", calm_ms)
 
     assert run_script(load(SLOW_SERVERS)).signature == expected
+
+
+@pytest.mark.parametrize("elects", [True, False])
+def test_partitions_in_many_chunks_have_longer_to_get_leaders(elects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(self: Handlers) -> MoveResult:
+        nothing = np.zeros(0, np.intp)
+        return MoveResult(nothing, nothing.astype(np.uint8), nothing.astype(np.bool_))
+
+    if not elects:
+        monkeypatch.setattr(Handlers, "elect_offline", none)
+    kill = Action("kill", at_ms=29_990, args={"node": "broker 1", "ends_session": True})
+    script = Script(
+        world=WorldSpec(brokers=BrokersSpec(count=3), settings=SETTINGS | {"chunk_partitions": 1}),
+        latency=LatencySpec(store_ms=(100.0, 100.0)),
+        duration_ms=30_000,
+        actions=[Action("create", at_ms=500, args={"topic": "t1", "replicas": [[1, 2, 3]] * 90}), kill],
+        liveness=LivenessSpec(["broker 1"]),
+    )
+
+    outcome = run_script(script)
+
+    assert outcome.signature == ("pass" if elects else "LIV-02")
 
 
 def test_preferred_replica_that_does_not_lead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
