@@ -1,7 +1,9 @@
 """Inputs of targets as files and as text, and an event loop for decoders that wait for bytes."""
 
 import asyncio
+import atexit
 import functools
+import shutil
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -15,8 +17,9 @@ _MEMORY: Final = Path("/dev/shm")
 
 @functools.cache
 def folder() -> Path:
-    """Returns a folder of this process."""
+    """Returns a folder of this process, which is removed at its end."""
     path = Path(tempfile.mkdtemp(prefix="kactl-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     path.chmod(0o700)
     return path
 
