@@ -49,6 +49,8 @@ class PartitionActor:
         self._pending: Order | None = None
         self._current: Order | None = None
         self._running = False
+        # A deletion that waits, before the order for the next topic of the name. The handler must not miss it.
+        self._deletion: Stop | None = None
         self._phase: Phase | None = None
         self._signal = Signal(environment.clock)
         self._failures = 0
@@ -63,9 +65,12 @@ class PartitionActor:
         if self.state is HandlerState.STUCK or (self.state is HandlerState.ERROR and isinstance(order, Lead | Follow)):
             self._refuse(order)
             return
-        if self._pending is not None:
-            self._pending.ticket.finish()
-            self._environment.replaced(self._pending)
+        waiting = self._pending
+        if isinstance(waiting, Stop) and waiting.deleted and self._deletion is None and not _is_silent(order):
+            self._deletion = waiting
+        elif waiting is not None:
+            waiting.ticket.finish()
+            self._environment.replaced(waiting)
         self._pending = order
         self._end_leader()
         self._signal.set()
@@ -124,8 +129,12 @@ class PartitionActor:
 
     async def _run(self) -> None:
         try:
-            while (order := self._pending) is not None:
-                self._pending, self._current = None, order
+            while (order := self._deletion or self._pending) is not None:
+                if order is self._deletion:
+                    self._deletion = None
+                else:
+                    self._pending = None
+                self._current = order
                 order.begun = True
                 self._environment.began(self.name, order)
                 await self._carry_out(order)
@@ -395,6 +404,12 @@ class PartitionActor:
         self._environment.failed(self.name, order, had_begun=had_begun)
 
     def _refuse_pending(self) -> None:
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
-            self._refuse(pending)
+        waiting = (self._deletion, self._pending)
+        self._deletion = self._pending = None
+        for order in waiting:
+            if order is not None:
+                self._refuse(order)
+
+
+def _is_silent(order: Order) -> bool:
+    return isinstance(order, Stop) and order.silent

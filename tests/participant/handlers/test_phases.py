@@ -237,6 +237,28 @@ async def test_deletion_is_not_cancelled_by_a_newer_order(network: Network, hand
         del handled.scripts[ORDERS_0, "stop"]  # nothing advances the clock while the participant stops
 
 
+async def test_deletion_that_waits_is_not_replaced_by_the_next_topic(network: Network, handled: Handled) -> None:
+    async def lead(_: object) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await network.clock.sleep_ms(100)
+
+    handled.scripts[ORDERS_0, "lead"] = lead
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        del handled.scripts[ORDERS_0, "lead"]
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8, delete=True))
+        await network.clock.advance(30)
+        tasks.start_soon(network.lead_and_follow, 1, StateRow(ORDERS_0, leader=1, leader_epoch=9))
+        await network.clock.advance(300)
+
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete", "prepare 1.9", "lead 1.9"]
+        assert len(handled.handlers) == 2
+
+
 @pytest.mark.parametrize("end", ["stop", "session", "kill"])
 async def test_handlers_end_with_the_registration(network: Network, handled: Handled, end: str) -> None:
     async with handled.running_participant() as participant:
