@@ -19,6 +19,7 @@ BENCHES: Final = (
     "roles",
     "outage",
     "security",
+    "encryption",
     "forensics",
     "whatif",
     "race",

@@ -147,6 +147,16 @@ GOALS: Final = (
         above="SASL_SSL/connection",
         at_most=2,
     ),
+    *(
+        Goal(
+            bench="encryption",
+            what=f"{label} at 100 k partitions, SASL_SSL / PLAINTEXT",
+            above=f"100000/SASL_SSL/{name}",
+            below=f"100000/PLAINTEXT/{name}",
+            at_most=1.1,
+        )
+        for name, label in (("takeover", "takeover"), ("failure", "broker failure"))
+    ),
     Goal(
         bench="forensics",
         what="ingest of 2 M lines, µs a line",

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bench import tables
+from bench.encryption import FIGURES as ENCRYPTION_FIGURES
 from bench.failover import STAGES as FAILOVER_STAGES
 from bench.figures import Figure, Results, Setting
 from bench.outage import FIGURES as OUTAGE_FIGURES
+from bench.sinks import PROTOCOLS
 from bench.spread import ratio
 from bench.stores import FIGURES as STORES_FIGURES
 from bench.tables import markdown, runs, times
@@ -213,6 +215,21 @@ def security(results: Results, parts: Parts) -> str:
         return listeners
     refused = markdown(["refused token", "µs"], [[kind, cell(figures, f"token/{kind}")] for kind in kinds])
     return f"{listeners}\n\n{refused}"
+
+
+def encryption(results: Results, parts: Parts) -> str:
+    """Returns takeovers and broker failures by size and by protocol of the brokers' listeners."""
+    figures = results.figures
+    rows = []
+    for size in sorted({int(name.split("/")[0]) for name in figures}):
+        for protocol in (each for each in PROTOCOLS if each in children(figures, str(size))):
+            row = [f"{size:,}", protocol]
+            for name in ENCRYPTION_FIGURES:
+                path = f"{size}/{protocol}/{name}"
+                row += [cell(figures, path), quotient(figures, path, f"{size}/PLAINTEXT/{name}")]
+            rows.append(row)
+    titles = [title for name in ENCRYPTION_FIGURES for title in (f"{name}, ms", "÷ PLAINTEXT")]
+    return markdown(["partitions", "protocol", *titles], rows)
 
 
 def children(figures: Mapping[str, Figure], prefix: str) -> list[str]:

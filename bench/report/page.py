@@ -73,6 +73,14 @@ Processor time of the process with a Kafka listener; its client is another proce
 TLS, the login by SCRAM-SHA-512 and one ApiVersions; a request is a ListPartitionReassignments. `open` is a listener in
 clear text that does not authorize; all others decide by access control lists."""
 
+_ENCRYPTION: Final = """\
+## Encrypted connections to brokers
+
+A takeover without a copy and the failure of one of thirty brokers, each to the last response of a broker, over SQLite.
+Requests go through sockets on loopback to stub brokers in another process. Protocols take turns; an instance opens all
+of its connections during its takeover, and logs in by SCRAM-SHA-512 with SASL_SSL. *Processor* is the time of the
+controller's process."""
+
 _LATENCY: Final = """\
 ## Small requests during a large event
 
@@ -158,6 +166,7 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "store": (_STORE, benches.store),
     "stores": (_STORES, benches.stores),
     "security": (_SECURITY, benches.security),
+    "encryption": (_ENCRYPTION, benches.encryption),
     "forensics": (_FORENSICS, pipeline.forensics),
     "whatif": (_WHATIF, pipeline.whatif),
 }

@@ -114,6 +114,7 @@ def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
         "forensics": {"2000/lines": ("count", (2000.0,)), "2000/ingest/warm/line": ("us", (4.0,))},
         "stores": {"etcd/10000/takeover": ("ms", (919.0,))},
         "security": {"open/request": ("us", (100.0,)), "SSL/request": ("us", (150.0,))},
+        "encryption": {"1000/PLAINTEXT/failure": ("ms", (10.0,)), "1000/SSL/failure": ("ms", (12.0,))},
         "whatif": {"6x600/even/classes": ("count", (9.0,)), "live/6x600/stoppable": ("s", (0.002,))},
     }
 
@@ -123,6 +124,7 @@ def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
     assert row(text, "3 processes of 1")[1:] == ["1,000", "–", "6,004", "–"]
     assert row(text, "LeaderAndIsr v7")[1] == "150"
     assert row(text, "SSL")[1:] == ["–", "–", "150", "1.50 (1.50-1.50)"]
+    assert [line.count("1.20 (1.20-1.20)") for line in text.splitlines() if "| 1,000 | SSL |" in line] == [1]
     assert row(text, "2,000 lines, warm")[1:4] == ["250,000", "–", "4.00"]
     assert row(text, "6 brokers, 600 partitions, even")[1] == "9"
 

@@ -12,6 +12,7 @@ import pytest
 from bench import (
     channel,
     election,
+    encryption,
     failover,
     forensics,
     latency,
@@ -28,6 +29,7 @@ from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
 from bench.run import main
+from bench.sinks import PROTOCOLS
 from tests.support.tree import ROOT
 from tests.support.zookeeper_fixtures import jars
 
@@ -47,7 +49,7 @@ def _alone() -> None:
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit each wait to a minute."""
-    for bench in (failover, latency, channel, outage, stores):
+    for bench in (encryption, failover, latency, channel, outage, stores):
         monkeypatch.setattr(bench, "LIMIT_S", 60)
 
 
@@ -156,6 +158,18 @@ def test_security(tmp_path: Path) -> None:
     }
     # A login has five requests, each with a response, and a handshake the operations of its keys.
     assert figures["SASL_SSL/connection"].median > figures["open/connection"].median > 0
+
+
+@pytest.mark.slow  # a process for the brokers, which does handshakes
+def test_encryption(tmp_path: Path) -> None:
+    options = ("--sizes", "200", "--brokers", "4", "--runs", "1", "--store", "memory")
+
+    figures = measured(encryption, tmp_path, *options)
+
+    assert {name: len(figure.runs) for name, figure in figures.items()} == {
+        f"200/{protocol}/{name}": 1 for protocol in PROTOCOLS for name in encryption.FIGURES
+    }
+    assert all(figure.median > 0 for figure in figures.values())
 
 
 def test_wire(tmp_path: Path) -> None:
