@@ -1,24 +1,19 @@
 """Floods of wrong passwords over TLS, over real sockets and from a separate process."""
 
 import asyncio
-import contextlib
-import json
 import ssl
-import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.authentication import PLAIN_BURST, PLAIN_RATE
 from kactl.transports.kafka.listener.limits import Limits
 from tests.support.certificates import Authority
 
-from .attack.passwords import Session, connection
-from .attack.run import Server, serving
+from .attack.passwords import connection
+from .attack.run import flooding, serving
 from .attack.server import BROKERS, PASSWORDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -36,63 +31,11 @@ RSS_MAX = 64 * 1024 * 1024
 # Of processor time in one step of the event loop, which other processes do not lengthen.
 HOLD_S = 0.1
 PATIENCE_S = 300.0
-_ALLOCATE_PRODUCER_IDS, _CREATE_TOPICS = 67, 19
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class Flood:
-    """Wrong passwords from a separate process.
-
-    Attributes:
-        results: number of logins by result; empty until all have ended.
-    """
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.results: dict[str, int] = {}
-
-    async def line(self) -> bytes:
-        assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
-            return await self._process.stdout.readline()
-
-    async def run(self) -> None:
-        self.results = json.loads(await self.line())
-
-
-@contextlib.asynccontextmanager
-async def flooding(server: Server, authority: Authority) -> AsyncIterator[Flood]:
-    """Run the flood until the block ends. Every connection has been used when the block begins."""
-    arguments = (str(server.port), str(authority.cert), str(LOGINS), str(CONNECTIONS), ",".join(ADDRESSES))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.transports.kafka.listener.attack.passwords", *arguments,
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        flood = Flood(process)
-        assert await flood.line() == b"begun\n"
-        yield flood
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def allocate(session: Session, server: Server) -> None:
-    request = {"broker_id": 3, "broker_epoch": server.epochs[3]}
-    assert (await session.ask(APIS[_ALLOCATE_PRODUCER_IDS], 0, request))["error_code"] == ErrorCode.NONE
-
-
-async def create(session: Session, name: str) -> None:
-    new = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    (result,) = (
-        await session.ask(APIS[_CREATE_TOPICS], 2, {"topics": [new], "timeout_ms": 60_000, "validate_only": False})
-    )["topics"]
-    assert result["error_code"] == ErrorCode.NONE
 
 
 async def test_flood_of_wrong_passwords_leaves_room_for_others(tmp_path: Path) -> None:
@@ -109,21 +52,23 @@ async def test_flood_of_wrong_passwords_leaves_room_for_others(tmp_path: Path) -
         connection(server.port, tls, BROKERS[3]) as kept,
     ):
         assert await kept.log_in("broker-3", PASSWORDS["broker-3"]) is ErrorCode.NONE
-        await allocate(kept, server)
+        await kept.allocate(3, server.epochs[3])
         before = await server.meters()
         begun_s = time.monotonic()
-        async with flooding(server, authority) as flood:
+        async with flooding(
+            "passwords", server.port, authority.cert, LOGINS, CONNECTIONS, ",".join(ADDRESSES)
+        ) as flood:
             ending = asyncio.create_task(flood.run())
             for number in range(RETURNS):
                 async with connection(server.port, tls, BROKERS[3]) as broker:
                     assert await broker.log_in("broker-3", PASSWORDS["broker-3"]) is ErrorCode.NONE
-                    await allocate(broker, server)
+                    await broker.allocate(3, server.epochs[3])
                 async with connection(server.port, tls, CLIENT) as client:
                     assert await client.log_in("client", PASSWORDS["client"]) is ErrorCode.NONE
-                    await create(client, f"created-{number}")
+                    await client.create(f"created-{number}")
             assert not ending.done()
             while not ending.done():
-                await allocate(kept, server)
+                await kept.allocate(3, server.epochs[3])
             await ending
             during_s = time.monotonic() - begun_s
             after = await server.meters()

@@ -18,6 +18,8 @@ from typing import Any
 
 from kactl.errors import ErrorCode
 from kactl.transports.kafka.listener.api import Api
+from kactl.transports.kafka.listener.api_keys import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS
+from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 
 from .server import PASSWORDS
@@ -52,6 +54,18 @@ class Session:
         assert chosen["error_code"] == ErrorCode.NONE
         result = await self.ask(SASL_AUTHENTICATE_API, 1, {"auth_bytes": f"\0{user}\0{password}".encode()})
         return ErrorCode(result["error_code"])
+
+    async def allocate(self, broker: int, epoch: int) -> None:
+        """Allocate producer ids for a broker."""
+        request = {"broker_id": broker, "broker_epoch": epoch}
+        assert (await self.ask(APIS[ALLOCATE_PRODUCER_IDS], 0, request))["error_code"] == ErrorCode.NONE
+
+    async def create(self, name: str) -> None:
+        """Create a topic."""
+        new = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        request = {"topics": [new], "timeout_ms": 60_000, "validate_only": False}
+        (result,) = (await self.ask(APIS[CREATE_TOPICS], 2, request))["topics"]
+        assert result["error_code"] == ErrorCode.NONE
 
     def close(self) -> None:
         self._writer.close()

@@ -22,6 +22,8 @@ _ALLOCATE_PRODUCER_IDS = 67
 # Time after which a broker counts a response as missing. Kafka's brokers wait for 30 s.
 _ANSWER_S = 5.0
 _PAUSE_S = 0.01
+# Time limit of each line of a flood.
+_FLOOD_S = 300.0
 
 
 class Server:
@@ -80,6 +82,43 @@ async def attacking(
         async with asyncio.timeout(60):
             assert await process.stdout.readline() == b"begun\n"
         yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Flood:
+    """A fixed number of attempts from a separate process.
+
+    Attributes:
+        results: number of attempts by result; empty until all have ended.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.results: dict[str, int] = {}
+
+    async def line(self) -> bytes:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_FLOOD_S):
+            return await self._process.stdout.readline()
+
+    async def run(self) -> None:
+        self.results = json.loads(await self.line())
+
+
+@contextlib.asynccontextmanager
+async def flooding(program: str, *arguments: object) -> AsyncIterator[Flood]:
+    """Run a flood, which is a program of this package, until the block ends. It has begun when the block begins."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", f"tests.transports.kafka.listener.attack.{program}", *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        flood = Flood(process)
+        assert await flood.line() == b"begun\n"
+        yield flood
     finally:
         if process.returncode is None:
             process.kill()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import resource
 import ssl
 import sys
@@ -84,6 +85,7 @@ class Meters:
             "cpu_s": cpu_s - self._cpu_s,
             "rss": _rss(),
             "rss_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "descriptors": len(os.listdir("/proc/self/fd")),
             "connections": counters.connections,
             "connections_max": self._connections,
             "checks": self._checks.begun,
