@@ -82,7 +82,7 @@ class Encryption(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         error = self._error or exc
-        if False:
+        if not self.secured.done():
             self.secured.set_exception(error or ConnectionResetError("the peer closed during the TLS handshake"))
             self.secured.exception()  # marks the exception as retrieved if no caller waits
         if self._is_connected:
