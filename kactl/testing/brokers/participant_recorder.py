@@ -99,6 +99,7 @@ class ParticipantRecorder:
             )  # fmt: skip
 
         incarnation.reporter.add = adding  # type: ignore[method-assign]
+        incarnation._listener_leases._report = adding  # it has the function from the beginning
 
     def _before(self, incarnation: Incarnation, request: Request) -> dict[TopicPartition, Any]:
         """Returns the replicas of a request before it is carried out, if they have handlers."""

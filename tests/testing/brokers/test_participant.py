@@ -114,6 +114,19 @@ def test_failing_call_of_the_application_is_a_storage_error() -> None:
     assert {(each["broker"], each["topic"]) for each in failed} == {(1, "t1")}
 
 
+def test_replica_whose_application_fails_under_the_next_lease_needs_no_leader() -> None:
+    """The failure comes after the answer to the order to lead, as a report."""
+    topic = Action("create", at_ms=1_500, args={"topic": "t2", "replicas": [[1]]})
+    fail = Action("fail calls", at_ms=9_000, args={"broker": "broker 1", "count": 2})
+    pause = Action("pause", at_ms=10_000, args={"node": "broker 1", "for_ms": 4_900})
+
+    outcome = small(topic, fail, pause, session_timeout_ms=6_000)
+
+    assert outcome.passed, outcome.error
+    reports = [event.fields for event in outcome.history.events if event.kind == "handler.report"]
+    assert {(each["topic"], each["status"]) for each in reports} == {("t1", "FAILED"), ("t2", "FAILED")}
+
+
 @pytest.mark.slow
 def test_call_that_fails_once_succeeds_when_it_is_repeated() -> None:
     """The replica is stopped for the first response, and serves again after the second."""
