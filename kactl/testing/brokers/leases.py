@@ -194,18 +194,18 @@ class LeaseRecorder:
             self._expect_silence(names)
 
     def _expect_silence(self, names: Iterable[TopicPartition]) -> None:
-        """Look after the margin whether a call of `lead` runs. Nothing is known of one that ignores its cancellation,
-        and of a process that did not run at full speed meanwhile."""
+        """Look after the margin whether a call of `lead` runs. Nothing is known of one that ignores its cancellation
+        at first, and of a process that did not run at full speed meanwhile."""
         application, node = self._application, NODE.get()
         if not isinstance(application, HandlerApplication) or node is None:
             return
         for name in names:
             number, pauses = application.leading.get(name), node.pauses
-            if number is None or node.slow_ms:
+            if number is None or node.slow_ms or name in application.hanging:
                 continue
 
             def look(name: TopicPartition = name, number: int = number, pauses: int = pauses) -> None:
-                is_undisturbed = node.pauses == pauses and not node.slow_ms and name not in application.hanging
+                is_undisturbed = node.pauses == pauses and not node.slow_ms
                 if application.leading.get(name) == number and is_undisturbed:
                     self._record("lease.late", what=f"lead of {name}")
 

@@ -253,6 +253,21 @@ def test_handler_that_hangs_is_stuck_and_another_replica_leads() -> None:
     assert phases(outcome, 2, 0)[-1] == "lead"
 
 
+def test_handler_that_ends_after_it_has_hung_is_not_late() -> None:
+    """The call notices its cancellation shortly before the end of the margin, and still cleans up."""
+    hang = {"broker": "broker 1", "phase": "lead", "what": "hang", "for_ms": 9_500}
+    fail = Action("fail handler", at_ms=500, args=hang)
+    drain = Action("drain", at_ms=10_000, args={"broker": "broker 1", "to": "active controller"})
+
+    outcome = small(fail, drain, handlers=True)
+
+    assert outcome.passed, outcome.error
+    events = [event for event in outcome.history.events if event.node == "broker 1"]
+    end = next(event for event in events if event.kind == "lease.end")
+    call = next(event for event in events if event.kind == "phase.end" and event.fields["phase"] == "lead")
+    assert call.time_ms > end.time_ms + 600
+
+
 def test_spectator_follows_the_routes_over_a_change_of_controllers() -> None:
     """Its routes are as old as the last response until the next controller answers."""
     topic = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3]]})
