@@ -22,6 +22,7 @@ from .history import History
 from .network import Network, Unreachable
 from .node_links import AcceptedLinks, Dial, DialedLink, HangUp
 from .nodes import Node
+from .points import InjectedError
 from .transport import BROKER, ControlMessage, SimulatedTransport
 
 # Time limit of a response.
@@ -192,7 +193,7 @@ class NodeLink:
         network = self._network
         try:
             return await network.network.call(f"controller {controller}", request, timeout_ms=network.timeout_ms)
-        except Unreachable as failed:
+        except (Unreachable, InjectedError) as failed:
             raise ControllerUnreachable(str(failed)) from None
 
     async def session(self, request: SessionRequest) -> SessionAnswer:

@@ -1,6 +1,7 @@
 """Named points: every entry of the table exists, and actions happen there."""
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,21 @@ def test_hits_are_counted_only_during_the_named_event() -> None:
 
     assert outcome.passed, outcome.error
     assert outcome.probes["point store.assignments after"] >= 2  # failed once, and repeated
+
+
+@pytest.mark.parametrize("kind", ["model", "participant"])
+def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any) -> None:
+    fail = Action("fail", at_ms=5_000, at_point="store.write_producer_ids after")
+    ask = Action("producer ids", at_ms=6_000, args={"broker": "broker 1"})
+    failing = script(fail, ask)
+    failing.world = WorldSpec(brokers=BrokersSpec(kind=kind, count=3))
+
+    outcome = run_script(failing)
+
+    assert outcome.passed, outcome.error
+    assert [event.fields["request"] for event in outcome.history.events if event.kind == "broker.failed"] == [
+        "producer ids"
+    ]
 
 
 def test_functions_are_restored_after_the_run() -> None:
