@@ -1,10 +1,12 @@
 """Hostile clients of a `kactl up` process: nothing changes, and the audit trail contains the attempts."""
 
+import contextlib
 import http.client
 import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,9 +21,11 @@ from kactl.admin.routes.route_table import ROUTES
 from kactl.admin.schema import AuditPage, AuditRecord
 from tests.cli.server import QUICK, Up, kactl
 from tests.support import api_access
+from tests.support.hostile_minutes import SECONDS
 
 pytestmark = pytest.mark.slow
 PATIENCE_S: Final = 60
+RSS_KIB_MAX: Final = 64 * 1024
 _BODY: Final = b'{"name": "stolen", "partitions": 1, "replication_factor": 1}'
 
 
@@ -38,7 +42,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def token(up: Up, name: str, role: str = "viewer", *more: str) -> str:
+    """Returns a token, which is the same for the same name."""
     file = up.folder / f"{name}.token"
+    if file.exists():
+        return file.read_text(encoding="ascii").strip()
     made = up("token", "create", name, "--role", role, "--output", file, *more)
     assert made.code == 0, made.err
     return file.read_text(encoding="ascii").strip()
@@ -87,6 +94,22 @@ def resident_kib(up: Up) -> int:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{up.process.pid}/status").read_text(encoding="ascii"))
     assert found is not None
     return int(found[1])
+
+
+def streams(up: Up) -> int:
+    with api_access.opened(f"{up.url}/metrics") as answer:
+        found = re.search(rb"^kactl_sse_client_count(?:{.*?})? (\d+)", answer.read(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def sockets(up: Up) -> int:
+    """Returns the number of open sockets. SQLite opens and closes further files of its own at any time."""
+    count = 0
+    for file in Path(f"/proc/{up.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            count += os.readlink(file).startswith("socket:")
+    return count
 
 
 def test_strangers_change_nothing_and_are_recorded(up: Up) -> None:
@@ -143,7 +166,7 @@ def test_stolen_viewer_token_changes_nothing(up: Up) -> None:
     assert 403 in changes
     assert forbidden == [403]
     assert state(up) == before
-    assert resident_kib(up) - memory < 64 * 1024
+    assert resident_kib(up) - memory < RSS_KIB_MAX
     assert "token:stolen" in {each.principal for each in trail(up) if each.result == "denied"}
 
 
@@ -151,6 +174,8 @@ def test_one_client_has_few_streams(up: Up) -> None:
     credential = f"Authorization: Bearer {token(up, 'streams')}\r\n"
     where = urlsplit(up.url)
     up.until(lambda: accepted(up, credential.split()[-1]), "the server has read the token file")
+    # The stream of a client that has disconnected ends with the next thing that is sent to it.
+    up.until(lambda: streams(up) == 0, "the streams of an earlier round have ended")
     connections = []
     heads = []
     try:
@@ -214,6 +239,30 @@ def test_probes_are_answered_among_half_requests(up: Up) -> None:
             connection.close()
 
     assert statuses == [200] * 20
+
+
+@pytest.mark.long  # the stories of this module, one after the other for minutes
+def test_repeated_stories_leave_no_memory_and_no_connections(up: Up) -> None:
+    stories = (
+        test_stolen_viewer_token_changes_nothing,
+        test_one_client_has_few_streams,
+        test_page_of_a_rebound_name_reads_nothing,
+        test_page_of_another_site_writes_nothing,
+        test_reason_cannot_write_into_the_log,
+        test_probes_are_answered_among_half_requests,
+    )
+    before: tuple[int, int] | None = None
+    end_s = time.monotonic() + SECONDS
+    while before is None or time.monotonic() < end_s:
+        for story in stories:
+            story(up)
+        if before is None:  # the first round fills caches, and buffers that stay
+            up.until(lambda: streams(up) == 0, "the streams of the first round have ended")
+            before = resident_kib(up), sockets(up)
+
+    up.until(lambda: sockets(up) <= before[1], "the connections of the stories are closed")
+    assert resident_kib(up) - before[0] < RSS_KIB_MAX
+    assert up.epoch() == 1  # the same controllership
 
 
 def test_hangup_reads_tokens_again(up: Up) -> None:

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.support.hostile_minutes import SECONDS
+
 from .attack.attacker import KINDS, malformed_topics
 from .attack.run import Seen, Server, attacking, brokers_see, serving
 
@@ -56,6 +58,27 @@ async def test_brokers_get_responses_under_a_thousand_hostile_connections(addres
                 break
 
     assert p99_s(seen) < HOLD_S + 4 * stolen_s
+
+
+@pytest.mark.long  # all kinds for minutes; the shorter form is above
+async def test_minutes_of_attacks_leave_no_memory_and_no_descriptors() -> None:
+    async with serving() as server:
+        before = await server.meters()
+        async with attacking(server, KINDS, [*OTHERS, "127.0.0.1"], connections=CONNECTIONS, seconds=2 * SECONDS + 60):
+            end_s = time.monotonic() + SECONDS
+            while time.monotonic() < end_s:
+                seen = await brokers_see(server, requests=60)
+                assert {name: broker.unanswered for name, broker in seen.items()} == dict.fromkeys(seen, 0)
+                during = await server.meters()
+                assert "error" not in during["refused"]
+                assert during["work_s"] < HOLD_S
+        after = during
+        while after["connections"] > 0:
+            after = await server.meters()
+
+    assert after["descriptors"] <= before["descriptors"]
+    assert sum(after["reserved"].values()) == 0
+    assert after["rss_max"] - before["rss_max"] < RSS_MAX
 
 
 async def test_unfinished_frames_do_not_use_the_memory_of_brokers() -> None:

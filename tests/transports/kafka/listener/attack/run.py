@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
 from kactl.transports.kafka.listener.apis import APIS
+from tests.support.hostile_minutes import SECONDS
 
 from .attacker import KINDS
 from .server import BROKERS
@@ -23,7 +24,7 @@ _ALLOCATE_PRODUCER_IDS = 67
 _ANSWER_S = 5.0
 _PAUSE_S = 0.01
 # Time limit of each line of a flood.
-_FLOOD_S = 300.0
+_FLOOD_S = 300.0 + 5 * SECONDS
 
 
 class Server:
