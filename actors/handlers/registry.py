@@ -50,7 +50,7 @@ class AllHandlers:
         offline = Offline(context, deletion, stopped)
         leases = Leases(context, timers)
         reassignments = Reassignments(context, deletion)
-        serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments)
+        serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments, timers=timers)
         self.hosting = Hosting(context)
         brokers = BrokerEvents(
             context,

@@ -5,51 +5,146 @@ stopped the replica meanwhile, so the replica is started anew. Kafka's brokers s
 failed only after a restart.
 """
 
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
 import numpy as np
 
 from kactl.messages.events import Event, ReplicasServe
 from kactl.model import ReplicaState, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.state.rows import RowNumbers, common
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 from .reassignments import Reassignments
 from .stopped_replicas import StoppedReplicas
+from .timers import Timers
+
+log = logger(__name__)
+
+# Pauses between the starts of a replica that fails each time, as between the calls of a handler that fails.
+PAUSES_MS: Final = (1_000.0, 2_000.0, 4_000.0)
+# A replica that was started longer ago is not counted as one that fails each time.
+FORGET_MS: Final = 10_000.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Starts:
+    """Starts of a replica in a row.
+
+    Attributes:
+        count: how many.
+        last_ms: monotonic time of the last one.
+    """
+
+    count: int
+    last_ms: float
+
+    @property
+    def is_last(self) -> bool:
+        """True if no start follows."""
+        return self.count > len(PAUSES_MS)
+
+    @property
+    def next_ms(self) -> float:
+        """Earliest time of the next start, if there is one."""
+        return self.last_ms + PAUSES_MS[self.count - 1]
 
 
 class ServingReplicas(Handlers):
-    """Starts replicas again that have failed."""
+    """Starts replicas again that have failed.
+
+    A response without an error does not prove that the application can serve: a participant also sends one for a
+    leadership that waits, before it calls its application. Such a replica fails and responds in turns, so its starts
+    are spaced out, and it stays offline after the fourth in a row until the broker registers again, or responds later.
+
+    Args:
+        timers: delay these starts.
+    """
 
     def __init__(
-        self, context: ControllerContext, stopped: StoppedReplicas, *, deletion: Deletion, reassignments: Reassignments
+        self,
+        context: ControllerContext,
+        stopped: StoppedReplicas,
+        *,
+        deletion: Deletion,
+        reassignments: Reassignments,
+        timers: Timers,
     ) -> None:
         super().__init__(context)
         self._stopped = stopped
         self._deletion = deletion
         self._reassignments = reassignments
-        # Replicas without an error in their last response, by broker, until they are started again.
-        self._answered: dict[int, dict[TopicPartition, None]] = {}
+        self._timers = timers
+        # Replicas without an error in their last response, by registration, until they are started again.
+        self._answered: dict[ReplicasServe, dict[TopicPartition, None]] = {}
+        # By broker: its registration, and the starts under it.
+        self._starts: dict[int, tuple[int, dict[TopicPartition, _Starts]]] = {}
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {ReplicasServe: self.on_replicas_serve}
 
     def answered(self, broker: int, serving: RowNumbers, failed: RowNumbers) -> None:
         """Queue the start of replicas that count as failed and answered without an error; forget those that failed."""
-        names = self._answered.setdefault(broker, {})
-        names |= dict.fromkeys(self.cluster.table.names(serving))
+        event = ReplicasServe(broker, self.cluster.brokers[broker].epoch)
+        names = self._answered.setdefault(event, {})
+        fresh = self._startable(event, self.cluster.table.names(serving))
+        names |= fresh
         for name in self.cluster.table.names(failed):
             names.pop(name, None)
         if not names:
-            del self._answered[broker]
-        elif len(serving):
-            self.context.enqueue(ReplicasServe(broker, self.cluster.brokers[broker].epoch))
+            del self._answered[event]
+        elif fresh:
+            self._queue(event)
 
     async def on_replicas_serve(self, event: ReplicasServe) -> None:
         registered = self.cluster.brokers.get(event.broker)
-        if registered is not None and registered.epoch == event.broker_epoch:
-            rows = self.cluster.table.rows_named(self._answered.get(event.broker, {}))
-            await self.serve(event.broker, np.sort(rows))
-        self._answered.pop(event.broker, None)
+        if registered is None or registered.epoch != event.broker_epoch:
+            self._answered.pop(event, None)
+            return
+        now_ms, starts = self.clock.monotonic_ms(), self._starts_of(event)
+        due = [name for name in self._answered.get(event, {}) if name not in starts or starts[name].next_ms <= now_ms]
+        await self.serve(event.broker, np.sort(self.cluster.table.rows_named(due)))
+        for name in due:
+            count = starts[name].count + 1 if name in starts else 1
+            starts[name] = _Starts(count, now_ms)
+        left = self._answered.pop(event, {})
+        left = {name: None for name in left if name not in due}
+        if left:
+            self._answered[event] = left
+            self._queue(event)
+
+    def _startable(self, event: ReplicasServe, names: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
+        """Returns the names without those of replicas that have failed after each of their starts."""
+        starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
+        result: dict[TopicPartition, None] = {}
+        for name in names:
+            if name in starts and now_ms - starts[name].last_ms >= FORGET_MS:
+                del starts[name]
+            if name in starts and starts[name].is_last:
+                log.warning("broker %d: %s has failed after %d starts in a row and stays offline: restart the broker",
+                            event.broker, name, starts[name].count)  # fmt: skip
+            else:
+                result[name] = None
+        return result
+
+    def _queue(self, event: ReplicasServe) -> None:
+        """Queue the event for the time of the first start that is due."""
+        starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
+        delay_ms = min(starts[name].next_ms - now_ms if name in starts else 0.0 for name in self._answered[event])
+        if delay_ms > 0:
+            self._timers.set(event, delay_ms)
+        else:
+            self.context.enqueue(event)
+
+    def _starts_of(self, event: ReplicasServe) -> dict[TopicPartition, _Starts]:
+        broker_epoch, starts = self._starts.get(event.broker, (event.broker_epoch, {}))
+        if broker_epoch != event.broker_epoch:
+            starts = {}
+        self._starts[event.broker] = event.broker_epoch, starts
+        return starts
 
     async def serve(self, broker: int, row_numbers: RowNumbers) -> None:
         """Use replicas again although their directory, or application, counts as failed.

@@ -253,6 +253,32 @@ async def test_response_marks_failed_and_recovered_directories() -> None:
         assert w.controller.history.seq == before
 
 
+async def test_replica_that_fails_after_each_start_is_started_four_times() -> None:
+    """Responses without an error and failures alternate: a participant acknowledges a leadership before it begins."""
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        begun = w.clock.monotonic_ms()
+        starts: list[float] = []
+        for _ in range(45):
+            if offline_partitions(w, 1):
+                await w.wait(500)
+                continue
+            starts.append(w.clock.monotonic_ms() - begun)
+            for error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE):
+                w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": error}))
+                await settle()
+
+        # The first time it was online was before all failures.
+        assert starts == [0, 0, 1_000, 3_000, 7_000]
+        assert await w.stored("t-0") == (-1, 9, (1,))
+
+        w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": ErrorCode.NONE}))
+        await settle()
+
+        assert offline_partitions(w, 1) == set()
+        assert w.known("t-0").leader == 1
+
+
 @pytest.mark.scenario(383)
 async def test_top_level_error_changes_no_directories(
     caplog: pytest.LogCaptureFixture,
