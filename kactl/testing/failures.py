@@ -63,13 +63,13 @@ class _Stopped(SimFailure):
 class Deadlock(_Stopped):
     """No callback is ready and no timer is set: the program can never continue."""
 
-    signature = "deadlock"
+    signature = "LIV-09 deadlock"
 
 
 class Livelock(_Stopped):
     """Very many steps ran without any progress of time."""
 
-    signature = "livelock"
+    signature = "LIV-09 livelock"
 
 
 class StepLimit(_Stopped):
