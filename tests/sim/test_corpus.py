@@ -16,7 +16,10 @@ from tests.support import tree
 FOLDER: Final = Path(__file__).with_name("corpus")
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 PATHS: Final = sorted(FOLDER.glob("*.json"))
-ENTRIES: Final = [pytest.param(path, id=path.stem) for path in PATHS]
+# A livelock takes 100,000 steps to fail: `make truth`.
+ENTRIES: Final = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.match("LIV-09-*.json")) for path in PATHS
+]
 
 
 # Scenarios over memory of which one is a fast test. All scripts of old bugs are fast tests.
