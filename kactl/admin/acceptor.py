@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import HANDSHAKE_S
 
@@ -52,6 +53,7 @@ class Acceptor:
         self._gate = gate
         self._make = make
         self._tls = tls
+        self._buffer = memoryview(bytearray(PIECE))
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[Any]] = set()
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -118,11 +120,11 @@ class Acceptor:
         connection.opening = task
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
+        encryption = None if self._tls is None else Encryption(self._tls, connection, self._buffer)
         try:
-            limit_s = None if self._tls is None else HANDSHAKE_S
-            await self._loop.connect_accepted_socket(
-                lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=limit_s
-            )
+            await self._loop.connect_accepted_socket(lambda: encryption or connection, accepted)
+            if encryption is not None:
+                await encryption.handshake(HANDSHAKE_S)
         except OSError as error:
             log.debug("a connection to the admin API ended before it was opened: %s", error)
             self._gate.remove(connection)

@@ -30,10 +30,8 @@ REQUESTS_PER_CONNECTION_MAX: Final = 10_000
 
 # -- all connections ---------------------------------------------------------------------------------------------------
 
-# Dashboards and scripts of a team; a connection costs about 50 kB.
+# Dashboards and scripts of a team; a connection costs about 50 kB, with TLS 70 kB.
 CONNECTIONS_MAX: Final = 256
-# Each costs up to 0.7 MB in the event loop's own TLS.
-TLS_CONNECTIONS_MAX: Final = 96
 # In addition, for connections that only receive responses to probes.
 PROBE_CONNECTIONS: Final = 16
 # Of the address for probes alone, if there is one: load balancers and orchestrators.

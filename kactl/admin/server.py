@@ -5,7 +5,6 @@ Clients need a token, or use the Unix socket as the user that the server runs as
 """
 
 import contextlib
-import dataclasses
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -326,10 +325,6 @@ def _capacity(config: Config) -> Capacity:
     others += limits.PROBE_ADDRESS_CONNECTIONS if config.api.probe_listen else 0
     descriptors = limits.descriptors_max()
     capacity = limits.capacity(descriptors, others=others)
-    if config.api.tls.cert and capacity.connections > limits.TLS_CONNECTIONS_MAX:
-        return dataclasses.replace(
-            capacity, connections=limits.TLS_CONNECTIONS_MAX, streams=min(capacity.streams, limits.TLS_CONNECTIONS_MAX)
-        )
     if capacity != Capacity():
         log.warning(
             "this process may open %d files (ulimit -n), so the admin API accepts %d connections instead of %d",

@@ -90,7 +90,6 @@ def _http() -> Iterator[Limit]:
         f"{http.CONNECTIONS_MAX}; {http.CONNECTIONS_PER_ADDRESS_MAX}",
         "the one longest without a complete head is closed",
     )
-    yield Limit("connections with TLS", f"{http.TLS_CONNECTIONS_MAX}", "as above", "`api.tls`")
     yield Limit(
         "connections of the address for probes",
         f"{http.PROBE_ADDRESS_CONNECTIONS}",

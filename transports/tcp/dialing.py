@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from kactl.messages.sessions import NotController
+from kactl.runtime.encryption import PIECE, Encryption
 
 from . import handshake
 from .addresses import Address, Exposure, resolve
@@ -25,6 +26,7 @@ class Dialer:
         self.credentials = credentials
         self._tls = tls
         self._exposure = exposure
+        self._buffer = memoryview(bytearray(PIECE))
 
     async def dial(
         self, address: Address, ours: Hello, expected: Callable[[Hello], str | None]
@@ -75,15 +77,11 @@ class Dialer:
             try:
                 if self._tls is None:
                     await loop.create_connection(lambda: link, numeric, address.port)
-                else:
-                    await loop.create_connection(
-                        lambda: link,
-                        numeric,
-                        address.port,
-                        ssl=self._tls.client_context(),
-                        server_hostname=address.host,
-                        ssl_handshake_timeout=self.limits.handshake_ms / 1000,
-                    )
+                    return link
+                context = self._tls.client_context()
+                encryption = Encryption(context, link, self._buffer, server_hostname=address.host)
+                await loop.create_connection(lambda: encryption, numeric, address.port)  # noqa: B023 - called at once
+                await encryption.handshake(self.limits.handshake_ms / 1000)
             except OSError as error:
                 last = error
             else:

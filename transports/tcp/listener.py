@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
 
 from .addresses import Address, Exposure, resolve
@@ -76,6 +77,7 @@ class Listener:
         # The hosts that have completed a handshake, the latest one last.
         self._known: dict[str, None] = {}
         self._warn_at = 0.0
+        self._buffer = memoryview(bytearray(PIECE))
 
     async def open(self) -> None:
         """Bind and listen.
@@ -205,11 +207,13 @@ class Listener:
 
     async def _link(self, accepted: socket.socket, peer: str) -> Link:
         link = Link(peer, limits=self._limits, metrics=self._metrics)
-        options = {}
-        if self._tls is not None:
-            timeout_s = self._limits.handshake_ms / 1000
-            options = {"ssl": self._tls.server_context(), "ssl_handshake_timeout": timeout_s}
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: link, accepted, **options)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            await loop.connect_accepted_socket(lambda: link, accepted)
+            return link
+        encryption = Encryption(self._tls.server_context(), link, self._buffer)
+        await loop.connect_accepted_socket(lambda: encryption, accepted)
+        await encryption.handshake(self._limits.handshake_ms / 1000)
         return link
 
     def _failed(self, host: str, reason: str, text: str) -> None:

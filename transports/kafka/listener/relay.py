@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from kactl.model import Broker, Endpoint
+from kactl.runtime.encryption import Encryption
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
 from kactl.transports.kafka.credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
 
 from .counters import PeerRejected
-from .encryption import Encryption
 from .frames import Head, drained
 from .limits import Limits
 from .stream import PIECE_SIZE, Stream

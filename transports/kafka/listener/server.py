@@ -18,6 +18,7 @@ import anyio
 from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
+from kactl.runtime.encryption import Encryption
 from kactl.runtime.logs import logger
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
@@ -31,7 +32,6 @@ from .config_handlers import ConfigHandlers
 from .connection import Connection, Shared
 from .counters import ListenerCounters, PeerRejected
 from .discovery_handlers import DiscoveryHandlers
-from .encryption import Encryption
 from .fair_queue import FairQueues
 from .identity import BrokerAddresses, Claim, Network, plain_address
 from .limits import Limits

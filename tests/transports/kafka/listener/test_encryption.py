@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kactl.transports.kafka.listener.encryption import Encryption
+from kactl.runtime.encryption import Encryption
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
 from tests.support.certificates import Authority, Signed
 

@@ -1,6 +1,6 @@
 """TLS of one connection, with small buffers.
 
-    socket ──bytes──▶ plain transport ──▶ Encryption ──plain text──▶ Stream
+    socket ──bytes──▶ plain transport ──▶ Encryption ──plain text──▶ protocol
                                      ◀──              ◀──
 
 asyncio's TLS has a buffer of 256 KiB for each connection, which stays allocated, and reads on while its protocol has
@@ -11,30 +11,38 @@ between two records, and at most `PIECE` bytes that were received before reading
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Iterable
 from typing import Any, Final, cast
-
-from .stream import Stream
 
 # What is received at a time: a record is not longer, except for its header.
 PIECE: Final = 16 * 1024
+# What is encrypted at a time: OpenSSL's buffer keeps the size that it once had.
+_WRITE_PIECE: Final = 64 * 1024
 
 
 class Encryption(asyncio.BufferedProtocol):
-    """The protocol of a socket, and the transport of a stream, which is connected once the handshake is complete.
+    """The protocol of a socket, and the transport of another protocol, which is connected after the handshake.
 
     Args:
+        protocol: receives the plain text.
+        buffer: at least `PIECE` bytes, which all connections of an event loop may share, because received bytes are
+            copied out of it at once. A buffered protocol may use the same one.
         server_hostname: of the client's side, which verifies it; None for the server's side.
-        buffer: see `stream.shared_buffer`. The stream uses the same one.
 
     Attributes:
         secured: set after the handshake. It raises ssl.SSLError or OSError if the handshake fails.
     """
 
     def __init__(
-        self, context: ssl.SSLContext, stream: Stream, buffer: memoryview, *, server_hostname: str | None = None
+        self,
+        context: ssl.SSLContext,
+        protocol: asyncio.BufferedProtocol | asyncio.Protocol,
+        buffer: memoryview,
+        *,
+        server_hostname: str | None = None,
     ) -> None:
         self._context = context
-        self._stream = stream
+        self._protocol = protocol
         self._shared = buffer[:PIECE]
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -45,11 +53,12 @@ class Encryption(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._is_connected = False
         self._is_paused = False
+        self._is_writing_paused = False
         self._is_over = False
         self._error: Exception | None = None
 
     async def handshake(self, limit_s: float) -> None:
-        """Wait until the stream is connected. The connection is aborted if that fails.
+        """Wait until the protocol is connected. The connection is aborted if that fails.
 
         Raises:
             ssl.SSLError: the peer speaks something else, or one side rejects the other.
@@ -87,17 +96,19 @@ class Encryption(asyncio.BufferedProtocol):
             self.secured.exception()  # marks the exception as retrieved if no caller waits
         if self._is_connected:
             self._is_connected = False
-            self._stream.connection_lost(error)
+            self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
         if self._is_connected:
-            self._stream.pause_writing()
+            self._is_writing_paused = True
+            self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._is_connected:
-            self._stream.resume_writing()
+        if self._is_connected and self._is_writing_paused:
+            self._is_writing_paused = False
+            self._protocol.resume_writing()
 
-    # -- the stream's transport ----------------------------------------------------------------------------------------
+    # -- the protocol's transport --------------------------------------------------------------------------------------
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._socket.set_write_buffer_limits(high=high, low=low)
@@ -106,6 +117,8 @@ class Encryption(asyncio.BufferedProtocol):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "peercert":
+            return self._tls.getpeercert()
         own = {"sslcontext": self._context, "ssl_object": self._tls}
         return own[name] if name in own else self._socket.get_extra_info(name, default)
 
@@ -115,18 +128,20 @@ class Encryption(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self._is_over or self._socket.is_closing()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt and send. Data that cannot be encrypted ends the connection."""
         if self._is_over or not data:
             return
-        view = memoryview(data)
+        view = memoryview(data).cast("B")
         try:
             while view:
-                view = view[self._tls.write(view) :]
+                view = view[self._tls.write(view[:_WRITE_PIECE]) :]
+                self._flush()
         except ssl.SSLError as error:
             self._fail(error)
-            return
-        self._flush()
+
+    def writelines(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(parts))
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -172,13 +187,9 @@ class Encryption(asyncio.BufferedProtocol):
                 self._tls.do_handshake()
                 self.secured.set_result(None)
                 self._is_connected = True
-                self._stream.connection_made(cast(asyncio.Transport, self))
+                self._protocol.connection_made(cast(asyncio.Transport, self))
             while not self._is_paused and not self._is_over:
-                view = self._stream.get_buffer(-1)
-                count = self._read(view)
-                if not count:
-                    raise ssl.SSLZeroReturnError
-                self._stream.buffer_updated(count)
+                self._deliver()
         except ssl.SSLWantReadError:
             pass
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
@@ -189,10 +200,23 @@ class Encryption(asyncio.BufferedProtocol):
             return
         self._flush()
 
-    def _read(self, view: memoryview) -> int:
-        """Decrypt into a buffer. Returns the number of bytes, 0 at the end."""
-        count: Any = self._tls.read(len(view), cast(bytearray, view))
-        return int(count)
+    def _deliver(self) -> None:
+        """Decrypt and deliver one piece.
+
+        Raises:
+            ssl.SSLError: nothing can be decrypted now, or the peer has closed.
+        """
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            view = cast(memoryview, self._protocol.get_buffer(-1))
+            count: Any = self._tls.read(len(view), cast(bytearray, view))
+            if not count:
+                raise ssl.SSLZeroReturnError
+            self._protocol.buffer_updated(int(count))
+        else:
+            data = self._tls.read(PIECE)
+            if not data:
+                raise ssl.SSLZeroReturnError
+            self._protocol.data_received(data)
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
@@ -203,7 +227,7 @@ class Encryption(asyncio.BufferedProtocol):
         if not self._is_connected:
             self._fail(error)
             return
-        self._stream.eof_received()
+        self._protocol.eof_received()
         self.close()
 
     def _fail(self, error: ssl.SSLError) -> None:
