@@ -10,6 +10,7 @@ import asyncio
 import functools
 import ssl
 import struct
+import threading
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, get_args
 
@@ -97,6 +98,7 @@ class BrokerCredentials:
         self._password = Secret.of(password or "")
         # By salt and iterations. Brokers keep one for each user, so a reconnection has nothing to derive.
         self._salted: dict[tuple[bytes, int], bytes] = {}
+        self._deriving = threading.Lock()
 
     def missing(self, protocol: str) -> str:
         """Returns what is missing for a listener of a security protocol; empty if nothing is."""
@@ -126,11 +128,13 @@ class BrokerCredentials:
         name: ScramName = self.mechanism
 
         def derive(salt: bytes, iterations: int) -> bytes:
-            salted = self._salted.get((salt, iterations))
-            if salted is None:
-                salted = salted_password(name, self._password.reveal().decode(), salt, iterations)
-                self._salted = {(salt, iterations): salted}
-            return salted
+            # One login derives the key for all that begin at the same time, as in a takeover.
+            with self._deriving:
+                salted = self._salted.get((salt, iterations))
+                if salted is None:
+                    salted = salted_password(name, self._password.reveal().decode(), salt, iterations)
+                    self._salted = {(salt, iterations): salted}
+                return salted
 
         return ScramClient(name, self._username, self._password.reveal().decode(), derive=derive)
 

@@ -3,10 +3,12 @@
 import asyncio
 import datetime
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v1.header import RequestHeader
@@ -22,6 +24,7 @@ from kactl.config.protocol_level import LATEST
 from kactl.errors import BadConfig, BrokerUnreachable
 from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.runtime.secret import Secret
+from kactl.sasl import salted_password
 from kactl.transports.kafka import BrokerCredentials, KafkaTransport
 from kactl.transports.kafka.credentials import MECHANISMS
 from tests.support.certificates import Authority
@@ -312,6 +315,32 @@ async def test_missing_credentials_are_named(protocol: str, credentials: dict[st
 def test_incomplete_credentials_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(BadConfig, match="sasl-mechanism"):
         BrokerCredentials(**settings)
+
+
+async def test_logins_that_begin_together_derive_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a takeover, in which the controller connects to all brokers at the same time."""
+    derived = []
+    together = threading.Barrier(4, timeout=60)
+
+    def derive(*arguments: Any) -> bytes:
+        derived.append(arguments)
+        return salted_password(*arguments)
+
+    def log_in() -> None:
+        login = credentials.login("localhost")
+        server = ScramServer("SCRAM-SHA-512", USER, PASSWORD, 4096)
+        server.salt = b"salt-of-the-user"
+        challenge = server.first(login.first())
+        together.wait()
+        login.respond(challenge)
+
+    monkeypatch.setattr("kactl.transports.kafka.credentials.salted_password", derive)
+    credentials = scram()
+    async with anyio.create_task_group() as logins:
+        for _ in range(4):
+            logins.start_soon(anyio.to_thread.run_sync, log_in)
+
+    assert len(derived) == 1
 
 
 def test_key_is_derived_once() -> None:
