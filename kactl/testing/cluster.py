@@ -298,6 +298,7 @@ class SimulatedCluster:
         self.links.limit_latency(PEERS, PEERS_CALM_MS)
         for channel in self.links.select():
             channel.release()
+            channel.end_delay()
             channel.loss = channel.duplication = 0.0
         self.network.lose(0.0)
         self.fleet.end_twins()

@@ -7,6 +7,7 @@ simulated network use channels for requests and responses.
 
 import contextvars
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
 from typing import Final
@@ -59,7 +60,9 @@ class Channel:
         self._held: list[Message] = []
         self._to_hold = 0
         self._kind_to_hold = ""  # empty for all
-        self._earliest_s = 0.0  # arrival of the last message, if the channel is ordered
+        self._earliest_s = 0.0  # earliest arrival of the next message, if the channel is ordered
+        self._arrives_s = 0.0  # arrival of the last message without a delay
+        self._delayed: list[Message] = []
 
     def send(self, deliver: Deliver, *, to: Node | None, lost: Deliver | None = None, kind: str = "") -> None:
         """Send a message from the current node.
@@ -116,6 +119,13 @@ class Channel:
         """Let no message that is sent from now on arrive within this time. For ordered channels."""
         self._earliest_s = max(self._earliest_s, self._links.loop.now_s + delay_ms / 1000)
 
+    def end_delay(self) -> None:
+        """Let the messages that were delayed, and all later ones, arrive after the latency."""
+        self._earliest_s = self._arrives_s
+        delayed, self._delayed = self._delayed, []
+        for message in delayed:
+            self._carry(message)
+
     def drop_waiting(self) -> None:
         """Lose the messages that wait for the end of a cut, or are held."""
         lost, self._waiting, self._held = [*self._held, *self._waiting], [], []
@@ -126,9 +136,19 @@ class Channel:
         low, high = self.latency_ms
         # The same as `uniform`, for each message of a run.
         when_s = self._links.loop.now_s + (low + (high - low) * self._rng.random()) / 1000
+        if self.ordered and self._earliest_s > max(when_s, self._arrives_s):
+            self._delayed.append(message)
+            self._links.call_at(self._earliest_s, functools.partial(self._arrive, message), on=message.to)
+            return
         if self.ordered:
-            when_s = self._earliest_s = max(when_s, self._earliest_s)
+            when_s = self._earliest_s = self._arrives_s = max(when_s, self._earliest_s)
         self._links.call_at(when_s, message.deliver, on=message.to)
+
+    def _arrive(self, message: Message) -> None:
+        """Deliver a delayed message, if it has not been since the delay ended."""
+        if any(message is other for other in self._delayed):
+            self._delayed = [other for other in self._delayed if message is not other]
+            message.deliver()
 
     def _lose(self, message: Message) -> None:
         if message.lost is not None:

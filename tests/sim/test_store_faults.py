@@ -117,3 +117,21 @@ def test_slow_jobs_end_with_the_faults_of_the_run() -> None:
 
     assert outcome.passed, outcome.error
     assert begun(outcome) == {"slow jobs": 1}
+
+
+def test_delays_of_the_store_end_with_all_faults() -> None:
+    """A controller that starts afterwards has its session at once, although earlier events were delayed by a minute."""
+    actions = [
+        Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2]]}),
+        Action(
+            "fail store", at_ms=5_000, args={"for_ms": 10_000.0, "rates": {"late_events": 1.0, "late_ms": 60_000.0}}
+        ),
+        Action("kill", at_ms=10_000, args={"node": "broker 1", "ends_session": True, "restart_after_ms": 100.0}),
+        Action("create", at_ms=10_500, args={"topic": "t2", "replicas": [[1]]}),
+        Action("kill", at_ms=11_900, args={"node": "active controller", "restart_after_ms": 100.0}),
+    ]
+    world = WorldSpec(controllers=1, settings={"session_timeout_ms": 3_000})
+
+    outcome = run_script(Script(world=world, duration_ms=12_000, actions=actions, latency=LatencySpec((5.0, 5.0))))
+
+    assert outcome.passed, outcome.error

@@ -160,6 +160,21 @@ def test_delay_postpones_all_later_messages() -> None:
     assert sim.run(main) == [(10.0, "before"), (3000.0, "one"), (3000.0, "two"), (5010.0, "after")]
 
 
+def test_end_of_a_delay_applies_to_messages_on_their_way() -> None:
+    async def main() -> Arrivals:
+        pair = Pair()
+        pair.send("before")
+        pair.channel.delay(3_000)
+        pair.send("one", "two")
+        await asyncio.sleep(1)
+        pair.channel.end_delay()
+        pair.send("after")
+        await asyncio.sleep(5)
+        return pair.arrived
+
+    assert sim.run(main) == [(10.0, "before"), (1010.0, "one"), (1010.0, "two"), (1010.0, "after")]
+
+
 def test_killed_node_receives_nothing() -> None:
     async def main() -> list[object]:
         pair = Pair()
