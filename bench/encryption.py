@@ -1,6 +1,6 @@
 """Takeovers and broker failures over encrypted connections to brokers, against plain ones.
 
-    python -m bench.encryption [--sizes 10000] [--brokers 30] [--store sqlite|memory] [--runs 5] [--full]
+    python -m bench.encryption [--sizes 10000] [--brokers 30] [--store sqlite|memory|zookeeper|etcd] [--runs 5] [--full]
 
 A complete controller instance sends its requests through sockets to stub brokers in another process, which respond
 immediately. Each broker has three listeners: `PLAINTEXT`, `SSL`, and `SASL_SSL` with a login by SCRAM-SHA-512. The
@@ -28,7 +28,7 @@ from bench import goals
 from bench.clusters import Shape
 from bench.failover import BROKERS, HOLDER, PARTITIONS_OF_A_TOPIC, STANDBY
 from bench.figures import Found
-from bench.hosting import SESSION_MS, Opener, backing, collecting, load, quiet, registered, until
+from bench.hosting import KINDS, SESSION_MS, Opener, backing, collecting, load, quiet, registered, until
 from bench.run import main, module, numbers, say
 from bench.sinks import PASSWORD, PROTOCOLS, USER, protected_sinks
 from bench.spread import ratio
@@ -208,7 +208,7 @@ def table(found: Found, size: int) -> list[list[str]]:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", type=numbers, help=f"partitions, by commas; {SIZES}, with --full {FULL_SIZES}")
     parser.add_argument("--brokers", type=int, default=BROKERS)
-    parser.add_argument("--store", choices=("sqlite", "memory"), default="sqlite")
+    parser.add_argument("--store", choices=KINDS, default="sqlite")
     parser.add_argument("--runs", type=int, help=f"turns of each protocol; {len(PROTOCOLS)}, with --full {RUNS}")
     parser.add_argument("--full", action="store_true", help="the sizes of a published run")
 
