@@ -172,7 +172,11 @@ class Watches:
         if event in (EventType.CHILD, EventType.DELETED):
             self._armed.pop((path, Kind.CHILDREN), None)
         if event != EventType.CHILD:
-            self._armed.pop((path, Kind.DATA), None)
+            before, topic = self._armed.pop((path, Kind.DATA), None), _topic(path)
+            if event == EventType.CREATED and topic is not None and before is not None and before != _ABSENT:
+                # Deleted while there was no connection. The watch was armed again before it was created, and fires
+                # before the result of arming it is compared.
+                self.topics.record_deletion(topic)
         self._report(event, path)
 
     def forget(self) -> None:

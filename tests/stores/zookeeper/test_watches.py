@@ -308,6 +308,40 @@ async def test_topic_replaced_while_disconnected_is_deleted_and_created(
         assert store.take_deleted_topics() == {"orders"}
 
 
+async def test_topic_created_again_before_its_watch_is_compared_is_reported(
+    proxy: Proxy, chroot: str, connect: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion is followed by a reconnection, and the event of the creation precedes the result of arming."""
+    path = "/brokers/topics/orders"
+    compared: list[Any] = []
+    async with (
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        fence = await create_and_lead(other)
+        EventRecorder(store)  # without a listener no watch is armed
+        await store.assignments(await store.topics())
+        watches = store._armed
+        proxy.reachable = False
+        await proxy.cut()
+        await wait_for(store, connected=False)
+        await delete_topic(other, "orders", fence)
+        with monkeypatch.context() as patched, anyio.fail_after(WAIT_S):
+            patched.setattr(watches, "_compare", lambda *each: compared.append(each))
+            proxy.reachable = True
+            while all(each[0] != path for each in compared):  # noqa: ASYNC110 - only the reconnection signals it
+                await anyio.sleep(0.01)
+            await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
+            while any(each[0] == path for each in watches._armed):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+        for each in compared:
+            watches._compare(*each)
+
+        assert await store.topics() == ["orders"]
+        assert store.take_deleted_topics() == {"orders"}
+
+
 async def test_topic_replaced_while_its_event_is_sent_is_reported(store: ZooKeeperStore, connect: str) -> None:
     """The topic's watch has fired and is not armed again. Only the list and the next read show the deletion."""
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
