@@ -115,6 +115,18 @@ def test_session_that_the_store_ends_early_protects_nothing() -> None:
     assert one.found == []
 
 
+def test_leadership_in_a_session_that_the_store_ended_early_is_not_compared() -> None:
+    one = story()
+    one.commit({"brokers/2": {"epoch": 1}})
+    one.record("fault.begin", fault="expire", target=TWO)
+    one.commit({"brokers/2": None}, client="", operation="expire")
+    one.record("action", number=1)
+    begin(one, TWO, 3, valid=(ONE,))
+    begin(one, TWO, 3, life=2, valid=(ONE,))
+
+    assert one.found == ["INV-56"]  # of the next registration, which is as good as any
+
+
 def test_session_that_ends_by_itself_protects_its_leases() -> None:
     one = story()
     one.commit({"brokers/1": {"epoch": 1}})
