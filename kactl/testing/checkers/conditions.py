@@ -235,6 +235,9 @@ class ConditionsNow:
             view = views.get(name)
             if self._deleted(name) and not self._cluster.level.alter_partition:
                 continue  # a leader may write once more; nothing is decided for the partition any more
+            is_first = held.leader_epoch == 0 and held.partition_epoch == 0
+            if self._deleted(name) and is_first and view is not None and view.leadership is None:
+                continue  # as in Kafka: the response to the first write was lost, and no leader is elected any more
             if view is not None and (view.leader, view.leader_epoch, view.partition_epoch, frozenset(view.isr)) != (
                 held.leader, held.leader_epoch, held.partition_epoch, frozenset(held.isr)
             ):  # fmt: skip

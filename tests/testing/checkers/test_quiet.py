@@ -27,6 +27,7 @@ from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec, load
 
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
+FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
 SETTINGS = {
@@ -291,6 +292,13 @@ def test_memory_of_a_topic_that_waits_for_its_deletion_is_compared(monkeypatch: 
     found = signature(dead, move, DELETE, cut, down=["broker 3"], settings=settings)
     assert found.startswith("INV-09"), found
     assert "in memory" in found
+
+
+def test_first_leadership_in_doubt_may_be_unknown_during_a_deletion() -> None:
+    """Broker 2 never runs, so that the deletion waits; the response to the first write was lost."""
+    outcome = run_script(load(FIRST_LEADER_IN_DOUBT))
+
+    assert outcome.signature == "pass", outcome.error
 
 
 def test_deletion_waits_for_a_reassignment_to_a_drained_broker() -> None:
