@@ -19,7 +19,7 @@ from .leftovers import Leftovers
 # The timeout of a request from which limits follow, if that of a run is shorter: other pauses are not.
 _REQUEST_MS: Final = 1_000.0
 # How often all partitions are written at most, a chunk at a time, until each has a leader: when they are taken over,
-# lose their leaders, and leave the ISRs of brokers that registered again.
+# lose their leaders, and leave the ISRs of brokers that registered again. The last is a write for each broker of a chunk.
 _PASSES: Final = 4
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
@@ -81,7 +81,8 @@ class Quiet:
         request, lag = max(_REQUEST_MS, cluster.settings["request_timeout_ms"]), cluster.settings["lag_ms"]
         session = cluster.session_end_ms
         own = ControllerSettings.of(None, cluster.own_settings)
-        chunks = math.ceil(len(cluster.stored.assignments()) / own.chunk_partitions)
+        replicas = sum(len(assignment.replicas) for assignment in cluster.stored.assignments().values())
+        chunks = math.ceil(replicas / own.chunk_partitions)
         chunks_ms = _PASSES * max(0, chunks - 1) * cluster.store_round_trip_ms
         self.controller_ms = session + 2 * request + chunks_ms
         self.leader_ms = self.controller_ms + 2 * request
