@@ -19,7 +19,7 @@ from .leftovers import Leftovers
 # The timeout of a request from which limits follow, if that of a run is shorter: other pauses are not.
 _REQUEST_MS: Final = 1_000.0
 # How often all partitions are written at most, a chunk at a time, until each has a leader: when they are taken over,
-# lose their leaders, and leave the ISRs of brokers that registered again. The last is a write for each broker of a chunk.
+# lose their leaders, and leave the ISRs of brokers that registered again, which is a write for each broker of a chunk.
 _PASSES: Final = 4
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
