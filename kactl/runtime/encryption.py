@@ -69,6 +69,11 @@ class Encryption(asyncio.BufferedProtocol):
                 await asyncio.shield(self.secured)
         except BaseException:
             self.abort()
+            # The exception refers to this call, and so to this object. Without the cycle all of it is freed at once,
+            # and not by the next garbage collection, before which a flood of handshakes would hold 47 KB for each.
+            self._error = None
+            self.secured = self._loop.create_future()
+            self.secured.set_result(None)
             raise
 
     # -- called by the socket's transport ------------------------------------------------------------------------------

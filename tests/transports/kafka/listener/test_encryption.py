@@ -1,10 +1,13 @@
 """TLS of the listener's connections: nothing is lost or held in memory, whatever the sizes and the order of events."""
 
 import asyncio
+import functools
+import gc
 import random
 import socket
 import ssl
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -187,6 +190,38 @@ async def test_peer_that_does_not_shake_hands_is_closed(signed: Signed) -> None:
             await encryption.handshake(0)
         theirs.settimeout(HANDSHAKE_S)
         assert await asyncio.to_thread(theirs.recv, 1) == b""
+
+
+async def test_failed_handshake_leaves_nothing_for_the_garbage_collector(signed: Signed) -> None:
+    """Each would hold the memory of its TLS until the next collection, before which a flood has thousands."""
+    loop = asyncio.get_running_loop()
+    buffer = shared_buffer()
+    context = _server_tls(signed)
+    failed: list[weakref.ref[Encryption]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            encryption = Encryption(context, Stream(buffer), buffer)
+            failed.append(weakref.ref(encryption))
+            await loop.connect_accepted_socket(functools.partial(_same, encryption), ours)
+            theirs.close()
+            with pytest.raises(OSError, match=r"closed|EOF"):
+                await encryption.handshake(HANDSHAKE_S)
+            del encryption
+        for _ in range(10):
+            await asyncio.sleep(0)
+        left = [each for each in failed if each() is not None]
+    finally:
+        gc.enable()
+
+    assert len(left) <= 1  # the last exception is kept by pytest
+
+
+def _same(protocol: Encryption) -> Encryption:
+    return protocol
 
 
 @pytest.mark.slow
