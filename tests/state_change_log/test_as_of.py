@@ -169,7 +169,10 @@ async def test_damaged_snapshot_is_replaced_by_the_one_before(tmp_path: Path) ->
             snapshot=snapshot_of(w),
         ):
             await w.create("a", [[1, 2], [2, 1]])
+            await logged(tmp_path, w.controller.history.seq)
             await w.stop(1)
+            await logged(tmp_path, w.controller.history.seq)
+            await written(tmp_path, 2)
         files = [path for _, path in snapshots.paths(tmp_path)]
         expected = told(await infos(w.controller.cluster))
         assert len(files) > 1
