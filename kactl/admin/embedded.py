@@ -1,4 +1,4 @@
-"""Decisions of the program in which the API is mounted: who a client is, and what it may do.
+"""Authentication and authorization by the program in which the API is mounted.
 
 The program passes an access object to `kactl.admin.application`; there is no default. `Delegated` calls two functions
 of the program, `Tokens` and `Certificates` work as in kactl's own server, and `Open` admits all clients of this

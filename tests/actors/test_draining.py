@@ -292,7 +292,7 @@ async def test_failed_directory_of_a_drained_broker_blocks_the_deletion() -> Non
 
 
 def deleted_on(w: World, broker: int) -> set[str]:
-    """Returns the partitions whose replicas a broker was told to delete."""
+    """Returns the partitions whose replicas a StopReplica to a broker deletes."""
     return {
         name
         for each in w.brokers.of(broker, StopReplica)
