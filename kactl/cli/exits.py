@@ -4,13 +4,16 @@ An error is one sentence on stderr with the object, the reason and the remedy. W
 problem document, or one of the same form.
 """
 
+import contextlib
 import enum
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
 import msgspec
 
 from kactl.admin.schema import FieldError, Problem
+from kactl.errors import KactlError
 
 from . import output
 
@@ -90,3 +93,12 @@ def _sentence(problem: Problem) -> str:
 def _field(error: FieldError) -> str:
     where = error.pointer or error.parameter or error.header
     return f"{where}: {error.detail}" if where else error.detail
+
+
+@contextlib.contextmanager
+def invalid_files_explained() -> Iterator[None]:
+    """Convert kactl's errors about a file that the command was given to failures of its usage."""
+    try:
+        yield
+    except KactlError as error:
+        raise Failure(str(error), Exit.USAGE) from None

@@ -3,19 +3,17 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 import msgspec
 
-from kactl.errors import KactlError
-
 from . import output
 from .common_options import Settings, local_options, with_options
 from .config import FILE_DEFAULT
-from .exits import Exit, Failure
+from .exits import Exit, Failure, invalid_files_explained
 from .output import Cell
 
 if TYPE_CHECKING:
@@ -150,7 +148,7 @@ def _changed(path: Path, change: "Callable[[dict[str, User]], dict[str, User]]")
     from kactl.runtime.private_files import locked, make_folder
     from kactl.transports.kafka.listener.user_file import KEY, write_users
 
-    with _explained():
+    with invalid_files_explained():
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):
@@ -160,7 +158,7 @@ def _changed(path: Path, change: "Callable[[dict[str, User]], dict[str, User]]")
 def _known(path: Path) -> "dict[str, User]":
     from kactl.transports.kafka.listener.user_file import read_users
 
-    with _explained(), contextlib.suppress(FileNotFoundError):
+    with invalid_files_explained(), contextlib.suppress(FileNotFoundError):
         return read_users(path)
     return {}
 
@@ -170,21 +168,12 @@ def _password(file: str | None) -> str:
     if file is not None:
         from .secret_files import read_secret
 
-        with _explained():
+        with invalid_files_explained():
             return read_secret(file, "--password-file").reveal().decode()
     if not sys.stdin.isatty():
         raise Failure("stdin is not a terminal: write the password into a file, and give --password-file", Exit.USAGE)
     entered: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     return entered
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Convert errors of the file to failures of the command."""
-    try:
-        yield
-    except KactlError as error:
-        raise Failure(str(error), Exit.USAGE) from None
 
 
 def _info(user: "User") -> UserInfo:

@@ -1,22 +1,19 @@
 """`kactl token`: tokens of the admin API. The commands edit the token file; servers read it again within 2 s."""
 
-import contextlib
 import ipaddress
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
-from kactl.errors import KactlError
-
 from . import output
 from .common_options import Settings, options, with_options
-from .exits import Exit, Failure, of_system
+from .exits import Exit, Failure, invalid_files_explained, of_system
 from .output import NONE, WARN, Cell
 
 if TYPE_CHECKING:
@@ -132,7 +129,7 @@ def list_(settings: Settings, *, config: str | None, tokens: str | None) -> None
     from kactl.admin.identity.token_file import read_tokens
 
     form = settings.form()
-    with _explained():
+    with invalid_files_explained():
         items = [_info(record) for record in read_tokens(_token_file(settings, config, tokens))]
     if form in output.DATA:
         output.print_data(form, items, items)
@@ -223,22 +220,13 @@ def _changed(path: Path, change: "Callable[[tuple[TokenRecord, ...]], tuple[_Mad
     from kactl.admin.identity.token_file import KEY, read_tokens, write_tokens
     from kactl.runtime.private_files import locked, make_folder
 
-    with _explained():
+    with invalid_files_explained():
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):
             made, records = change(read_tokens(path))
             write_tokens(path, records)
     return made
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Convert errors of the token file to failures of the command."""
-    try:
-        yield
-    except KactlError as error:
-        raise Failure(str(error), Exit.USAGE) from None
 
 
 def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") -> "NewToken":
