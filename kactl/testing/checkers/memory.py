@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
-from .stored import NO_LEADER, Stored, Views, leadership_writes, topic_writes
+from .stored import NO_LEADER, Stored, Views, is_zero, leadership_writes, topic_writes
 
 # Between two comparisons of the whole memory with the store.
 FULL_MS: Final = 10_000.0
@@ -114,6 +114,8 @@ class Memories(Checker):
         self._stored = Stored()
         self._views = Views()
         self._versions: dict[tuple[str, str], dict[int, tuple[dict[str, Any], Event]]] = {}
+        # Leadership of earlier topics of a name, by version.
+        self._earlier: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
         self._replays: dict[tuple[str, int], _Replay] = {}
         self._lives: dict[str, int] = {}  # how often each topic was created
         self._next_ms = FULL_MS
@@ -129,7 +131,9 @@ class Memories(Checker):
         if event.fields["outcome"] == "ok":
             for topic, partition, _, new, value in leadership_writes(event):
                 if value is None:
-                    self._versions.pop((topic, partition), None)
+                    earlier = self._earlier.setdefault((topic, partition), {})
+                    for version, (last, _) in self._versions.pop((topic, partition), {}).items():
+                        earlier.setdefault(version, []).append(last)
                 else:
                     self._versions.setdefault((topic, partition), {})[new] = (value, event)
             for topic, value in topic_writes(event):
@@ -275,20 +279,25 @@ class Memories(Checker):
     def _lags_only(self, memory: PartitionMemory) -> str:
         if memory.leader_epoch < 0 or self._stored.topic_id(memory.topic) != memory.topic_id:
             return ""
-        versions = self._versions.get((memory.topic, str(memory.partition)))
+        key = (memory.topic, str(memory.partition))
+        versions = self._versions.get(key)
         if versions is None:
             return ""
+        # Without an id, memory may be of an earlier topic of the name, whose deletion the instance has not noticed.
+        earlier = self._earlier.get(key, {}) if is_zero(memory.topic_id) else {}
         name = f"{memory.topic}-{memory.partition}"
         if memory.partition_epoch < 0:
             return f"{name}: memory has leader epoch {memory.leader_epoch} in a version that was never stored"
-        if memory.partition_epoch > max(versions):
-            return f"{name}: memory has version {memory.partition_epoch}, and {max(versions)} is stored"
-        value, _ = versions.get(memory.partition_epoch, (None, None))
-        if value is None:
-            return ""
-        stored = (value["leader"], value["leader_epoch"], sorted(value["isr"]), value["recovering"])
+        newest = max(versions.keys() | earlier.keys())
+        if memory.partition_epoch > newest:
+            return f"{name}: memory has version {memory.partition_epoch}, and {newest} is stored"
+        values = [value for version, (value, _) in versions.items() if version == memory.partition_epoch]
+        values += earlier.get(memory.partition_epoch, [])
+        stored = [
+            (value["leader"], value["leader_epoch"], sorted(value["isr"]), value["recovering"]) for value in values
+        ]
         known = (memory.leader, memory.leader_epoch, sorted(memory.isr), memory.recovering)
-        return "" if stored == known else f"{name}: memory has {known}, and {stored} is stored"
+        return f"{name}: memory has {known}, and {stored[0]} is stored" if stored and known not in stored else ""
 
 
 def _differs(replay: _Replay, memory: PartitionMemory) -> str:

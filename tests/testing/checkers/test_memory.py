@@ -7,7 +7,7 @@ import pytest
 from kactl.testing.checkers import Memories, Memory
 from kactl.testing.checkers.memory import PartitionMemory
 
-from .stories import T1, A, Story
+from .stories import T1, A, B, Story
 
 PARTITION = PartitionMemory(
     topic="t1",
@@ -139,6 +139,21 @@ def test_memory_of_another_life_is_not_compared(fields: dict[str, Any]) -> None:
     one = story(memory(PARTITION._replace(**fields), imbalanced=int(fields["leader"] != -1)))
 
     assert compared(one) == []
+
+
+@pytest.mark.parametrize("fields", [{}, {"leader": 2}, {"partition_epoch": 1}, {"partition_epoch": 2}])
+@pytest.mark.parametrize("topic_id", [T1, "0" * 32], ids=["id", "no id"])
+def test_memory_of_an_earlier_topic_without_an_id_is_legal(topic_id: str, fields: dict[str, Any]) -> None:
+    """Both topics have a version 0 with different leadership."""
+    one = Story(Memories(lambda: [memory(PARTITION._replace(topic_id=topic_id, **fields), node=B)]))
+    one.topic({0: [1, 2]}, topic_id=topic_id, operation="create_topic")
+    one.lead(1, 0, [1, 2])
+    one.lead(1, 0, [1])
+    one.commit({"topics/t1": None, "leadership/t1/0": None})
+    one.topic({0: [2, 3]}, topic_id=topic_id, operation="create_topic")
+    one.lead(3, 0, [2, 3])
+
+    assert compared(one) == ([] if topic_id != T1 and not fields else ["INV-09"])
 
 
 def test_an_illegal_transition_breaks_inv_10() -> None:
