@@ -33,7 +33,7 @@ from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
 from kactl.access.role import Role
 from kactl.access.tokens import ID_BYTES, SECRET_BYTES, Tokens, new_token
 from kactl.actors.system import Controller
-from kactl.cli.listening import ListenerController
+from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.sasl import ScramVerifier, verifier

@@ -208,7 +208,7 @@ _HOME = {
     "transports.tcp.tls": ("Tls",),
 }
 # Packages with public names of their own.
-_PACKAGES = ("admin", "fencing")
+_PACKAGES = ("admin", "fencing", "kafka")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 

@@ -47,7 +47,7 @@ FORBIDDEN = {
     "an actor that knows a transport": (
         "actors/channel.py",
         "import kactl.transports.memory",
-        "Only the system and the command line know concrete transports",
+        "Only the system, listeners and the command line know transports",
         "kactl.actors.channel -> kactl.transports.memory",
     ),
 }

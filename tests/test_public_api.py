@@ -19,10 +19,11 @@ import pytest
 import kactl
 import kactl.admin
 import kactl.fencing
+import kactl.kafka
 
 LISTING: Final = Path(__file__).with_name("public_api.txt")
 _MARKS: Final[dict[Any, str]] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-MODULES: Final = (kactl, kactl.admin, kactl.fencing)
+MODULES: Final = (kactl, kactl.admin, kactl.fencing, kactl.kafka)
 
 
 def listing() -> str:

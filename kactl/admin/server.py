@@ -22,6 +22,7 @@ from kactl.participant.group import Participants
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import make_folder
+from kactl.runtime.reloading import Reloads
 from kactl.runtime.server_tls import ServerTls
 from kactl.telemetry.metrics import Reading
 from kactl.telemetry.past_states import PastStates
@@ -75,6 +76,7 @@ async def serve(
     capacity: Capacity | None = None,
     past: PastStates | None = None,
     certificates: ServedCertificates | None = None,
+    reloads: Reloads | None = None,
 ) -> AsyncIterator[Address]:
     """Serve the admin API while the block runs, in the event loop of the controller.
 
@@ -85,6 +87,7 @@ async def serve(
         capacity: limit of connections; None for the number that the descriptors of this process allow.
         past: earlier states of the cluster, for reads of a past time.
         certificates: those of other interfaces of the process.
+        reloads: the files of other interfaces of the process.
 
     Raises:
         BadConfig: the address cannot be bound, others could reach it in clear text, credentials cannot be read, or
@@ -104,6 +107,8 @@ async def serve(
         clock=controller.clock,
     )
     await _load(credentials, places)
+    reloads = Reloads() if reloads is None else reloads
+    reloads.add(credentials, *([] if tls is None else [tls]))
     trail = await anyio.to_thread.run_sync(_trail, config)
     host = Host(
         controller,
@@ -119,7 +124,7 @@ async def serve(
     )
     gate = Gate(capacity)
     policy = ServerPolicy(config.api, credentials, Certificates.of(config.api, config.cluster))
-    controller.telemetry.observe(gate.readings() | _readings(host, credentials, tls, trail) | watch.readings())
+    controller.telemetry.observe(gate.readings() | _readings(host, reloads, trail) | watch.readings())
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(trail.close)
         make = await stack.enter_async_context(_connections(host, policy, gate))
@@ -227,11 +232,8 @@ def _trail(config: Config) -> AuditTrail:
     return AuditTrail(file=file, required=wanted.required)
 
 
-def _readings(host: Host, credentials: Credentials, tls: ServerTls | None, trail: AuditTrail) -> dict[str, Reading]:
+def _readings(host: Host, reloads: Reloads, trail: AuditTrail) -> dict[str, Reading]:
     """Returns the gauges for `kactl.telemetry.metrics`."""
-
-    def failed() -> int:
-        return int(credentials.reload_failed or (tls is not None and tls.reload_failed))
 
     def streams() -> int:
         service = host.find()
@@ -239,7 +241,7 @@ def _readings(host: Host, credentials: Credentials, tls: ServerTls | None, trail
 
     return {
         "kactl.sse.client.count": lambda: [(streams(), {})],
-        "kactl.security.reload_failed": lambda: [(failed(), {})],
+        "kactl.security.reload_failed": lambda: [(int(reloads.has_failed), {})],
         "kactl.audit.lost.count": lambda: [(trail.lost, {})],
     }
 

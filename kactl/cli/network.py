@@ -18,6 +18,7 @@ from kactl.participant.network import ControlLink, ParticipantPort
 from kactl.runtime import reloading
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import Connection, ControllerPort, Network, Transport
@@ -101,34 +102,56 @@ def _secret(config: Config) -> Secret | None:
 
 
 @contextlib.asynccontextmanager
-async def renewing(config: Config, network: Network) -> AsyncIterator[None]:
-    """In the block, use renewed certificates and a changed secret of `[network]` for new links."""
+async def renewing(config: Config, network: Network, reloads: Reloads | None = None) -> AsyncIterator[None]:
+    """In the block, use renewed certificates and a changed secret of `[network]` for new links.
+
+    Args:
+        reloads: receives these files.
+    """
     if not isinstance(network, TcpNetwork):
         yield
         return
+    files = NetworkFiles(config, network)
+    if reloads is not None:
+        reloads.add(files)
     async with Background("the files of the network") as tasks:
-        tasks.start_soon(_renew, config, network, name="files of the network")
+        tasks.start_soon(files.run, name="files of the network")
         yield
 
 
-async def _renew(config: Config, network: TcpNetwork) -> None:
-    """Load the files when they have changed, or cannot be used yet, until cancelled."""
-    used = await anyio.to_thread.run_sync(_versions, config)
-    failed: object = None
-    while True:
-        await reloading.pause(POLL_S)
-        found = await anyio.to_thread.run_sync(_versions, config)
-        if found == used:
-            continue
-        try:
-            network.reload(secret=_secret(config))
-        except BadConfig as error:
-            if found != failed:
-                log.error("the files of [network] have changed, and the earlier ones stay in use: %s", error)
-            failed = found
-        else:
-            used = found
-            log.info("new links use the changed files of [network]")
+class NetworkFiles:
+    """The files of `[network]`.
+
+    Attributes:
+        reload_failed: they have changed, and cannot be used; the previous ones stay.
+    """
+
+    def __init__(self, config: Config, network: TcpNetwork) -> None:
+        self._config = config
+        self._network = network
+        self.reload_failed = False
+
+    async def run(self) -> None:
+        """Load the files when they have changed, or cannot be used yet, until cancelled."""
+        used = await anyio.to_thread.run_sync(_versions, self._config)
+        failed: object = None
+        while True:
+            await reloading.pause(POLL_S)
+            found = await anyio.to_thread.run_sync(_versions, self._config)
+            if found == used:
+                self.reload_failed = False
+                continue
+            try:
+                self._network.reload(secret=_secret(self._config))
+            except BadConfig as error:
+                if found != failed:
+                    log.error("the files of [network] have changed, and the earlier ones stay in use: %s", error)
+                failed = found
+                self.reload_failed = True
+            else:
+                used = found
+                self.reload_failed = False
+                log.info("new links use the changed files of [network]")
 
 
 def _versions(config: Config) -> list[tuple[int, int, int] | None]:

@@ -27,6 +27,7 @@ from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.runtime.reloading import Reloads
 from kactl.stores.base import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder
 from kactl.telemetry.gc import Collector
@@ -79,6 +80,7 @@ async def embedded(
     open_store = store_factory(config, clock=clock, holder=holder)
     provider, render_metrics = telemetry_for_server()
     network = network_of(config, provider, participants=config.participants.count)
+    reloads = Reloads()
     async with contextlib.AsyncExitStack() as stack:
         brokers_store = await stack.enter_async_context(open_store())
         taken = await _taken(brokers_store, config.participants.count)
@@ -107,7 +109,7 @@ async def embedded(
         )
         await stack.enter_async_context(_logging(controller, config))
         await stack.enter_async_context(controller)
-        await stack.enter_async_context(renewing(config, network))
+        await stack.enter_async_context(renewing(config, network, reloads))
         address = await stack.enter_async_context(
             serve(
                 controller,
@@ -116,6 +118,7 @@ async def embedded(
                 render_metrics=render_metrics,
                 past=_past_states(controller, config),
                 certificates=certificates_of(network),
+                reloads=reloads,
             )
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
@@ -152,7 +155,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     )
     store = zookeeper_store(config.store)
     network = network_of(config, provider) if config.network.listen else None
-    certificates = certificates_of(network)
+    certificates, reloads = certificates_of(network), Reloads()
     async with exporting(config) as tracer_provider:
         with listening(config) as sockets:
             controller = _controller(
@@ -169,7 +172,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 _logging(controller, config),
                 controller,
                 reporting_permissions(store),
-                contextlib.nullcontext() if network is None else renewing(config, network),
+                contextlib.nullcontext() if network is None else renewing(config, network, reloads),
                 listener(
                     controller,
                     config,
@@ -177,6 +180,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                     store.access,
                     credentials=transport.credentials,
                     certificates=certificates,
+                    reloads=reloads,
                 ),
                 serve(
                     controller,
@@ -184,6 +188,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                     render_metrics=render_metrics,
                     past=_past_states(controller, config),
                     certificates=certificates,
+                    reloads=reloads,
                 ) as address,
                 collecting(controller),
             ):

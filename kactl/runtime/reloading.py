@@ -1,7 +1,7 @@
-"""Reloading of files by a signal, before the time at which they are looked at anyway."""
+"""Reloading of files: by a signal, before the time at which they are looked at anyway, and its failures."""
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -23,3 +23,27 @@ def request() -> None:
     """End all pauses of this process. Called in its event loop."""
     for wanted in tuple(_waiting):
         wanted.set()
+
+
+class Reloaded(Protocol):
+    """Files that are read again when they change."""
+
+    @property
+    def reload_failed(self) -> bool:
+        """Whether they have changed and cannot be used, so that the previous content counts."""
+
+
+class Reloads:
+    """All files of a process that are read again when they change."""
+
+    def __init__(self) -> None:
+        self._reloaded: list[Reloaded] = []
+
+    def add(self, *reloaded: Reloaded) -> None:
+        """Include files."""
+        self._reloaded += reloaded
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the previous content of any file counts."""
+        return any(each.reload_failed for each in self._reloaded)

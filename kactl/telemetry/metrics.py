@@ -57,7 +57,7 @@ GAUGES: Final = (
     ("kactl.listener.memory.reserved", "By", "memory reserved for large requests to the Kafka listener"),
     ("kactl.api.connections", "{connection}", "connections to the admin API"),
     ("kactl.certificate.expiry", "s", "end of validity of the certificate of an interface, in seconds since 1970"),
-    ("kactl.security.reload_failed", "", "1 while changed tokens or certificates cannot be read"),
+    ("kactl.security.reload_failed", "", "1 while changed tokens, certificates, users or secrets cannot be read"),
     ("kactl.security.insecure", "", "1 for an interface without encryption or authentication"),
     ("kactl.store.in_flight", "{request}", "requests that the store has not answered yet"),
     ("kactl.store.session.state", "", "1 for the state of the session with the store: connected, suspended, expired"),

@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+import anyio
 import pytest
 
 from kactl.actors.system import Controller
@@ -11,6 +12,8 @@ from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
+from kactl.runtime import reloading
+from kactl.runtime.reloading import Reloads
 from kactl.sasl import ScramClient, verifier
 from kactl.transports.kafka.listener.user_file import User, write_users
 from tests.transports.kafka.listener.client import connected, request_class
@@ -96,6 +99,31 @@ async def test_users_of_a_file_log_in(tmp_path: Path) -> None:
                 while not client.is_complete:
                     answer = await peer.ask(request_class(36, 2)(auth_bytes=message))
                     message = client.respond(answer.auth_bytes)
+
+
+@pytest.mark.anyio
+async def test_changed_file_of_users_that_cannot_be_used_is_a_failed_reload(tmp_path: Path) -> None:
+    path, reloads = tmp_path / "users.json", Reloads()
+    write_users(path, [])
+    kafka = KafkaConfig(listeners=(ANY,), visible_on=(), protocols={"INTERNAL": "SASL_PLAINTEXT"}, users=str(path))
+    settings = Config(node_id=9, kafka=kafka)
+    with listening(settings) as sockets:
+        async with listener(Controller(9), settings, sockets, reloads=reloads):
+            assert not reloads.has_failed
+
+            path.write_bytes(b"{")
+            await _reloaded(reloads, True)
+
+            write_users(path, [])
+            await _reloaded(reloads, False)
+
+
+async def _reloaded(reloads: Reloads, failed: bool) -> None:
+    """Request reloads until one has that result."""
+    with anyio.fail_after(20):
+        while reloads.has_failed is not failed:
+            reloading.request()
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.anyio

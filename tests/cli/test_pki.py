@@ -6,6 +6,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+import aiohttp
 import anyio
 import pytest
 
@@ -149,6 +150,39 @@ async def test_changed_files_are_used_for_new_links(tmp_path: Path) -> None:
             with pytest.raises(NotAuthorized, match="does not know the shared secret"):
                 async with participant(3, earlier):
                     pass
+
+
+@pytest.mark.anyio
+async def test_files_that_cannot_be_used_are_a_failed_reload(tmp_path: Path) -> None:
+    file, local = tmp_path / "secret", tmp_path / "security" / "local.token"
+    file.write_text("a secret of 16 bytes")
+    file.chmod(0o600)
+    server = {
+        "node-id": 0,
+        "participants.count": 0,
+        "api.listen": LISTEN,
+        "network.listen": LISTEN,
+        "network.secret-file": str(file),
+        "security.folder": str(local.parent),
+        "store.path": str(tmp_path / "kactl.db"),
+    }
+
+    async def reloaded(gauge: str) -> None:
+        headers = {"Authorization": f"Bearer {local.read_text().strip()}"}
+        async with aiohttp.ClientSession(running.address.url, headers=headers) as client:
+            text = ""
+            while f"kactl_security_reload_failed {gauge}" not in text:
+                reloading.request()
+                async with client.get("/metrics") as response:
+                    text = await response.text()
+
+    with anyio.fail_after(60):
+        async with embedded(load(None, {}, server), note=lambda text: None) as running:
+            await reloaded("0.0")
+            file.write_text("")
+            await reloaded("1.0")
+            file.write_text("another secret of 16 bytes")
+            await reloaded("0.0")
 
 
 class _Brokers:

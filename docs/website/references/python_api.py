@@ -13,11 +13,12 @@ import msgspec
 import kactl
 import kactl.admin
 import kactl.fencing
+import kactl.kafka
 
 from .docstrings import markdown
 from .types import type_name
 
-MODULES: Final = (kactl, kactl.admin, kactl.fencing)
+MODULES: Final = (kactl, kactl.admin, kactl.fencing, kactl.kafka)
 _MARKS: Final[dict[Any, str]] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _MODULE: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
 # How Python 3.11 shows the fields of a TypedDict as keywords.
@@ -26,8 +27,8 @@ _SIMPLE: Final = (bool, int, float, str, bytes, type(None))
 _LINE: Final = 100
 _HEAD: Final = """# Python interface
 
-The public names of `kactl`, `kactl.admin` and `kactl.fencing`; everything else may change. They are typed, and the
-[changelog](../project/changelog.md) lists their changes."""
+The public names of `kactl`, `kactl.admin`, `kactl.fencing` and `kactl.kafka`; everything else may change. They are
+typed, and the [changelog](../project/changelog.md) lists their changes."""
 
 
 def python_page() -> str:

@@ -133,6 +133,9 @@ class UserFile:
     Args:
         others: the cluster's users; None without any.
 
+    Attributes:
+        reload_failed: the file has changed, and cannot be used; the previous users stay.
+
     Raises:
         BadConfig: the file cannot be used.
     """
@@ -141,6 +144,7 @@ class UserFile:
         self._path = path
         self._others = others
         self._version = _version(path)
+        self.reload_failed = False
         try:
             self._users = read_users(path)
         except FileNotFoundError:
@@ -174,8 +178,10 @@ class UserFile:
         try:
             self._users = await anyio.to_thread.run_sync(read_users, self._path)
         except (BadConfig, FileNotFoundError) as error:
+            self.reload_failed = True
             log.error("the users of the Kafka listeners cannot be read again, so the previous ones stay: %s", error)
         else:
+            self.reload_failed = False
             log.info("%d users of the Kafka listeners have been read again", len(self._users))
 
 

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl import Controller, Participants
 from kactl.access import Acl, Acls, Operation, kafka_user, topic
 from kactl.access.authorizer import AclAuthorizer
-from kactl.cli.listening import ListenerController
+from kactl.kafka.own_controller import ListenerController
 from kactl.messages.log import TopicEvent
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, permits

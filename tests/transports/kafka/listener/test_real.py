@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.actors.system import Controller
-from kactl.cli.listening import ListenerController
+from kactl.kafka.own_controller import ListenerController
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore

@@ -20,8 +20,8 @@ from typing import Any
 
 from kactl.access import AclAuthorizer, Acls, BrokerPrincipals
 from kactl.actors.system import Controller
-from kactl.cli.listening import ListenerController
 from kactl.cli.serving import collecting
+from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.sasl import ScramVerifier, verifier
