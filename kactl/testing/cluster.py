@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -150,6 +151,8 @@ class SimulatedCluster:
         operators: node of all admin clients; it never fails.
         own_settings: those of the controllers.
         removed_by_hand: topics that were removed from the store by hand.
+        creations: number of requested creations by topic that the store may carry out later: those without an answer,
+            or with an unknown outcome.
         reassigned: topics with a partition of which a reassignment was requested.
     """
 
@@ -183,6 +186,7 @@ class SimulatedCluster:
         self.is_healed = False
         self.call_numbers = itertools.count(1)
         self.removed_by_hand: set[str] = set()
+        self.creations: Counter[str] = Counter()
         self.reassigned: set[str] = set()
         kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
         around = Surroundings(

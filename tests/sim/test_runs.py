@@ -86,6 +86,27 @@ def test_action_without_target_is_skipped_and_recorded() -> None:
     assert list(outcome.skipped) == [1]
 
 
+@pytest.mark.parametrize(
+    ("level", "to", "skipped"), [("2.6", {"to": "active controller"}, [2]), ("2.6", {}, [2]), ("2.8", {}, [])]
+)
+def test_topic_without_id_is_not_removed_by_hand_during_a_creation(
+    level: str, to: dict[str, str], skipped: list[int]
+) -> None:
+    # Brokers would take the topic of the creation for the removed one.
+    script = small(
+        Action("create", at_ms=10_000, args={"topic": "t1", "replicas": [[3]], **to}),
+        Action("vanish", at_ms=10_001, args={"topic": "t1"}),
+        Action("vanish", at_ms=20_000, args={"topic": "t1"}),
+    )
+    script.world.brokers.level = level
+    script.latency = LatencySpec(store_ms=(5.0, 5.0), network_ms=(5.0, 5.0))
+
+    outcome = run_script(script)
+
+    assert outcome.passed, outcome.error
+    assert list(outcome.skipped) == skipped
+
+
 def test_member_of_the_core_stays_down() -> None:
     script = small()
     script.liveness.core_down = ["broker 3"]

@@ -81,15 +81,23 @@ def ask(
     begin(cluster, call(), name=operation)
 
 
-def in_store(cluster: SimulatedCluster, operation: str, work: Coroutine[Any, Any, Any]) -> None:
-    """Use the operators' client of the store and record the outcome."""
+def in_store(
+    cluster: SimulatedCluster,
+    operation: str,
+    work: Coroutine[Any, Any, Any],
+    *,
+    then: Callable[[Any], None] = lambda _: None,
+) -> None:
+    """Use the operators' client of the store and record the outcome. `then` is called with the result or the error."""
 
     async def call() -> None:
+        answer: Any
         try:
-            await work
+            answer = await work
             outcome = "done"
         except KactlError as failed:
-            outcome = type(failed).__name__
+            answer, outcome = failed, type(failed).__name__
         cluster.history.record("admin.store", operation=operation, outcome=outcome)
+        then(answer)
 
     begin(cluster, call(), name=operation)
