@@ -169,7 +169,7 @@ class ReassignmentSteps(Handlers):
             await self.move_replicas(row_numbers[here], ReplicaState.NEW, frozenset({broker}))
 
     async def _exist(self, row_numbers: RowNumbers) -> None:
-        """Move assigned replicas to NEW that no request could be sent for yet.
+        """Move assigned replicas to NEW that have no state yet.
 
         They can be elected, are resumed after a store error, and are deleted with their topic.
         """
@@ -185,6 +185,8 @@ class ReassignmentSteps(Handlers):
         row_numbers = self.cluster.table.rows_named(names)
         before = {name: self.cluster.assignment(name) for name in names}
         targets = {name: Assignment(assignment.target) for name, assignment in before.items()}
+        # A step that was abandoned by an error may have sent the requests of the new replicas, and not created them.
+        await self._exist(row_numbers)
         rows = self.cluster.table.rows(row_numbers)
         for brokers, on_brokers in _grouped(row_numbers, brokers_of(rows, rows.adding)):
             await self.move_replicas(on_brokers, ReplicaState.ONLINE, brokers)

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kactl.actors.machines.messages import MoveReplicas
+from kactl.actors.machines.replicas import Replicas
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.messages.admin import UndrainRequested
@@ -99,6 +101,29 @@ async def test_new_replicas_exist_after_a_failed_epoch_write() -> None:
         await w.write_isr("t-0", 1, 2, 3)
         assert replica_states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
         assert await ongoing(w) == {}
+
+
+async def test_new_replicas_exist_after_a_step_that_was_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their requests are sent: without a state they would join the ISR and miss all later requests."""
+    real = Replicas.receive
+
+    async def fail_after(machine: Replicas, message: MoveReplicas) -> int:
+        await real(machine, message)
+        monkeypatch.undo()
+        raise RuntimeError("abandoned")
+
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        monkeypatch.setattr(Replicas, "receive", fail_after)
+        with pytest.raises(RuntimeError, match="abandoned"):
+            await reassign(w, {"t-0": [1, 2, 3]})
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.ABSENT}
+
+        await w.write_isr("t-0", 1, 2, 3)
+
+        assert replica_states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
+        assert await ongoing(w) == {}
+        await w.check()
 
 
 async def test_topic_with_uninformed_new_replicas_is_deleted() -> None:
