@@ -175,12 +175,14 @@ def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopRepli
     """Compare a StopReplica with the hosted replicas, row by row. Returns the plan.
 
     A replica that is not hosted may still have data of an earlier registration of the broker, so its deletion is
-    planned as well.
+    planned as well. A row of another topic id than that of the hosted replica succeeds and has no effect: the request
+    is late, or its replica was never started here. Kafka's brokers receive no ids, and stop the replica.
     """
     rows = hosted.index.find(names_of(request.topics), request.topic, request.partition)
     epoch = request.leader_epoch
     unconditional = (epoch == NO_EPOCH) | (epoch == EPOCH_DURING_DELETE)
-    current = unconditional | (epoch >= _local(hosted.leader_epoch, rows, NO_EPOCH)) | (rows == ABSENT)
+    differs = hosted.differs(request, rows)
+    current = unconditional | (epoch >= _local(hosted.leader_epoch, rows, NO_EPOCH)) | (rows == ABSENT) | differs
     error = choose(
         _local(hosted.failed, rows, False),
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -190,7 +192,7 @@ def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopRepli
     ).astype(np.int16)
     role = _local(hosted.role, rows, Role.NONE)
     served = (role == Role.LEADER) | (role == Role.FOLLOWER)
-    return StopReplicaPlan(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete))
+    return StopReplicaPlan(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete) & ~differs)
 
 
 def stop_replica_response(request: StopReplica, error: Shorts) -> StopReplicaResponse:

@@ -67,7 +67,7 @@ class Handover:
         """Begin leaderships that wait. Returns whether there were any."""
         hosted, epochs = self._hosted, request.leader_epoch
         rows = hosted.index.find(names_of(request.topics), request.topic, request.partition)
-        known = rows != ABSENT
+        known = (rows != ABSENT) & ~hosted.differs(request, rows)
         waits = np.zeros(len(rows), np.bool_)
         of_known = rows[known]
         is_leader = hosted.role[of_known] == Role.LEADER

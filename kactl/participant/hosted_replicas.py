@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.messages.control import PartitionStates
+from kactl.messages.control import LeaseRelease, PartitionStates, StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.stores.base import Names
@@ -238,13 +238,13 @@ class HostedReplicas:
         rows = self.index.find(names_of(states.topics), states.topic, states.partition)
         self.sender_epoch[rows[(rows != ABSENT) & ~self.differs(states, rows)]] = controller_epoch
 
-    def differs(self, states: PartitionStates, rows: RowNumbers) -> Bools:
-        """Returns bool[n]: the rows of a request's `states` that are hosted with another topic id.
+    def differs(self, request: PartitionStates | StopReplica | LeaseRelease, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: the rows of a request that are hosted with another topic id.
 
         Args:
             rows: of the partitions; ABSENT for those that are not hosted.
         """
-        ids = ids_of(states.topics)[states.topic]
+        ids = ids_of(request.topics)[request.topic]
         if not len(self.topic_id):
             return np.zeros(len(rows), np.bool_)
         local = self.topic_id[rows]

@@ -155,6 +155,20 @@ def test_stop_of_an_unknown_replica_succeeds_and_deletes(delete: bool) -> None:
     assert plan.stop.tolist() == [delete]
 
 
+@pytest.mark.parametrize("leader_epoch", [6, 4, EPOCH_DURING_DELETE])
+@pytest.mark.parametrize(("topic_id", "stops"), [(ID_A, True), (ID_B, False), (ZERO_ID, True)])
+@pytest.mark.parametrize("role", [Role.LEADER, Role.STOPPED])
+def test_stop_for_another_topic_id_has_no_effect(role: Role, topic_id: bytes, stops: bool, leader_epoch: int) -> None:
+    hosted = hosting(StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A), role=role)
+    request = stop_replica(ORDERS_0, leader_epoch=leader_epoch, delete=True, topic_id=topic_id)
+
+    plan = checks.plan_stop_replica(request, hosted)
+
+    fenced = stops and leader_epoch == 4
+    assert plan.error.tolist() == [ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.NONE]
+    assert plan.stop.tolist() == [stops and not fenced]
+
+
 @pytest.mark.parametrize("delete", [False, True])
 def test_stopped_replica_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
     hosted = hosting(StateRow(ORDERS_0, leader_epoch=5))

@@ -93,6 +93,14 @@ async def test_release_of_another_leader_epoch_is_ignored(network: Network, part
     assert participant.leadership(ORDERS_0) is None
 
 
+async def test_release_for_another_topic_id_is_ignored(network: Network, participant: Participant) -> None:
+    await network.lead_and_follow(1, HELD.but(topic_id=ID_A))
+    await network.send(1, lease_release(ORDERS_0, leader_epoch=5, topic_id=ID_B))
+    assert participant.leadership(ORDERS_0) is None
+    await network.send(1, lease_release(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+    assert participant.leadership(ORDERS_0) is not None
+
+
 async def test_waiting_is_reported_again_until_the_release(
     network: Network, participant: Participant, reports: Reports
 ) -> None:

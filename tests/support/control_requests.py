@@ -96,13 +96,14 @@ def stop_replica(
     delete: bool = False,
     epoch: int = 1,
     broker_epoch: int = -1,
+    topic_id: bytes = ZERO_ID,
 ) -> StopReplica:
     topics = list(dict.fromkeys(name.topic for name in names))
     return StopReplica(
         CONTROLLER,
         epoch,
         broker_epoch,
-        tuple(TopicRef(topic) for topic in topics),
+        tuple(TopicRef(topic, topic_id) for topic in topics),
         ints([topics.index(name.topic) for name in names]),
         ints([name.partition for name in names]),
         ints([leader_epoch] * len(names)),
@@ -110,8 +111,8 @@ def stop_replica(
     )
 
 
-def lease_release(*names: TopicPartition, leader_epoch: int, epoch: int = 1) -> LeaseRelease:
-    stop = stop_replica(*names, leader_epoch=leader_epoch)
+def lease_release(*names: TopicPartition, leader_epoch: int, epoch: int = 1, topic_id: bytes = ZERO_ID) -> LeaseRelease:
+    stop = stop_replica(*names, leader_epoch=leader_epoch, topic_id=topic_id)
     return LeaseRelease(CONTROLLER, epoch, -1, stop.topics, stop.topic, stop.partition, stop.leader_epoch)
 
 
