@@ -76,6 +76,10 @@ class SimulatedBroker(Member):
         return False
 
     @abstractmethod
+    def has_lost(self, name: TopicPartition) -> bool:
+        """Whether a late copy of a StopReplica has stopped a replica, which the controller does not know."""
+
+    @abstractmethod
     def logs(self) -> Mapping[TopicPartition, bytes]:
         """Returns the topic ids of the logs on the broker's disk."""
 

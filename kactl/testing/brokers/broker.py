@@ -101,6 +101,9 @@ class ModelBroker(SimulatedBroker):
         receiver = self.process.receiver
         return receiver.live_is_overtaken if name is None else name in receiver.overtaken
 
+    def has_lost(self, name: TopicPartition) -> bool:
+        return self.process is not None and name in self.process.receiver.late_stops.lost
+
     def logs(self) -> Mapping[TopicPartition, bytes]:
         return {name: log.topic_id for name, log in self.disk.logs.items()}
 

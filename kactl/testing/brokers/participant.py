@@ -164,6 +164,9 @@ class ParticipantBroker(SimulatedBroker):
     def failed_directories(self) -> set[TopicPartition]:
         return self.recorder.directories
 
+    def has_lost(self, name: TopicPartition) -> bool:
+        return name in self.recorder.late_stops.lost
+
     def has_failed(self, name: TopicPartition) -> bool:
         return name in self.recorder.failed
 

@@ -18,6 +18,7 @@ from .application import Application
 from .base import ReplicaView
 from .entries import StopEntry, led_rows, state_entries, stop_entries, stopped_rows
 from .handlers import HandlerApplication
+from .late_stops import LateStops
 from .leases import LeaseClocks, LeaseRecorder
 
 # Attributes of an incarnation that are wrapped, besides the function by which its client asks the controller.
@@ -40,6 +41,7 @@ class ParticipantRecorder:
         failed: replicas that the present registration cannot serve, and has reported as failed.
         directories: those of them in a failed directory.
         kept: replicas of which the last deletion failed.
+        late_stops: replicas of topics without ids that a late StopReplica has stopped.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class ParticipantRecorder:
         self.failed: set[TopicPartition] = set()
         self.directories: set[TopicPartition] = set()
         self.kept: set[TopicPartition] = set()
+        self.late_stops = LateStops()
 
     def attach(self, incarnation: Incarnation) -> None:
         """Record a new registration from now on."""
         self._incarnation = incarnation
         self.failed, self.directories, self.kept = set(), set(), set()
+        self.late_stops = LateStops()
         leases = LeaseRecorder(self._history, self._clocks, incarnation, self._application)
         self._watch_reports(incarnation)
         carry, ask = incarnation._carry_out, incarnation.controller._ask
@@ -162,6 +166,7 @@ class ParticipantRecorder:
             applied = name in self._calls
             if applied:
                 self._held[name] = (entry.topic_id, entry.partition_epoch)
+                self.late_stops.started(name, same["message"])
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(name)
             elif error != ErrorCode.INCONSISTENT_TOPIC_ID:
@@ -177,6 +182,8 @@ class ParticipantRecorder:
     def _stopped(self, stops: Iterable[StopEntry], errors: dict[TopicPartition, int], same: dict[str, Any]) -> None:
         for stop in stops:
             applied = stop.name in self._calls
+            if applied:
+                self.late_stops.stopped(stop.name, same["message"])
             self.kept.discard(stop.name)
             if stop.delete and errors[stop.name]:
                 self.kept.add(stop.name)

@@ -33,6 +33,7 @@ from kactl.testing.history import History
 from kactl.testing.transport import ControlMessage, address_of
 
 from .entries import StateEntry, StopEntry, led_rows, state_entries, stop_entries, stopped_rows
+from .late_stops import LateStops
 from .replica import Disk, Replica, StoredLog
 from .replica_log import ReplicaLog
 
@@ -62,6 +63,7 @@ class Receiver:
         overtaken: partitions whose metadata is that of a request which arrived after a later one: a copy of a request
             that the controller has given up. Stock brokers apply it.
         live_is_overtaken: whether the same is true of the live brokers.
+        late_stops: replicas that a StopReplica has stopped which arrived after a later LeaderAndIsr.
         addresses: names of their nodes.
     """
 
@@ -93,6 +95,7 @@ class Receiver:
         self.live: frozenset[int] = frozenset()
         self.overtaken: set[TopicPartition] = set()
         self.live_is_overtaken = False
+        self.late_stops = LateStops()
         self._learned = 0  # number of the latest UpdateMetadata
         self.addresses: dict[int, str] = {}
 
@@ -240,6 +243,8 @@ class Receiver:
             self.complain("INV-49", f"{name}: broker {self.broker} is to host it, and is none of {entry.replicas}")
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         log = self._log(entry)
+        if held is None or entry.leader == self.broker or entry.leader in self.live:
+            self.late_stops.started(name, self._message)
         if entry.leader == self.broker or entry.leader in self.live:
             replica = self.replicas[name] = Replica(entry.topic, log)
             replica.assume(entry, now_ms=self._now_ms())
@@ -294,6 +299,7 @@ class Receiver:
             self._record_stop(entry, "leader epoch")
             return ErrorCode.FENCED_LEADER_EPOCH
         self.replicas.pop(name, None)
+        self.late_stops.stopped(name, self._message)
         if entry.delete:
             self.disk.logs.pop(name, None)
             self.older.pop(name, None)

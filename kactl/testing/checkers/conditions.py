@@ -43,6 +43,11 @@ class ConditionsNow:
     def _may_lead(self, broker: int, name: TopicPartition) -> bool:
         return self._serves(broker, name) and broker not in self._leaving
 
+    def _has_lost(self, broker: int, name: TopicPartition) -> bool:
+        """Whether a late StopReplica has stopped a replica. It starts again with the next LeaderAndIsr."""
+        member = self._running.get(broker)
+        return member is not None and member.has_lost(name)
+
     def _deleted(self, name: TopicPartition) -> bool:
         return name.topic in self._cluster.stored.deletions()
 
@@ -81,7 +86,7 @@ class ConditionsNow:
             # Without a leader nothing is copied, and only a live member of the ISR can lead.
             sources = assignment.origin if held is None else held.isr
             is_possible = any(self._may_lead(each, name) for each in sources)
-            is_possible &= all(self._may_lead(each, name) for each in assignment.target)
+            is_possible &= all(self._may_join(each, name, held) for each in assignment.target)
             if assignment.is_being_reassigned and is_possible:
                 yield f"the reassignment of {name} to {list(assignment.target)} has not ended: {assignment}"
         for topic in self._cluster.stored.deletions():
@@ -107,11 +112,16 @@ class ConditionsNow:
         """Whether a deletion waits, as in Kafka, for a reassignment that cannot end: a broker of its target cannot join
         an ISR, for example because it is drained."""
         return any(
-            not self._may_lead(broker, name)
+            not self._may_join(broker, name, self._leaderships.get(name))
             for name, assignment in self._assignments.items()
             if name.topic == topic and assignment.is_being_reassigned and self._is_led(name)
             for broker in assignment.target
         )
+
+    def _may_join(self, broker: int, name: TopicPartition, held: Leadership | None) -> bool:
+        """Whether a broker can come in sync: it and the leader have their replicas."""
+        lost = self._has_lost(broker, name) or (held is not None and self._has_lost(held.leader, name))
+        return self._may_lead(broker, name) and not lost
 
     def _is_led(self, name: TopicPartition) -> bool:
         held = self._leaderships.get(name)
@@ -145,6 +155,8 @@ class ConditionsNow:
                 if not self._serves(broker.id, name) or broker.id in self._leaving:
                     continue
                 replica = replicas.get(name)
+                if replica is None and broker.has_lost(name):
+                    continue
                 if replica is None:
                     yield f"broker {broker.id} has no replica of {name}"
                 elif (replica.leader, replica.leader_epoch) != (held.leader, held.leader_epoch):
@@ -180,7 +192,9 @@ class ConditionsNow:
             if held is None or held.leader == NO_LEADER or not self._serves(held.leader, name):
                 continue
             missing = [
-                broker for broker in assignment.replicas if broker not in held.isr and self._may_lead(broker, name)
+                broker
+                for broker in assignment.replicas
+                if broker not in held.isr and self._may_join(broker, name, held)
             ]
             if missing:
                 yield f"partition {name}: {missing} are live and not in the ISR {list(held.isr)}; leader {held.leader}"

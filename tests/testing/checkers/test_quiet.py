@@ -22,6 +22,7 @@ from kactl.testing import cluster
 from kactl.testing.brokers import ModelBroker, entries, receiver
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replication import Replication
+from kactl.testing.checkers.conditions import ConditionsNow
 from kactl.testing.checkers.quiet import Limits, Unmet
 from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec, load
@@ -205,6 +206,24 @@ def test_late_copy_of_metadata_is_no_violation_with_kafkas_brokers(monkeypatch: 
     monkeypatch.setattr(ModelBroker, "has_overtaken_metadata", lambda self, name=None: False)
 
     assert "LIV-03: broker 3 knows" in signature(away, hold, move)
+
+
+def test_late_copy_of_a_stop_is_no_violation_with_kafkas_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    create, again = (
+        Action("create", at_ms=at_ms, args={"topic": "t2", "replicas": [[2, 1]]}) for at_ms in (2_000, 9_500)
+    )
+    late = {"node": "active controller", "to": "broker 2", "kind": "StopReplica", "for_ms": 5_000}
+    delete = Action("delete", at_ms=8_000, args={"topic": "t2", "to": "active controller"})
+    leader = (create, Action("hold", at_ms=7_999, args=late), delete, again)
+    lags = Action("cut", at_ms=9_600, args={"node": "broker 1", "to": "broker 2", "for_ms": 5_000})
+    appending = SETTINGS | {"append_rate": 10.0}
+    assert signature(*leader).startswith("pass")
+    assert signature(*leader, lags, settings=appending).startswith("pass")
+
+    monkeypatch.setattr(ConditionsNow, "_may_join", lambda self, broker, name, held: self._may_lead(broker, name))
+    assert "LIV-04: partition t2-0: [1] are live and not in the ISR [2]" in signature(*leader, lags, settings=appending)
+    monkeypatch.setattr(ModelBroker, "has_lost", lambda self, name: False)
+    assert "LIV-03: broker 2 has no replica of t2-0" in signature(*leader)
 
 
 LATE = Unmet("LIV-03", "a broker is late", 10_000.0)

@@ -161,6 +161,21 @@ def test_stopping_for_another_topic_id_breaks_inv_41() -> None:
     assert one.found == ["INV-41"]
 
 
+@pytest.mark.parametrize(("stock", "message", "found"), [(True, 4, []), (True, 6, ["INV-41"]), (False, 4, ["INV-41"])])
+def test_kafkas_broker_may_stop_a_replica_for_a_request_from_before_its_start(
+    stock: bool, message: int, found: list[str]
+) -> None:
+    """The replica is started by message 5, and its role changes with message 7."""
+    one = story(stock_brokers=stock)
+    apply(one, 2, message=3)
+    stop(one, 2, message=3)
+    apply(one, 2, topic_id=T2, message=5)
+    apply(one, 2, topic_id=T2, message=7, epoch=1)
+    stop(one, 2, message=message, epoch=-2, delete=True)
+
+    assert one.found == found
+
+
 @pytest.mark.parametrize(("stock", "epoch"), [(True, 0), (False, 0), (False, 1)])
 def test_starting_again_what_was_stopped_breaks_inv_44(stock: bool, epoch: int) -> None:
     one = story(stock_brokers=stock)
