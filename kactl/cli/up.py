@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 DATA_DIR: Final = ".kactl"
 STORE_FILE: Final = "kactl.db"
-# Brokers of this process fail only on request, so the timeout can be short.
-SESSION_TIMEOUT: Final = "4s"
 # Beside the store: what `kactl up` shows of earlier runs is read from the state-change log. 64 MiB hold some 200,000
 # events, more than are read back; the log of a server is larger.
 LOG_FOLDER: Final = "log"
@@ -116,7 +114,6 @@ def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
     defaults: dict[str, object] = {
         "node-id": NODE_ID,
         "store.path": str(_default_path(file)),
-        "store.session-timeout": SESSION_TIMEOUT,
         "log.segment-bytes": LOG_SEGMENT_BYTES,
         "log.segments": LOG_SEGMENTS,
     }

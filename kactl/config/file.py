@@ -18,7 +18,7 @@ import msgspec
 from kactl.errors import BadConfig
 
 from .checks import Origins, checked, origin_of
-from .settings import Config
+from .settings import SESSION_TIMEOUTS, Config
 from .values import Duration, Section
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
@@ -65,7 +65,13 @@ def load(
     if "node-id" not in values:
         source = os.fspath(path) if path is not None else "configuration"
         raise BadConfig(f"{source}: node-id", "is missing: write `node-id = 1`, a number that no broker has")
-    return checked(_converted(values, Config, (), origins), origins)
+    config = _converted(values, Config, (), origins)
+    if not _is_set(values, ("store", "session-timeout")):
+        session_timeout = SESSION_TIMEOUTS[config.store.kind]
+        config = msgspec.structs.replace(
+            config, store=msgspec.structs.replace(config.store, session_timeout=session_timeout)
+        )
+    return checked(config, origins)
 
 
 # -- sources --------------------------------------------------------------------------------------------------------

@@ -1,13 +1,22 @@
 """Configuration: the keys of a `kactl.toml` and their defaults. `kactl.config.file` reads the file."""
 
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from .kafka_settings import KafkaConfig
 from .values import INT32_MAX, LISTEN, Duration, Listen, Network, Section
+
+# Defaults of `session-timeout`. Kafka's own for the store that its brokers use. Otherwise a third of the default
+# session of participants with the controller: their leases outlast the controllership.
+SESSION_TIMEOUTS: Final = {
+    "zookeeper": Duration(18_000),
+    "sqlite": Duration(3_000),
+    "memory": Duration(3_000),
+    "etcd": Duration(3_000),
+}
 
 
 class StoreConfig(Section, frozen=True):
@@ -30,7 +39,8 @@ class StoreConfig(Section, frozen=True):
         sasl_mechanism: for zookeeper: the mechanism of auth_scheme sasl.
         set_acl: for zookeeper: whether the nodes that kactl creates give everybody else only the right to read, as
             those of brokers with `zookeeper.set.acl=true`; "auto" to do as the nodes that exist.
-        session_timeout: a broker or controller that is silent for this long counts as dead.
+        session_timeout: a broker or controller that is silent for this long counts as dead; 18s for zookeeper, and 3s
+            otherwise, unless it is given.
         max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
         batch_partitions: partitions of one write to ZooKeeper.
         client: for zookeeper: kactl's own client or kazoo.
@@ -41,7 +51,7 @@ class StoreConfig(Section, frozen=True):
     kind: Literal["sqlite", "memory", "zookeeper", "etcd"] = "sqlite"
     path: Annotated[str, Meta(min_length=1)] = "kactl.db"
     connect: str = ""
-    session_timeout: Duration = Duration(18_000)
+    session_timeout: Duration = SESSION_TIMEOUTS["sqlite"]
     max_in_flight: Annotated[int, Meta(ge=1, le=1000)] = 20
     batch_partitions: Annotated[int, Meta(ge=1, le=1000)] = 100
     client: Literal["kactl", "kazoo"] = "kactl"

@@ -80,7 +80,7 @@ class Participant(TopicRequests, Views):
             followers that are out of sync, and at intervals for those in sync. None: every follower has caught up.
         alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
             the leader writes the ISR to the store itself, as brokers below protocol level 2.7 do.
-        session_timeout_ms: 18 s if None, and 6 s for a session with the controller.
+        session_timeout_ms: 18 s if None, and 9 s for a session with the controller.
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.

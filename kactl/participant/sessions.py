@@ -35,8 +35,9 @@ from .time_limit import limited
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 STORE_TIMEOUT_MS: Final = 18_000
-# A controller expires sessions by itself, so that the timeout need not cover the expiry of a server.
-REMOTE_TIMEOUT_MS: Final = 6_000
+# Kafka's default for a broker's session with KRaft controllers (broker.session.timeout.ms). Three times the default
+# controllership over SQLite and etcd: leases outlast a controller that was killed, and the takeover of the next one.
+REMOTE_TIMEOUT_MS: Final = 9_000
 # Pause before a registration is repeated: a link opens within milliseconds, an election takes longer.
 _RETRY_MS: Final = 50
 # The controller grants a session only to clocks that it has allowed for; see `kactl.machines.remote_sessions`.

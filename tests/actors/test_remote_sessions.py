@@ -23,14 +23,13 @@ from kactl.messages.sessions import (
     Unconfirmed,
 )
 from kactl.model import Broker, Fence, TopicPartition
-from kactl.participant.sessions import REMOTE_TIMEOUT_MS
 from kactl.stores.base import Changed
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 
-T = REMOTE_TIMEOUT_MS
+T = 6_000
 STEP_MS = 100
 ORDERS_0 = TopicPartition("orders", 0)
 FIRST, NEXT, OTHER = (bytes([start] * 12 + [0, 0, 0, life]) for start, life in ((1, 1), (1, 2), (2, 1)))
@@ -99,7 +98,8 @@ class Cluster:
         return {number: broker.epoch for number, (broker, _) in sorted(self.state.brokers.items())}
 
     def participant(self, number: int, **options: object) -> kactl.Participant:
-        return kactl.Participant(number, hub=self.hub, clock=self.clock, shutdown_attempts=0, **options)  # type: ignore[arg-type]
+        options = {"session_timeout_ms": T, "shutdown_attempts": 0, **options}
+        return kactl.Participant(number, hub=self.hub, clock=self.clock, **options)  # type: ignore[arg-type]
 
     async def join(self, *numbers: int) -> list[kactl.Participant]:
         """Enter participants, which leave with the cluster."""

@@ -27,7 +27,7 @@ def test_empty_file_has_the_defaults_of_no_file() -> None:
 def test_defaults_suit_a_cluster_in_one_process() -> None:
     config = up.read_config(None, {})
 
-    assert (config.node_id, config.store.session_timeout) == (0, 4_000)
+    assert (config.node_id, config.store.session_timeout) == (0, 3_000)
     assert (config.store.path, config.log.folder) == (".kactl/kactl.db", ".kactl/log")
     assert config.log.segments * config.log.segment_bytes == 64 << 20
 
@@ -62,7 +62,7 @@ def test_effective_values_are_printed_at_start(tmp_path: Path) -> None:
     Path("kactl.toml").write_text("[participants]\ncount = 1\n")
     server = Up(tmp_path, "--config", "kactl.toml", env={})
     try:
-        server.process.wait_for_line("timeout  4 s until a killed broker counts as dead", START_S)
+        server.process.wait_for_line("timeout  3 s until a killed broker counts as dead", START_S)
         server.process.wait_for_line(f"history  {server.data_dir / 'log'}", START_S)
     finally:
         server.close()
@@ -74,5 +74,5 @@ def test_config_show_has_the_defaults_of_up() -> None:
     shown = kactl("config", "show", "--up", cwd=Path.cwd())
 
     assert shown.code == 0
-    assert 'session-timeout = "4000ms"' in shown.out
+    assert 'session-timeout = "3000ms"' in shown.out
     assert 'folder = ".kactl/log"' in shown.out

@@ -20,8 +20,17 @@ def test_everything_except_node_id_has_a_default(file: Path) -> None:
 
     assert config == Config(node_id=1)
     assert config.store.kind == "sqlite"
-    assert config.store.session_timeout == 18_000
+    assert config.store.session_timeout == 3_000
     assert config.api.address == Listen("127.0.0.1", 8080)
+
+
+def test_session_timeout_over_zookeeper_is_that_of_brokers(file: Path) -> None:
+    file.write_text('node-id = 1\n[store]\nkind = "zookeeper"\nconnect = "h:2181"\n')
+
+    assert load(file).store.session_timeout == 18_000
+    assert load(file, {"KACTL_STORE__SESSION_TIMEOUT": "6s"}).store.session_timeout == 6_000
+    etcd = {"store.kind": "etcd", "store.endpoints": ["http://h:2379"]}
+    assert load(file, overrides=etcd).store.session_timeout == 3_000
 
 
 def test_every_key_can_be_set(file: Path) -> None:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 import kactl
+from kactl.config.settings import SESSION_TIMEOUTS
 from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, SessionExpired, StoreError
 from kactl.messages.sessions import (
     START_BYTES,
@@ -26,6 +27,8 @@ from kactl.messages.sessions import (
 from kactl.model import Broker, Endpoint
 from kactl.participant.network import LinkState
 from kactl.participant.sessions import REMOTE_TIMEOUT_MS, RemoteSession
+from kactl.stores.etcd.store import SESSION_TIMEOUT_MS as ETCD_MS
+from kactl.stores.sqlite.lease import SESSION_TIMEOUT_MS as SQLITE_MS
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +73,12 @@ async def test_hub_alone_gives_sessions_with_the_controller() -> None:
     async with kactl.Controller(100) as controller, kactl.Participants(2, hub=controller.hub, shutdown_attempts=0):
         brokers = await controller.store.brokers()
 
-    assert [(broker.session, broker.timeout_ms) for broker in brokers.values()] == [("controller", 6_000)] * 2
+    assert [(broker.session, broker.timeout_ms) for broker in brokers.values()] == [("controller", 9_000)] * 2
+
+
+@pytest.mark.parametrize("controllership_ms", [SQLITE_MS, ETCD_MS, SESSION_TIMEOUTS["etcd"]])
+def test_leases_outlast_the_controllership_by_default(controllership_ms: int) -> None:
+    assert controllership_ms <= REMOTE_TIMEOUT_MS / 3
 
 
 async def test_start_without_a_controller_fails_after_two_timeouts() -> None:

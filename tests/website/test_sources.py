@@ -96,7 +96,7 @@ def test_api_reference_has_every_route_with_its_role() -> None:
 def test_configuration_reference_has_types_defaults_and_variables() -> None:
     page = configuration_page(ROOT)
 
-    assert re.search(r'^\| `session-timeout` \| Time without contact .* \| duration \| `"18s"` \|$', page, re.MULTILINE)
+    assert re.search(r'^\| `session-timeout` \| Time without contact .* \| duration \| `"3s"` \|$', page, re.MULTILINE)
     assert "In the environment: `KACTL_STORE__...`, such as `KACTL_STORE__KIND`." in page
     assert "](../operating.md#takeover-and-handback)" in page
 

@@ -56,8 +56,8 @@ log = logger(__name__)
 
 _T = TypeVar("_T")
 
-# Kafka's default.
-SESSION_TIMEOUT_MS: Final = 18_000
+# A third of the default session of participants with the controller: their leases outlast the controllership.
+SESSION_TIMEOUT_MS: Final = 3_000
 # More lower the rate: the server executes one transaction after another.
 MAX_IN_FLIGHT: Final = 4
 

@@ -15,8 +15,8 @@ _LOGGER = logger(__name__)
 
 # Delay until a change by another process is noticed. SQLite sends no notifications; a poll takes about 0.1 ms.
 POLL_MS: Final = 50
-# The session timeout of Kafka's default settings for many years.
-SESSION_TIMEOUT_MS: Final = 6_000
+# A third of the default session of participants with the controller: their leases outlast the controllership.
+SESSION_TIMEOUT_MS: Final = 3_000
 # Two renewals may fail without loss of the session.
 RENEWALS_PER_TIMEOUT: Final = 3
 # After this part of the timeout since the last renewal, the session may have ended unnoticed: all processes of a host

@@ -26,6 +26,7 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -58,18 +59,19 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def open_store(text: str, timeout_ms: int) -> Store:
+def open_store(text: str, timeout_ms: int | None) -> Store:
     kind, _, place = text.partition(":")
+    options: dict[str, Any] = {} if timeout_ms is None else {"session_timeout_ms": timeout_ms}
     if kind == "sqlite":
-        return kactl.SqliteStore(place, session_timeout_ms=timeout_ms)
+        return kactl.SqliteStore(place, **options)
     if kind == "zookeeper":
         from kactl.stores.zookeeper import ZooKeeperStore
 
-        return ZooKeeperStore(place, session_timeout_ms=timeout_ms)
+        return ZooKeeperStore(place, **options)
     from kactl.stores.etcd import EtcdStore
 
     cluster, _, urls = place.partition("@")
-    return EtcdStore(urls.split(","), cluster=cluster, session_timeout_ms=timeout_ms)
+    return EtcdStore(urls.split(","), cluster=cluster, **options)
 
 
 class Handler(kactl.PartitionHandler):
@@ -104,7 +106,7 @@ class Program:
         self.controller: kactl.Controller | None = None
 
     async def control(self, node_id: int, network: kactl.TcpNetwork) -> None:
-        store = open_store(self.options.store, self.options.controller_ms)
+        store = open_store(self.options.store, None if self.options.defaults else self.options.controller_ms)
         balance_ms = self.options.balance_ms
         settings = kactl.ControllerSettings(
             auto_balance=balance_ms > 0, balance_interval_ms=balance_ms or 1, balance_percentage=0
@@ -132,7 +134,7 @@ class Program:
                         say("waits", error)  # a participant is still fenced, or another controller was elected
 
     async def participate(self, broker: int, network: kactl.TcpNetwork) -> None:
-        timeout_ms = self.options.session_ms or SESSION_MS[self.options.sessions]
+        timeout_ms = None if self.options.defaults else self.options.session_ms or SESSION_MS[self.options.sessions]
         async with AsyncExitStack() as stack:
             store = None
             if self.options.sessions == "store":
@@ -230,6 +232,7 @@ if __name__ == "__main__":
     parser.add_argument("--participant-store", help="where participants find the store, if elsewhere")
     parser.add_argument("--session-ms", type=int)
     parser.add_argument("--controller-ms", type=int, default=CONTROLLER_MS)
+    parser.add_argument("--defaults", action="store_true", help="all sessions have kactl's own timeouts")
     parser.add_argument("--lag-ms", type=int, default=LAG_MS)
     parser.add_argument("--balance-ms", type=int, default=0, help="how often preferred replicas are elected")
     parser.add_argument("--drain", type=int, help="the broker that SIGUSR2 drains")

@@ -105,7 +105,15 @@ class Cluster:
         sessions: `store` or `controller`.
     """
 
-    def __init__(self, folder: Path, sessions: str, store: str | None = None, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sessions: str,
+        store: str | None = None,
+        options: Sequence[str] = (),
+        *,
+        controllers: Sequence[int] = CONTROLLERS,
+    ) -> None:
         self.sessions = sessions
         self.folder = folder
         self.store = store or f"sqlite:{folder / 'kactl.db'}"
@@ -115,7 +123,7 @@ class Cluster:
         self.runs: list[Run] = []  # of participants, in the order of their starts
         self.proxies: list[Proxy] = []
         self._starts = 0
-        self.addresses = {node: f"127.0.0.1:{free_port()}" for node in CONTROLLERS}
+        self.addresses = {node: f"127.0.0.1:{free_port()}" for node in controllers}
 
     def start_controller(self, node: int, *options: str, store: str | None = None) -> None:
         self.controllers[node] = self._run("controller", node, self.addresses[node], *options, store=store)
@@ -299,12 +307,18 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 def three_participants(
-    folder: Path, sessions: str, store: str | None = None, options: Sequence[str] = (), *, load: bool = False
+    folder: Path,
+    sessions: str,
+    store: str | None = None,
+    options: Sequence[str] = (),
+    *,
+    load: bool = False,
+    controllers: Sequence[int] = CONTROLLERS,
 ) -> Cluster:
-    """Start two controllers and three participants. The third one is behind a proxy to each controller."""
-    cluster = Cluster(folder, sessions, store, options)
+    """Start controllers and three participants. The third one is behind a proxy to each controller."""
+    cluster = Cluster(folder, sessions, store, options, controllers=controllers)
     try:
-        for node in CONTROLLERS:
+        for node in controllers:
             cluster.start_controller(node)
         behind = [cluster.proxy(address) for address in cluster.addresses.values()]
         for broker in (1, 2):

@@ -287,6 +287,31 @@ def test_killed_controllers_change_no_leadership(
     assert "created" not in cluster.controllers[cluster.active()].text
 
 
+@over("sqlite", "etcd", "zookeeper", kept="")
+def test_leases_outlast_a_killed_controller_by_default(place: Place, tmp_path: Path, close: list[Cluster]) -> None:
+    """Nothing has a session timeout of its own. Over ZooKeeper, whose controllership lasts for 18 s as that of Kafka's
+    brokers, leases lapse meanwhile, and resume under the same tokens."""
+    cluster = three_participants(
+        tmp_path, "controller", place.store, ["--defaults"], controllers=(*CONTROLLERS, 102)
+    )  # fmt: skip
+    close.append(cluster)
+    cluster.until_led(1, 2, 3)
+    before = {(led.broker, led.name, led.token) for led in cluster.led()}
+
+    for _ in range(2):
+        killed = cluster.active()
+        cluster.controllers[killed].kill()
+        until(lambda: cluster.active() not in (-1, killed), "a standby is active")  # noqa: B023 - waits here
+        until(lambda: cluster.linked() == "1 2 3", "all participants have found it")
+        cluster.until_led(1, 2, 3)
+
+    assert {(led.broker, led.name, led.token) for led in cluster.led()} == before
+    assert "created" not in cluster.controllers[cluster.active()].text
+    lapses = [lost for broker in (1, 2, 3) for lost in cluster.lost(broker)]
+    assert bool(lapses) == place.store.startswith("zookeeper")
+    cluster.check_disjoint()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("sessions", ["store", "controller"])
 def test_stopped_controller_changes_no_leadership(sessions: str, tmp_path: Path, close: list[Cluster]) -> None:
