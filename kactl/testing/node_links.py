@@ -20,11 +20,26 @@ from kactl.transports.base import ControllerPort
 from .history import History
 from .network import Network, Unreachable
 from .nodes import Node
+from .points import InjectedError
 
 # A link is lost after this many dials that did not arrive.
 DIALS_MISSED: Final = 3
 # Pause of a participant that has reached no active controller.
 RETRY_MS: Final = 50.0
+
+
+async def call_controller(network: Network, name: str, message: Any, *, timeout_ms: float) -> Any:
+    """Send a message to a controller instance from the current node. Returns the answer.
+
+    Raises:
+        ControllerUnreachable: there was no answer in time, or the run let the instance fail: a real one answers that it
+            has failed, or not at all.
+        KactlError: the answer.
+    """
+    try:
+        return await network.call(name, message, timeout_ms=timeout_ms)
+    except (Unreachable, InjectedError) as failed:
+        raise ControllerUnreachable(f"{name}: {failed}") from None
 
 
 class Dial(NamedTuple):
@@ -126,7 +141,7 @@ class DialedLink:
         """See `ControlLink.session`."""
         if self.state is not LinkState.OPEN:
             raise ControllerUnreachable(f"the link is {self.state.value}")
-        answer = await self._call(self._controllers[0], request, self._timeout_ms)
+        answer = await call_controller(self._network, self._controllers[0], request, timeout_ms=self._timeout_ms)
         if isinstance(answer, sessions.NotController):
             self._change(LinkState.CONNECTING, "the instance is not the active controller")
             raise ControllerUnreachable("the instance is not the active controller any more")
@@ -151,7 +166,7 @@ class DialedLink:
         """Dial the instances in turn, and put the one that is active first. Returns whether there was one."""
         for name in tuple(self._controllers):
             try:
-                await self._call(name, Dial(self._identity), self._interval_ms)
+                await call_controller(self._network, name, Dial(self._identity), timeout_ms=self._interval_ms)
             except (ControllerUnreachable, NotController):
                 if self.state is LinkState.OPEN and name == self._controllers[0]:
                     self._change(LinkState.CONNECTING, f"{name} does not answer")
@@ -165,9 +180,3 @@ class DialedLink:
         if self.state is not state and self.state is not LinkState.CLOSED:
             self.state = state
             self._port.link_changed(state, reason)
-
-    async def _call(self, name: str, message: Any, timeout_ms: float) -> Any:
-        try:
-            return await self._network.call(name, message, timeout_ms=timeout_ms)
-        except Unreachable as failed:
-            raise ControllerUnreachable(f"{name}: {failed}") from None

@@ -19,10 +19,9 @@ from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
 from .history import History
-from .network import Network, Unreachable
-from .node_links import AcceptedLinks, Dial, DialedLink, HangUp
+from .network import Network
+from .node_links import AcceptedLinks, Dial, DialedLink, HangUp, call_controller
 from .nodes import Node
-from .points import InjectedError
 from .transport import BROKER, ControlMessage, SimulatedTransport
 
 # Time limit of a response.
@@ -151,10 +150,9 @@ class NodeSpectatorLink:
         network, reasons = self._network, list[str]()
         for name in tuple(self._controllers):
             try:
-                message: RouteMessage = await network.network.call(
-                    name, asked, timeout_ms=network.timeout_ms + asked.wait_ms
-                )
-            except (Unreachable, NotController) as failed:
+                timeout_ms = network.timeout_ms + asked.wait_ms
+                message: RouteMessage = await call_controller(network.network, name, asked, timeout_ms=timeout_ms)
+            except (ControllerUnreachable, NotController) as failed:
                 reasons.append(f"{name}: {failed}")
                 continue
             self._controllers.remove(name)
@@ -191,10 +189,9 @@ class NodeLink:
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """See `ControlLink`."""
         network = self._network
-        try:
-            return await network.network.call(f"controller {controller}", request, timeout_ms=network.timeout_ms)
-        except (Unreachable, InjectedError) as failed:
-            raise ControllerUnreachable(str(failed)) from None
+        return await call_controller(
+            network.network, f"controller {controller}", request, timeout_ms=network.timeout_ms
+        )
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
         """See `ControlLink`."""
