@@ -165,6 +165,9 @@ class IsrChanges:
     # -- writes to the store -------------------------------------------------------------------------------------------
 
     async def _write(self, batch: dict[TopicPartition, Replica]) -> None:
+        """Write ISRs. As a stock broker's client, repeat a write until its outcome is known: one that differs from it
+        would be taken for a conflict with another writer."""
+        again: dict[TopicPartition, Replica] = {}
         for name, replica in batch.items():
             isr = replica.proposed
             if isr is None:
@@ -178,8 +181,7 @@ class IsrChanges:
                 if version is None:
                     version = await self._own_write(name, wanted)
             except StoreError:
-                # The next check of the lag writes it again.
-                replica.proposed = None
+                again[name] = replica
                 continue
             if not self._is_current(name, replica):
                 continue
@@ -188,6 +190,8 @@ class IsrChanges:
             else:
                 self._accept(replica, isr, version)
                 self._written[name] = None
+        if again:
+            await self._retry(again)
 
     async def _own_write(self, name: TopicPartition, wanted: Leadership) -> int | None:
         """Returns the stored version if the stored entry is this leader's own write, whose answer was lost."""
