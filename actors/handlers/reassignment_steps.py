@@ -100,6 +100,8 @@ class ReassignmentSteps(Handlers):
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
         """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""
         row_numbers = self.cluster.table.rows_named(changed)
+        # Replicas without a state would not be stopped.
+        await self._exist(row_numbers)
         refusal, handed_over = await self._write(row_numbers, lambda rows: self._hand_over(rows, changed))
         self._tell(row_numbers[handed_over])
         failures = _failures(list(changed), refusal)
@@ -171,6 +173,7 @@ class ReassignmentSteps(Handlers):
     async def _exist(self, row_numbers: RowNumbers) -> None:
         """Move assigned replicas to NEW that have no state yet.
 
+        No request could be sent for them; or a step that an error has abandoned sent one, and did not create them all.
         They can be elected, are resumed after a store error, and are deleted with their topic.
         """
         rows = self.cluster.table.rows(row_numbers)
@@ -185,7 +188,7 @@ class ReassignmentSteps(Handlers):
         row_numbers = self.cluster.table.rows_named(names)
         before = {name: self.cluster.assignment(name) for name in names}
         targets = {name: Assignment(assignment.target) for name, assignment in before.items()}
-        # A step that was abandoned by an error may have sent the requests of the new replicas, and not created them.
+        # Replicas without a state would not become ONLINE.
         await self._exist(row_numbers)
         rows = self.cluster.table.rows(row_numbers)
         for brokers, on_brokers in _grouped(row_numbers, brokers_of(rows, rows.adding)):

@@ -103,8 +103,8 @@ async def test_new_replicas_exist_after_a_failed_epoch_write() -> None:
         assert await ongoing(w) == {}
 
 
-async def test_new_replicas_exist_after_a_step_that_was_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their requests are sent: without a state they would join the ISR and miss all later requests."""
+async def abandon_copy(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reassign t-0 from broker 1 to 1, 2 and 3; an error follows the creation of the replica on broker 2."""
     real = Replicas.receive
 
     async def fail_after(machine: Replicas, message: MoveReplicas) -> int:
@@ -112,17 +112,35 @@ async def test_new_replicas_exist_after_a_step_that_was_abandoned(monkeypatch: p
         monkeypatch.undo()
         raise RuntimeError("abandoned")
 
+    monkeypatch.setattr(Replicas, "receive", fail_after)
+    with pytest.raises(RuntimeError, match="abandoned"):
+        await reassign(w, {"t-0": [1, 2, 3]})
+    assert replica_states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.ABSENT}
+
+
+async def test_new_replicas_exist_after_a_step_that_was_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their requests are sent: without a state they would join the ISR and miss all later requests."""
     async with world(1, 2, 3) as w:
         await w.create("t", [[1]])
-        monkeypatch.setattr(Replicas, "receive", fail_after)
-        with pytest.raises(RuntimeError, match="abandoned"):
-            await reassign(w, {"t-0": [1, 2, 3]})
-        assert replica_states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.ABSENT}
+        await abandon_copy(w, monkeypatch)
 
         await w.write_isr("t-0", 1, 2, 3)
 
         assert replica_states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
         assert await ongoing(w) == {}
+        await w.check()
+
+
+async def test_cancellation_after_an_abandoned_step_stops_all_new_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await abandon_copy(w, monkeypatch)
+
+        assert await reassign(w, {"t-0": None}) == [ErrorCode.NONE]
+
+        assert replica_states(w.known("t-0")) == {1: S.ONLINE}
+        for broker in (2, 3):
+            assert any(isinstance(request, StopReplica) and request.delete.all() for request in w.brokers.of(broker))
         await w.check()
 
 
