@@ -275,6 +275,23 @@ def test_requests_of_a_cut_may_be_lost_and_events_never_are() -> None:
     assert sim.run(main) == (["topics"], ["other"])
 
 
+def test_client_reconnects_when_a_cut_has_broken_its_connection() -> None:
+    """A client sends a message each 2 s. Each short cut hits one, and lost it as if the connection had survived."""
+
+    async def main() -> tuple[list[str], bool]:
+        world = new_world()
+        program = Program(world, "controller 100")
+        await program.run(lambda store: store.contest(100))
+        for _ in range(4):
+            await asyncio.sleep(1.9)
+            world.cut("controller 100")
+            await asyncio.sleep(0.1)
+            world.heal("controller 100", deliver=False)
+        return program.kinds, world.state.controller is not None
+
+    assert sim.run(main) == ([], True)
+
+
 def test_event_arrives_before_the_answer_that_it_precedes() -> None:
     async def main() -> int:
         world = new_world((1.0, 500.0))

@@ -102,8 +102,9 @@ class MemoryWorld:
         """End the cuts between a node and the server.
 
         Args:
-            deliver: execute the operations that were sent during the cut; otherwise they are lost. What the server sent
-                is always delivered.
+            deliver: execute the operations that were sent during the cut; otherwise they are lost, as with a connection
+                that breaks: they fail, and the client renews its session at once. What the server sent is always
+                delivered.
         """
         self.links.heal(node, self.node.name, kind=KIND, both=False, deliver=deliver)
         self.links.heal(self.node.name, node, kind=KIND, both=False)

@@ -47,6 +47,7 @@ class SimLink:
         self._is_open = False
         self._is_suspended = False
         self._is_lost = False  # the client knows that its session has ended
+        self._renewals = 0  # sent so far
         self._alive_s = 0.0  # when the last message was sent of which the answer showed that the session exists
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -148,13 +149,22 @@ class SimLink:
             self._timers["ping"] = asyncio.get_running_loop().call_later(delay_s, self._send_ping)
 
     def _send_ping(self) -> None:
-        """Renew the session, or open another one."""
-        now_s = asyncio.get_running_loop().time()
-        if self._is_lost:
-            self._reopen()
-        else:
-            self._to_server.send(lambda: self._pinged(now_s), to=self._world.node)
+        self._renew()
         self._schedule_ping()
+
+    def _renew(self) -> None:
+        """Renew the session, or open another one. Repeated at once if the connection breaks meanwhile."""
+        if not self._is_open:
+            return
+        self._renewals += 1
+        number, now_s = self._renewals, asyncio.get_running_loop().time()
+
+        def lost() -> None:
+            if number == self._renewals:
+                self._renew()
+
+        renewed = self._reopened if self._is_lost else lambda: self._pinged(now_s)
+        self._to_server.send(renewed, to=self._world.node, lost=lost)
 
     def _await_silence(self) -> None:
         """Report SUSPENDED as soon as the server was silent for so long that the session may have ended."""
@@ -186,7 +196,7 @@ class SimLink:
             return
         if event.what is Changed.SESSION_LOST:
             self._is_lost, self._is_suspended = True, False
-            self._reopen()
+            self._renew()
         self._receive(event)
 
     def _receive_opened(self, opened_s: float) -> None:
@@ -197,9 +207,6 @@ class SimLink:
             self._alive_s = loop.time() - (loop.now_s - opened_s)
             self._receive(StoreEvent(Changed.SESSION_OPENED))
             self._await_silence()
-
-    def _reopen(self) -> None:
-        self._to_server.send(self._reopened, to=self._world.node)
 
     # -- on the server's node ------------------------------------------------------------------------------------------
 
