@@ -29,6 +29,8 @@ def participant_faults(rng: random.Random, world: WorldSpec, duration_ms: float)
         kinds.append(draw.handler)
     if world.spectators:
         kinds.append(draw.late_routes)
+    if world.store == "zookeeper" and world.brokers.sessions != "controller":
+        kinds.append(draw.server_island)
     actions: list[Action] = []
     for kind in kinds:
         interval_ms = max(_INTERVAL_MS_MIN, duration_ms / rng.choice(_COUNTS))
@@ -70,6 +72,12 @@ class _Patterns(Schedules):
         move = Action("drain", at_ms=at_ms + rng.uniform(1, 0.2 * self.session_ms), args=args)
         undrain = Action("undrain", at_ms=at_ms + 2 * for_ms, args=args)
         return [*begin, move, undrain]
+
+    def server_island(self, at_ms: float) -> list[Action]:
+        """A server of ZooKeeper loses its leader, and serves its clients on until it gives up. Their sessions expire
+        meanwhile, if they are short: new leaders are released while it still responds to reads of the old ones."""
+        args = {"server": self.rng.choice((1, 2, 3)), "for_ms": self.session_ms * self.rng.uniform(1.5, 4)}
+        return [Action("cut server", at_ms=at_ms, args=args)]
 
     def late_routes(self, at_ms: float) -> list[Action]:
         """The last messages of a controller arrive after the election of the next one."""
