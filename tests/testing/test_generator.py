@@ -72,3 +72,22 @@ def test_sequences_stay_in_the_first_phase_and_name_existing_brokers() -> None:
     actions = [action for sequence in drawn for action in sequence]
     assert {0 < action.at_ms < 60_000 for action in actions} == {True}
     assert max(max(sum(action.args.get("targets", {}).values(), [1])) for action in actions) == 3
+
+
+def test_a_share_of_the_dense_runs_consists_of_sequences_alone() -> None:
+    scripts = [script_of_seed(seed, calm=False) for seed in range(200)]
+
+    alone = [script for script in scripts if not script.swarm and script.duration_ms <= 48_000]
+    # A twentieth of the other runs has no swarm either.
+    assert 0.15 < len(alone) / len(scripts) < 0.35
+
+
+def test_one_of_the_brokers_that_fail_last_often_stays_down() -> None:
+    pairs: list[tuple[set[str], str]] = []
+    for script in (script_of_seed(seed, calm=False) for seed in range(300)):
+        last = [action for action in script.actions if action.at_ms > script.duration_ms - 15_000]
+        failed = {action.args["node"] for action in last if action.do == "kill" and "ends_session" in action.args}
+        failed = {node for node in failed if node.startswith("broker ")}
+        pairs += [(failed, node) for node in script.liveness.core_down if failed]
+
+    assert sum(node in failed for failed, node in pairs) > 0.5 * len(pairs)

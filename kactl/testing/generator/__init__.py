@@ -3,9 +3,13 @@
     seed ── world ── pace ── swarm of faults ── schedules ── workload ── sequences ──▶ script
 
 Each part draws from a stream of its own. Targets are selectors, so that any subset of a script is a valid script.
+Some short runs consist of sequences alone: they cost little, and no other fault repairs what a sequence leaves behind.
 """
 
-from kactl.testing.script import LivenessSpec, Script
+from collections.abc import Iterable
+from typing import Final
+
+from kactl.testing.script import Action, LivenessSpec, Script
 from kactl.testing.streams import Streams
 
 from .faults import failing_calls, faults, loss
@@ -26,6 +30,12 @@ from .worlds import (
 )
 
 __all__ = ["script_of_seed"]
+
+# Share of the dense runs that consist of sequences of requests alone.
+ALONE: Final = 0.25
+_ALONE_MS_MAX: Final = 48_000.0
+# A broker that fails in the last ms of a run may stay down.
+_LAST_MS: Final = 15_000.0
 
 
 def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", calm: bool = True) -> Script:
@@ -50,18 +60,28 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
     if pace.is_calm:
         calm_down(streams["pace"], world)
     duration_ms = pace.minutes * 60_000.0
-    swarm, fault_actions = faults(streams["faults"], world, duration_ms, pace)
-    actions = [*fault_actions, *workload(streams["workload"], world, duration_ms, pace.rates)]
-    actions += operations(streams["operations"], world, duration_ms, calm=pace.is_calm)
+    is_alone = not (is_large or pace.is_calm) and streams["alone"].random() < ALONE
+    swarm: dict[str, str] = {}
+    if is_alone:
+        duration_ms = min(duration_ms, _ALONE_MS_MAX)
+        # Its first topics only.
+        actions = workload(streams["workload"], world, 0.0, pace.rates)
+    else:
+        swarm, actions = faults(streams["faults"], world, duration_ms, pace)
+        actions += workload(streams["workload"], world, duration_ms, pace.rates)
+    actions += operations(streams["operations"], world, duration_ms, calm=pace.is_calm, alone=is_alone)
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)
         actions += participant_faults(streams["leases"], world, duration_ms)
-    if streams["end"].random() < 0.4:
+    if streams["end"].random() < 0.4 and not is_alone:
         actions += last_requests(streams["end"], world, duration_ms)
     core_down = []
     if rng.random() < 0.3:
         core_down = [f"broker {rng.randint(1, world.brokers.count)}"]
-        if rng.random() < 0.7:
+        failed = _failed_last(actions, duration_ms)
+        if failed and rng.random() < 0.5:
+            core_down = [rng.choice(failed)]
+        elif rng.random() < 0.7:
             # It is lost before the other faults end, so that operators meet partitions that have lost their replicas.
             actions += loss(streams["loss"], world, core_down[0], duration_ms)
     return Script(
@@ -74,3 +94,9 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
         liveness=LivenessSpec(core_down),
         swarm=swarm,
     )
+
+
+def _failed_last(actions: Iterable[Action], duration_ms: float) -> list[str]:
+    """Returns the brokers that fail at the end of a run, by their ids."""
+    nodes = [action.args["node"] for action in actions if action.do == "kill" and action.at_ms > duration_ms - _LAST_MS]
+    return sorted({node for node in nodes if node.startswith("broker ")})

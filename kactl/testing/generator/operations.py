@@ -16,6 +16,8 @@ from .workload import TOPICS
 
 # How many sequences a run has, for each part of so many ms; calm runs have longer parts.
 _COUNTS: Final = (0, 2, 4, 8)
+# The same of runs that consist of sequences alone.
+_ALONE_COUNTS: Final = (1, 2, 2, 3)
 _PART_MS: Final = 120_000.0
 _CALM_PART_MS: Final = 1_200_000.0
 _ACTIVE: Final = "active controller"
@@ -25,6 +27,14 @@ _REASSIGNING: Final = (
     "store.write_assignment before", "store.write_assignment after", "advance reassignment before", "copy before",
     "copy after", "complete reassignment before", "stop replicas before", "stop replicas before", "stop replicas after",
     "commit before", "commit after",
+)  # fmt: skip
+_COMPLETING: Final = (
+    "complete reassignment before", "stop replicas before", "stop replicas before", "commit before", "commit after",
+)  # fmt: skip
+# Requests that move leadership, and where its write begins.
+_ELECTING: Final = (
+    ("leave", "ControlledShutdownRequested: store.commit before"), ("drain", "store.commit before"),
+    ("reassign", "ElectionRequested: store.commit before"),
 )  # fmt: skip
 _CREATING: Final = (
     "create topics before", "TopicsChanged: store.commit before", "TopicsChanged: store.commit after",
@@ -36,16 +46,18 @@ _STARTING: Final = (
 )  # fmt: skip
 
 
-def operations(rng: random.Random, world: WorldSpec, duration_ms: float, *, calm: bool = False) -> list[Action]:
-    """Returns the sequences of a run."""
+def operations(
+    rng: random.Random, world: WorldSpec, duration_ms: float, *, calm: bool = False, alone: bool = False
+) -> list[Action]:
+    """Returns the sequences of a run, which may consist of them alone."""
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
         draw.tools, draw.replaced, draw.lives, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
-        draw.first_leader,
+        draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up,
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
-    for number in range(rng.choice(_COUNTS) * parts):
+    for number in range(rng.choice(_ALONE_COUNTS if alone else _COUNTS) * parts):
         begin_ms = rng.uniform(2_000, duration_ms)
         if number == 0 and rng.random() < 0.5:
             # No later event hides what this one leaves behind.
@@ -66,6 +78,7 @@ class _Sequences(Schedules):
         self._store = world.store
         # After a failure the controller writes again.
         self._again_ms = 10_000.0
+        self._lag_ms = float(world.settings.get("lag_ms", 10_000.0))
         self.gap_ms = max(1_500.0, 1.5 * self.request_ms)
 
     def tools(self, at_ms: float) -> list[Action]:
@@ -176,6 +189,36 @@ class _Sequences(Schedules):
         for begun in list(actions):
             if rng.random() < 0.8:
                 actions += self._fault_at(rng.choice(_REASSIGNING), begun.at_ms, topic)
+            if rng.random() < 0.3:
+                # The step fails, and a replica of the target before it is tried again.
+                target = rng.choice(begun.args["targets"][f"{topic}-0"])
+                actions.append(self._store_fault(begun.at_ms, rng.choice(_COMPLETING)))
+                actions.append(self._fail(target, begun.at_ms + self._again_ms * rng.uniform(0.05, 1.2)))
+        return actions
+
+    def given_up(self, at_ms: float) -> list[Action]:
+        """A reassignment is cancelled or replaced at the time at which its target gets in sync. Perhaps the controller
+        ends before it has stopped the target, and perhaps the original replica fails."""
+        rng, topic = self.rng, self._topic()
+        original, target = rng.sample(range(1, self.brokers + 1), 2)
+        create = {"topic": topic, "replicas": [[original]], "removal": "delete", "after_ms": 500.0}
+        begin_ms = at_ms + 500.0 + self.gap_ms * rng.uniform(0.5, 1.5)
+        # A follower fetches twice in a second.
+        end_ms = begin_ms + rng.choice((300.0, 1_500.0)) * rng.uniform(0.2, 1.0)
+        wanted = rng.choice(([original, target], [target], [target, original]))
+        ends = (
+            Action("cancel", at_ms=end_ms, args={"partition": 0, "to": _ACTIVE}),
+            Action("reassign", at_ms=end_ms, args={"targets": {f"{topic}-0": [original]}, "to": _ACTIVE}),
+        )
+        actions = [
+            Action("recreate", at_ms=at_ms, args=create),
+            Action("reassign", at_ms=begin_ms, args={"targets": {f"{topic}-0": wanted}, "to": _ACTIVE}),
+            rng.choice(ends),
+        ]
+        if rng.random() < 0.5:
+            actions.append(self._end(end_ms, rng.choice(_REASSIGNING)))
+        if rng.random() < 0.5:
+            actions.append(self._fail(original, end_ms + rng.choice((100.0, 1_000.0, 10_000.0)) * rng.random()))
         return actions
 
     def drained(self, at_ms: float) -> list[Action]:
@@ -189,8 +232,11 @@ class _Sequences(Schedules):
         move = {"targets": {f"{topic}-0": wanted}, "to": _ACTIVE}
         args = {"broker": f"broker {leader}", "to": _ACTIVE}
         move_ms = drain_ms + rng.choice((1.0, 100.0, 5_000.0)) * rng.random()
+        # Without the other replica the drained one leads on.
+        lost = [self._fail(replicas[-1], drain_ms - self.gap_ms * rng.random())] if len(replicas) > 1 else []
         return [
             Action("recreate", at_ms=at_ms, args=create),
+            *(lost if rng.random() < 0.7 else []),
             Action(rng.choice(("drain", "drain", "leave")), at_ms=drain_ms, args=args),
             Action("reassign", at_ms=move_ms, args=move),
             *([Action("undrain", at_ms=move_ms + 30_000 * rng.random(), args=args)] if rng.random() < 0.3 else []),
@@ -211,7 +257,7 @@ class _Sequences(Schedules):
         for _ in range(rng.choice((1, 1, 2))):
             change_ms = written_ms + self._again_ms * rng.random()
             broker = {
-                "node": f"broker {rng.choice(create['replicas'][0])}",
+                "node": f"broker {rng.choice((create['replicas'][0][0], *create['replicas'][0]))}",
                 "restart_after_ms": 2 * self.around_session_ms(),
             }
             elect = {"kind": "preferred", "partitions": [f"{topic}-0"], "to": _ACTIVE}
@@ -224,7 +270,45 @@ class _Sequences(Schedules):
             changes.append(rng.choice(kinds))
         return [Action("recreate", at_ms=at_ms, args=create), lost, *changes]
 
+    def unanswered(self, at_ms: float) -> list[Action]:
+        """Leaders are elected, but the answer of the write is lost. The earlier leader changes its ISR before the
+        controller tries again."""
+        rng, topic = self.rng, self._topic()
+        replicas = rng.sample(range(1, self.brokers + 1), min(3, self.brokers))
+        create = {"topic": topic, "replicas": [replicas], "removal": "delete", "after_ms": 500.0}
+        cut_ms = at_ms + 500.0 + self.gap_ms * rng.uniform(0.5, 1.5)
+        elect_ms = cut_ms + max(0.0, self._lag_ms - self._again_ms * rng.random()) + 100.0
+        # The leader takes a silent follower out of the ISR, and in again.
+        cut = {
+            "node": f"broker {replicas[-1]}",
+            "to": f"broker {replicas[0]}",
+            "for_ms": self._lag_ms + self._again_ms * rng.random(),
+            "direction": "both",
+            "deliver": False,
+        }
+        begun, point = rng.choice(_ELECTING)
+        args: dict[str, Any] = {"broker": f"broker {replicas[0]}", "to": _ACTIVE}
+        if begun == "reassign":
+            args = {"targets": {f"{topic}-0": [*replicas[1:], replicas[0]]}, "to": _ACTIVE}
+        fault = {"rates": {"lost_answers": 1.0}, "for_ms": rng.choice((20.0, 300.0, 1_000.0))}
+        lost = Action("fail store", at_ms=elect_ms, at_point=point, args=fault)
+        if self._store == "sqlite":
+            lost = self._store_fault(elect_ms, point)
+        preferred = {"kind": "preferred", "partitions": [f"{topic}-0"], "to": _ACTIVE}
+        return [
+            Action("recreate", at_ms=at_ms, args=create),
+            Action("cut", at_ms=cut_ms, args=cut),
+            lost,
+            Action(begun, at_ms=elect_ms, args=args),
+            *([Action("elect", at_ms=elect_ms + 10.0, args=preferred)] if begun == "reassign" else []),
+        ]
+
     # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _fail(self, broker: int, at_ms: float) -> Action:
+        """A broker fails, and its registration ends."""
+        args = {"node": f"broker {broker}", "restart_after_ms": 2 * self.around_session_ms(), "ends_session": True}
+        return Action("kill", at_ms=max(1.0, at_ms), args=args)
 
     def _number(self) -> int:
         return self.rng.randint(1, self.brokers)
