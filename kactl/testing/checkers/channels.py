@@ -84,12 +84,14 @@ class Channels(Checker):
         return None
 
     def _replaced(self, queue: _Queue, event: Event) -> str:
-        before = event.fields["before"]
-        if before != list(queue.waiting):
-            return f"requests {before} are replaced, and {list(queue.waiting)} wait"
+        before, waiting = event.fields["before"], list(queue.waiting)
+        # A channel takes a request from its queue before it waits for the gate. It sends that request first.
+        taken = waiting[:1] if queue.in_flight is None and before == waiting[1:] else []
+        if [*taken, *before] != waiting:
+            return f"requests {before} are replaced, and {waiting} wait"
         old = [self._requests.pop(request) for request in before]
         new = [(what, partitions) for _, what, partitions in event.fields["after"]]
-        queue.waiting = collections.deque(request for request, *_ in event.fields["after"])
+        queue.waiting = collections.deque([*taken, *(request for request, *_ in event.fields["after"])])
         for request, what, partitions in event.fields["after"]:
             self._requests[request] = (what, partitions)
         if any(what == "UpdateMetadata" for what, _ in old) and all(what != "UpdateMetadata" for what, _ in new):

@@ -115,6 +115,24 @@ def test_replacing_other_requests_than_those_that_wait_breaks_inv_47() -> None:
     assert one.found == ["INV-47"]
 
 
+@pytest.mark.parametrize(("sent", "found"), [(1, []), (6, ["INV-47"])], ids=["first", "lost"])
+def test_first_request_may_be_taken_before_the_others_are_merged(sent: int, found: list[str]) -> None:
+    """It waits until the controller may send, and is sent before the merged ones."""
+    one = mixed()
+    replace(one, [2, 3, 4, 5], (6, "LeaderAndIsr", ["t1-1"]), (3, "StopReplica", ["t1-0"]), (5, "UpdateMetadata", []))
+    attempt(one, sent, "answered")
+
+    assert one.found == found
+
+
+def test_second_request_is_not_taken_while_one_is_in_flight() -> None:
+    one = mixed()
+    attempt(one, 1)
+    replace(one, [3, 4, 5], (3, "StopReplica", ["t1-0"]), (4, "LeaderAndIsr", ["t1-1"]), (5, "UpdateMetadata", []))
+
+    assert one.found == ["INV-47"]
+
+
 @pytest.mark.parametrize("what", ["LeaderAndIsr", "StopReplica"])
 def test_a_leader_epoch_that_falls_breaks_inv_47(what: str) -> None:
     one = story(0)
