@@ -6,6 +6,8 @@ with which of them participants have their sessions. ROLE is
 * `controller`, which listens on the first address,
 * `participant`, which looks for controllers at all addresses,
 * `node`: both in one process. The controller's id is higher by 99.
+* `spectator`, which prints `reset` lines, and a line `table <time> <age> <version> <partition=leader epoch> ...` when
+  its table or the whole second of its age has changed.
 
 A controller creates the topic once enough brokers are registered. A participant prints a line `led <topic-partition>
 <token> <from> <to> <end>` for each time that it has led, in ms of the boot time, and `leads` lines as they begin. `to`
@@ -34,6 +36,7 @@ import anyio.abc
 import kactl
 from kactl.errors import KactlError
 from kactl.stores.base import Store
+from kactl.transports.tcp import handshake
 
 # Of the controllers, and of participants by the kind of their sessions. A lease has to last longer than the
 # controllership of a killed controller and the search for the next one. A session must not expire because its renewal
@@ -153,14 +156,32 @@ class Program:
                 await _load(participant, self.options.load)
             await participant.wait_closed()
 
+    async def watch(self, network: kactl.TcpNetwork) -> None:
+        async with kactl.Spectator(network=network) as spectator, anyio.create_task_group() as tasks:
+            tasks.start_soon(_say_resets, spectator)
+            before: list[object] = []
+            while True:
+                at, age_ms = now_ms(), spectator.age_ms
+                routes = [spectator.leader(TOPIC, number) for number in range(PARTITIONS)]
+                epochs = [f"{number}={route.leader_epoch}" for number, route in enumerate(routes) if route is not None]
+                version = f"{spectator.version.controller_epoch}.{spectator.version.seq}"
+                shown = [age_ms // 1000, version, *epochs]
+                if shown != before:
+                    before = shown
+                    say("table", at, age_ms, version, *epochs)
+                await anyio.sleep(0.02)
+
     async def run(self) -> None:
         number, role = self.options.id, self.options.role
+        secret = {} if self.options.secret is None else {"secret": self.options.secret, "allow_plaintext": True}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.handle_signals, tasks.cancel_scope)
             if role == "participant":
-                tasks.start_soon(self.participate, number, kactl.TcpNetwork(controllers=self.addresses))
+                tasks.start_soon(self.participate, number, kactl.TcpNetwork(controllers=self.addresses, **secret))
+            elif role == "spectator":
+                tasks.start_soon(self.watch, kactl.TcpNetwork(controllers=self.addresses, **secret))
             elif role == "controller":
-                network = kactl.TcpNetwork(listen=self.addresses[0], advertise=NO_ADDRESS)
+                network = kactl.TcpNetwork(listen=self.addresses[0], advertise=NO_ADDRESS, **secret)
                 tasks.start_soon(self.control, number, network)
             else:
                 network = kactl.TcpNetwork(listen=self.addresses[0], controllers=self.addresses)
@@ -204,6 +225,12 @@ async def _load(participant: kactl.Participant, topics: int) -> None:
         await anyio.sleep(LOAD_S)
 
 
+async def _say_resets(spectator: kactl.Spectator) -> None:
+    async for change in spectator.watch(kactl.Version(0, 0)):
+        if isinstance(change, kactl.RoutesReset):
+            say("reset", spectator.version.controller_epoch)
+
+
 def _in_sync(controller: kactl.Controller) -> set[int]:
     """Returns the members of all ISRs."""
     views = [controller.partition(f"{TOPIC}-{number}") for number in range(PARTITIONS)]
@@ -238,5 +265,10 @@ if __name__ == "__main__":
     parser.add_argument("--drain", type=int, help="the broker that SIGUSR2 drains")
     parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--load", type=int, default=0, metavar="TOPICS", help="a participant that creates topics")
+    parser.add_argument("--secret", help="of all programs, for addresses that are not loopback")
+    parser.add_argument("--speaks", metavar="MIN-MAX", help="versions of the protocol, in place of this release's")
     logging.basicConfig(level=logging.WARNING)
-    anyio.run(Program(parser.parse_args()).run)
+    options = parser.parse_args()
+    if options.speaks:
+        handshake.VERSION_MIN, handshake.VERSION_MAX = map(int, options.speaks.split("-"))  # type: ignore[misc]
+    anyio.run(Program(options).run)

@@ -103,6 +103,8 @@ class Cluster:
     Args:
         store: as `cluster_program` takes it; None for a SQLite file in the folder.
         sessions: `store` or `controller`.
+        host: where the controllers listen.
+        inside: command that runs the processes in a network namespace.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class Cluster:
         options: Sequence[str] = (),
         *,
         controllers: Sequence[int] = CONTROLLERS,
+        host: str = "127.0.0.1",
+        inside: Sequence[str] = (),
     ) -> None:
         self.sessions = sessions
         self.folder = folder
@@ -120,26 +124,39 @@ class Cluster:
         self.options = tuple(options)
         self.controllers: dict[int, Process] = {}
         self.participants: dict[int, Process] = {}
+        self.spectators: list[Process] = []
         self.runs: list[Run] = []  # of participants, in the order of their starts
         self.proxies: list[Proxy] = []
         self._starts = 0
-        self.addresses = {node: f"127.0.0.1:{free_port()}" for node in controllers}
+        self.inside = tuple(inside)
+        self.addresses = {node: f"{host}:{free_port()}" for node in controllers}
 
     def start_controller(self, node: int, *options: str, store: str | None = None) -> None:
         self.controllers[node] = self._run("controller", node, self.addresses[node], *options, store=store)
         self.controllers[node].wait_for_line("listens", PATIENCE_S)
 
     def start_participant(
-        self, broker: int, *options: str, behind: "Sequence[Reached]" = (), sessions: str | None = None
+        self,
+        broker: int,
+        *options: str,
+        behind: "Sequence[Reached]" = (),
+        sessions: str | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
         """Start a participant. Behind proxies, it knows the controllers by their addresses only.
 
         Args:
             sessions: of this participant, if they are not those of the others.
+            inside: command that runs it in another network namespace than the others.
         """
         addresses = [proxy.address for proxy in behind] or list(self.addresses.values())
-        process = self._run("participant", broker, ",".join(addresses), *options, sessions=sessions)
+        process = self._run("participant", broker, ",".join(addresses), *options, sessions=sessions, inside=inside)
         self._participates(broker, process)
+
+    def start_spectator(self, number: int, *, behind: "Sequence[Reached]") -> Process:
+        """Start a spectator behind proxies. It ends with the cluster."""
+        self.spectators.append(self._run("spectator", number, ",".join(proxy.address for proxy in behind)))
+        return self.spectators[-1]
 
     def start_node(self, broker: int) -> None:
         """Start a controller and a participant in one process."""
@@ -173,14 +190,16 @@ class Cluster:
         *options: str,
         store: str | None = None,
         sessions: str | None = None,
+        inside: Sequence[str] = (),
     ) -> Process:
         arguments = [store or self.store, role, str(number), addresses, sessions or self.sessions]
         self._starts += 1
         output = self.folder / f"{self._starts:03}-{role}-{number}"
-        return Process([sys.executable, str(PROGRAM), *arguments, *self.options, *options], output=output)
+        command = [*(inside or self.inside), sys.executable, str(PROGRAM), *arguments, *self.options, *options]
+        return Process(command, output=output)
 
     def kill_all(self) -> None:
-        for process in {*self.participants.values(), *self.controllers.values()}:
+        for process in {*self.participants.values(), *self.controllers.values(), *self.spectators}:
             process.kill()
 
     def close(self) -> None:
@@ -210,6 +229,22 @@ class Cluster:
     def acting(self) -> set[int]:
         """Returns the participants of which a call of `lead` has not ended."""
         return {led.broker for led in self.led() if led.ended_ms == math.inf}
+
+    def led_now(self, broker: int) -> dict[str, Led]:
+        """Returns what a participant leads, by partition."""
+        return {led.name: led for led in self.led() if led.broker == broker and led.ended_ms == math.inf}
+
+    def check_stopped_first(self, broker: int, cut: dict[str, Led]) -> None:
+        """Check that leaders that were cut off have ended, with a call of `lease_lost`, before the next ones began."""
+        lost = {(call.name, call.token): call.at_ms for call in self.lost(broker)}
+        followed = {pair[0][:3]: pair for pair in self.successions()}
+        assert cut
+        for name, led in cut.items():
+            earlier, later = followed[broker, name, led.token]
+            # On a busy machine the body of `lead` sees the end of the lease first, by its own check.
+            assert lost.get((name, led.token), math.inf) < later.began_ms, (earlier, later)
+            assert earlier.returned_ms < later.began_ms, (earlier, later)
+            assert earlier.ended_ms < later.began_ms
 
     def check_disjoint(self) -> None:
         """Check that no partition was led by two participants at a time."""
