@@ -53,7 +53,7 @@ def operations(
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
         draw.tools, draw.replaced, draw.lives, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
-        draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up,
+        draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up, draw.replaced_unseen,
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
@@ -120,6 +120,22 @@ class _Sequences(Schedules):
             Action("recreate", at_ms=at_ms + 0.5 * down_ms, args=first),
             Action("vanish", at_ms=start_ms - 100, at_point=point, args={"topic": topic}),
             Action("create", at_ms=start_ms - 100, at_point=point, args=again),
+        ]
+
+    def replaced_unseen(self, at_ms: float) -> list[Action]:
+        """A topic is removed by hand while the controller has no connection to the store, and is created again while
+        the connection is restored."""
+        rng, topic = self.rng, self._topic()
+        for_ms = rng.choice((1.0, 200.0, 0.5 * self.session_ms))
+        cut = {"node": _ACTIVE, "for_ms": for_ms, "direction": "both", "deliver": rng.random() < 0.3}
+        lost = Action("cut store", at_ms=at_ms, args=cut)
+        if self._store == "zookeeper" and rng.random() < 0.5:
+            for_ms, lost = 0.0, Action("reset", at_ms=at_ms, args={"node": _ACTIVE})
+        again_ms = at_ms + for_ms + 300.0 * rng.random()
+        return [
+            lost,
+            Action("vanish", at_ms=at_ms, args={"topic": topic}),
+            Action("create", at_ms=again_ms, args=self._creation(topic)),
         ]
 
     def lives(self, at_ms: float) -> list[Action]:
