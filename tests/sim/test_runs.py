@@ -107,6 +107,21 @@ def test_topic_without_id_is_not_removed_by_hand_during_a_creation(
     assert list(outcome.skipped) == skipped
 
 
+def test_request_from_before_a_deletion_may_start_the_replica_again() -> None:
+    # The copy that is held arrives after its repetition, and after the request to delete.
+    script = small(
+        Action("kill", at_ms=5_000, args={"node": "broker 2", "restart_after_ms": 20_000}),
+        Action("delete", at_ms=15_000, args={"topic": "t1", "to": "active controller"}),
+        Action("hold", at_ms=24_000, args={"node": "active controller", "kind": "LeaderAndIsr", "for_ms": 20_000}),
+    )
+
+    outcome = run_script(script)
+
+    assert outcome.passed, outcome.error
+    roles = [event.kind for event in outcome.history.events if event.kind in ("role.apply", "role.stop")]
+    assert roles[-1] == "role.apply"
+
+
 def test_member_of_the_core_stays_down() -> None:
     script = small()
     script.liveness.core_down = ["broker 3"]

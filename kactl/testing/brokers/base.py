@@ -81,11 +81,15 @@ class SimulatedBroker(Member):
 
     @abstractmethod
     def logs(self) -> Mapping[TopicPartition, bytes]:
-        """Returns the topic ids of the logs on the broker's disk."""
+        """Returns the topic ids of the logs on the broker's disk.
+
+        Without logs from a request that the controller had given up, and that arrived after their deletion: Kafka's
+        brokers do not remember what they have deleted.
+        """
 
     @abstractmethod
     def known_topics(self) -> set[str]:
-        """Returns the topics of which the present process has metadata or replicas."""
+        """Returns the topics of which the present process has metadata or replicas; without late copies, as `logs`."""
 
     @abstractmethod
     def failed_directories(self) -> set[TopicPartition]:

@@ -105,14 +105,16 @@ class ModelBroker(SimulatedBroker):
         return self.process is not None and name in self.process.receiver.late_stops.lost
 
     def logs(self) -> Mapping[TopicPartition, bytes]:
-        return {name: log.topic_id for name, log in self.disk.logs.items()}
+        return {name: log.topic_id for name, log in self.disk.logs.items() if not log.is_overtaken}
 
     def known_topics(self) -> set[str]:
         if self.process is None:
             return set()
         receiver = self.process.receiver
         known = [name for name in receiver.known if name not in receiver.overtaken]
-        return {name.topic for name in (*known, *receiver.replicas)}
+        logs = self.disk.logs
+        held = [name for name in receiver.replicas if name not in logs or not logs[name].is_overtaken]
+        return {name.topic for name in (*known, *held)}
 
     def failed_directories(self) -> set[TopicPartition]:
         return self.disk.failed

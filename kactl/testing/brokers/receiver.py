@@ -97,6 +97,7 @@ class Receiver:
         self.live_is_overtaken = False
         self.late_stops = LateStops()
         self._learned = 0  # number of the latest UpdateMetadata
+        self._deleted: dict[TopicPartition, int] = {}  # number of the latest request to delete each replica
         self.addresses: dict[int, str] = {}
 
     def registering(self, older: Mapping[TopicPartition, bytes]) -> None:
@@ -280,6 +281,7 @@ class Receiver:
         if stored is None or (stored.topic_id != entry.topic_id and ZERO_ID not in (stored.topic_id, entry.topic_id)):
             stored = self.disk.logs[entry.name] = StoredLog(entry.topic_id, ReplicaLog())
         stored.topic_id = entry.topic_id
+        stored.is_overtaken = self._message < self._deleted.get(entry.name, 0)
         return stored.log
 
     def _stop(self, entry: StopEntry) -> int:
@@ -303,6 +305,7 @@ class Receiver:
         if entry.delete:
             self.disk.logs.pop(name, None)
             self.older.pop(name, None)
+            self._deleted[name] = max(self._message, self._deleted.get(name, 0))
         self._record_stop(entry, "same" if held is None else "applied")
         return ErrorCode.NONE
 

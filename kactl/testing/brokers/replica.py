@@ -69,10 +69,15 @@ class Replica:
 
 @dataclasses.dataclass
 class StoredLog:
-    """Log of a replica on a disk, which outlives the process."""
+    """Log of a replica on a disk, which outlives the process.
+
+    Attributes:
+        is_overtaken: its last LeaderAndIsr arrived after a later request to delete it.
+    """
 
     topic_id: bytes
     log: ReplicaLog
+    is_overtaken: bool = False
 
 
 @dataclasses.dataclass

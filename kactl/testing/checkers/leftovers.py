@@ -85,8 +85,9 @@ class Leftovers:
         """Nothing waits in the store, and running brokers have nothing of a topic that is deleted.
 
         As in Kafka, brokers keep the logs of replicas that were reassigned away while they were down. They keep those
-        of topics that were removed by hand, and those whose deletion another process with their id has answered. The
-        next controller does not know deleted topics, so the unsent requests of its predecessor about them stay unsent.
+        of topics that were removed by hand, those whose deletion another process with their id has answered, and those
+        that a request has started again which the controller had given up. The next controller does not know deleted
+        topics, so the unsent requests of its predecessor about them stay unsent.
         """
         stored = self._cluster.stored
         if count := stored.notifications():

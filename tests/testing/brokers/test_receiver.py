@@ -30,8 +30,8 @@ class Made:
         self.receiver.registering({})
         self.receiver.registered(EPOCH)
 
-    def send(self, request: Request) -> Any:
-        response = self.receiver.answer(ControlMessage(1, request))
+    def send(self, request: Request, *, number: int = 1) -> Any:
+        response = self.receiver.answer(ControlMessage(number, request))
         for event in self.history.events:
             validate(event)
         return response
@@ -193,6 +193,25 @@ def test_deletion_removes_the_log_and_a_stop_does_not(greeted: Made) -> None:
     greeted.send(stop(epoch=5, delete=True))
 
     assert T_0 not in greeted.disk.logs
+
+
+@pytest.mark.parametrize(("number", "is_overtaken"), [(1, True), (3, False)])
+def test_log_of_a_request_from_before_its_deletion_is_overtaken(greeted: Made, number: int, is_overtaken: bool) -> None:
+    greeted.send(lead(epoch=5), number=1)
+    greeted.send(stop(epoch=5, delete=True), number=2)
+
+    greeted.send(lead(epoch=5), number=number)
+
+    assert greeted.disk.logs[T_0].is_overtaken == is_overtaken
+
+
+def test_later_request_for_an_overtaken_log_makes_it_regular(greeted: Made) -> None:
+    greeted.send(stop(epoch=5, delete=True), number=2)
+    greeted.send(lead(epoch=5), number=1)
+
+    greeted.send(lead(epoch=6), number=3)
+
+    assert not greeted.disk.logs[T_0].is_overtaken
 
 
 def test_later_leader_and_isr_with_an_old_partition_is_a_complaint(made: Made) -> None:
