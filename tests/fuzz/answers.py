@@ -46,6 +46,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import PartitionState
 from kactl.stores.etcd import gateway, messages, watch
 from kactl.stores.zookeeper import request, state_reads
 from kactl.stores.zookeeper.connection import frames as zookeeper
@@ -60,7 +61,7 @@ from tests.support.kio_codec import response_bytes
 from tests.transports.kafka.test_request import LEAD, STOP, TOPIC, UPDATE, spoken
 
 from .files import folder, from_file, run, text
-from .seeds import BAD_JSON, KACTL
+from .seeds import BAD_JSON, KACTL, PARTITION_ERRORS
 from .target import MEMORY_FIXED, SLOW, VERY_SLOW, Target, Violation
 
 _KEY: Final = bytes(tickets.KEY_BYTES)
@@ -69,6 +70,7 @@ _FENCE: Final = f"t-0;7.9;{'01' * 16}"
 _FRAME: Final = b"\0\0\0\x0c\0\x12\0\0\0\0\0\1\0\2ab"
 # Answers to SaslHandshake and SaslAuthenticate.
 _OFFER: Final = b"\0\0\0\0" + b"\0\0" + b"\0\0\0\1" + b"\0\x0dSCRAM-SHA-256"
+_REFUSED_OFFERS: Final = [_OFFER.replace(bytes(6), bytes(5) + code, 1) for code in (b"\x21", b"\1")]
 _TRUSTED: Final = [
     b"".join(len(answer).to_bytes(4, "big") + answer for answer in (_OFFER, *answers))
     for answers in (
@@ -78,19 +80,18 @@ _TRUSTED: Final = [
 ]
 _LOGINS: Final = (
     _TRUSTED
+    + [len(answer).to_bytes(4, "big") + answer for answer in (*_REFUSED_OFFERS, b"ab", b"\1" * 9)]
     + [
-        len(answer).to_bytes(4, "big") + answer
-        for answer in (_OFFER.replace(b"\0\0\0\0\0\0", b"\0\0\0\0\0\x21", 1), b"ab", b"\1" * 9)
-    ]
-    + [
-        _TRUSTED[0][: 4 + len(_OFFER)] + b"\0\0\0\x13" + bytes(4) + code + b"\0\3bad" + bytes(12)
-        for code in (b"\0\x3a", b"\0\1")
+        _TRUSTED[0][: 4 + len(_OFFER)] + size + bytes(4) + code + b"\0\3bad" + bytes(12)
+        # The last one is smaller than its fields.
+        for size, code in ((b"\0\0\0\x17", b"\0\x3a"), (b"\0\0\0\x17", b"\0\1"), (b"\0\0\0\x13", b"\0\x3a"))
     ]
 )
 _STAT: Final = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 0, 2, 0, 9)
 _END: Final = struct.pack("!i?i", -1, True, -1)
 _MISSING: Final = struct.pack("!i?ii", -1, False, -101, -101)
-_FOUND: Final = struct.pack("!i?i", 4, False, 0) + struct.pack("!i", 2) + b"{}" + _STAT
+_FOUND_HEAD: Final = struct.pack("!i?i", 4, False, 0)
+_FOUND: Final = _FOUND_HEAD + struct.pack("!i", 2) + b"{}" + _STAT
 _MANIFEST: Final = tables.Manifest(
     made_by="0.1", time_zone="UTC", time_ms=1, sources=("a",), files=1, lines=2, events=3, unparsed=0
 )
@@ -99,6 +100,9 @@ _CUT: Final = (struct.error, ValueError, IndexError)
 _BAD_EVENTS: Final = [
     b"data: \xff\n\n", b"data: " + b"[" * 3000 + b"\n\n", b"retry: " + b"9" * 5000 + b"\n\n", "retry: ٣\n\n".encode()
 ]  # fmt: skip
+_DESCRIBED_TOPIC: Final = (
+    b"Topic: t\tPartitionCount: 1\tConfigs: min.insync.replicas=2,unclean.leader.election.enable=true\n"
+)
 # A row of a snapshot becomes Arrow columns, which are larger than an input.
 _ARROW: Final = 2**20
 
@@ -128,7 +132,7 @@ def _of_brokers() -> list[Target]:
             f"answers to {type(asked).__name__} {level}",
             functools.partial(_answered, Decoder(spoken(level)), asked),
             (MalformedMessage,),
-            [_valid(asked, level), b"\0\0\0\x09\0\0\0\0", by_name, by_id],
+            [_valid(asked, level), b"\0\0\0\x09\0\0\0\0", by_name, by_id, *PARTITION_ERRORS],
         )
         for level in ("2.6", "3.9")
         for asked in (LEAD, UPDATE, STOP)
@@ -204,7 +208,9 @@ async def _kafka_frames(data: bytes) -> list[int]:
 
 
 def _of_zookeeper() -> list[Target]:
-    answers = [_FOUND + _MISSING + _END, _END, _FOUND * 3 + _END]
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":7,"isr":[1,1,2]}'
+    found = [_FOUND_HEAD + struct.pack("!i", size) + data + _STAT for size, data in ((-1, b""), (len(state), state))]
+    answers = [_FOUND + _MISSING + _END, _END, _FOUND * 3 + _END, *(each + _END for each in found)]
     deletion = PartitionsDeletion("/f", 1, [("/t", np.array([0], np.int32))])
     done = struct.pack("!i?i", 13, False, 0) + struct.pack("!i?i", 2, False, 0) * 2 + _END
     identities = struct.pack("!i", 1) + struct.pack("!i", 2) + b"ip" + struct.pack("!i", 3) + b"::1"
@@ -294,6 +300,12 @@ def _of_files() -> list[Target]:
         b"b:9 (id: 1 rack: a) -> (\n",
     ]
     event = log.encode(log.BrokerEvent(seq=1, time_ms=2, controller_epoch=3, broker=1, broker_epoch=7, what="failed"))
+    changed = log.encode(
+        log.PartitionEvent(
+            seq=1, time_ms=2, controller_epoch=3, topic="t", partition=0, from_state=PartitionState.OFFLINE,
+            to_state=PartitionState.ONLINE, leader=1, leader_epoch=2, isr=(1, 2), partition_epoch=4,
+        )
+    )  # fmt: skip
     results = catalog.ResultsManifest(made_by="0.1", time_ms=1, ingest=_MANIFEST, jobs={})
     running = b'{"url":"http://127.0.0.1:8080","pid":1,"socket":"/s","token_file":"/t"}'
     return [
@@ -326,7 +338,7 @@ def _of_files() -> list[Target]:
             rarity=SLOW,
             memory_fixed=MEMORY_FIXED + run_file.BYTES_MAX,
         ),
-        Target("events of kactl", log.decode, (msgspec.MsgspecError, UnicodeDecodeError), [event, *KACTL]),
+        Target("events of kactl", log.decode, (msgspec.MsgspecError, UnicodeDecodeError), [event, changed, *KACTL]),
         Target(
             "snapshots",
             lambda data: snapshot.read_stream(io.BytesIO(data), "s")[1],
@@ -341,6 +353,8 @@ def _of_files() -> list[Target]:
                 described * 2,
                 described.replace(b"1,2", b"1,x"),
                 b"Topic: t\tPartitionCount: 1\n" + described,
+                _DESCRIBED_TOPIC,
+                _DESCRIBED_TOPIC + b"another line\n" + described,
                 described.decode().encode("utf-16"),
             ],
             rarity=VERY_SLOW,

@@ -1,6 +1,7 @@
 """Targets of the fuzzer for logins, certificates, stored records, and frames of ZooKeeper and SQLite."""
 
 import random
+import struct
 from typing import Final
 
 import msgspec
@@ -16,17 +17,57 @@ from kactl.stores.zookeeper.connection import messages
 from kactl.stores.zookeeper.connection.frames import MalformedFrame
 from kactl.transports.kafka.listener import user_file
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
-from tests.access.der import certificate, encoded_name, random_name
+from tests.access.der import certificate, element, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
 from . import answers, interfaces
 from .corpus import recorded
-from .seeds import ACLS, BEARERS, DIGEST, PRODUCER_IDS, REGISTRATIONS, RULES, SCRAM_FIRST, USER_FILES, USERS
+from .seeds import (
+    ACLS,
+    BEARERS,
+    DIGEST,
+    PRODUCER_IDS,
+    REGISTRATIONS,
+    REQUESTS,
+    RULES,
+    SCRAM_FIRST,
+    SCRAM_NAMES,
+    USER_FILES,
+    USERS,
+)
 from .target import Target, Violation
 
 # Expressions in an operator's configuration are compiled, which takes some hundred bytes for each of theirs.
 _COMPILED: Final = 2**20
 _KNOWN: Final = verifier("SCRAM-SHA-256", "pencil", salt=b"salt-of-the-user", iterations=4096)
+
+
+# No certificate; subjects of another type, with elements of another type, without a type, and with one of no bytes.
+_NO_SUBJECTS: Final = [b"", b"0"] + [
+    certificate(element(tag, content))
+    for tag, content in (
+        (0x31, b""),
+        (0x30, element(0x30, b"")),
+        (0x30, element(0x31, element(0x30, b""))),
+        (0x30, element(0x31, element(0x30, element(0x06, b"") + element(0x0C, b"a")))),
+    )
+]
+_LARGE_HEADER: Final = msgspec.msgpack.encode(("change", 1, 2**40, (("leader", -1, "", 0),)))
+_LARGE_COLUMN: Final = struct.pack("<I", len(_LARGE_HEADER)) + _LARGE_HEADER
+
+
+def _validities() -> list[bytes]:
+    """Returns certificates whose validity ends in this or the last century, at no time, and with one time."""
+    usual = certificate(encoded_name([]))
+    begin, end = element(0x17, b"240101000000Z"), element(0x18, b"20540101000000Z")
+    # All are as long as the usual validity: it is part of elements whose length is in front of them.
+    times = [
+        end + element(0x17, b"540101000000Z"),
+        end + element(0x17, b"260101000000Z"),
+        begin + element(0x18, b"2054-101000000Z"),
+        begin + element(0x05, bytes(15)),
+    ]
+    return [usual.replace(begin + end, each) for each in times]
 
 
 def _server_begins(message: bytes) -> str:
@@ -61,7 +102,11 @@ def _bearer_responds(message: bytes) -> bytes:
     answer = login.respond(message)
     if login.is_complete and message:
         raise Violation("a server that refuses the token has completed a login")
-    return answer
+    try:
+        login.respond(message)
+    except SaslError:
+        return answer
+    raise Violation("a login has gone on behind its end")
 
 
 def _digest(message: bytes) -> bytes:
@@ -80,7 +125,10 @@ def _digest_trusts(message: bytes) -> bytes:
 
 def targets() -> list[Target]:
     """Returns all targets, with what was recorded among their seeds."""
-    return [target._replace(seeds=[*target.seeds, *recorded(target.name)]) for target in _targets()]
+    return [
+        target._replace(seeds=[*target.seeds, *REQUESTS.get(target.name, ()), *recorded(target.name)])
+        for target in _targets()
+    ]
 
 
 def _targets() -> list[Target]:
@@ -104,12 +152,12 @@ def _targets() -> list[Target]:
     )
     partitions = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
     column = {"rows": np.arange(20, dtype=np.int32), "leader": np.zeros(20, np.int32)}
-    change = frame.pack("change", 1, column)
+    change, other = frame.pack("change", 1, column), frame.pack("other", 1, column)
     session = bytes(4) + b"\0\0\x17\x70" + bytes(8) + b"\0\0\0\x10" + bytes(17)
     malformed, damaged, bad_frame = (Malformed,), (frame.FrameDamagedError,), (MalformedFrame,)
     return [
-        Target("certificate", subject_of, (MalformedCertificate,), certificates),
-        Target("validity of a certificate", expiry_of, (MalformedCertificate,), certificates),
+        Target("certificate", subject_of, (MalformedCertificate,), [*certificates, *_NO_SUBJECTS]),
+        Target("validity of a certificate", expiry_of, (MalformedCertificate,), [*certificates, *_validities()]),
         Target(
             "principal rules",
             lambda data: PrincipalRules(data.decode(errors="replace")),
@@ -121,7 +169,12 @@ def _targets() -> list[Target]:
             "SCRAM server, first",
             _server_begins,
             (SaslError,),
-            [b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL", b"n,,n=a,r=b,tokenauth=true", b"n,," + b"n" * 70_000],
+            [
+                b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL",
+                b"n,,n=a,r=b,tokenauth=true",
+                b"n,," + b"n" * 70_000,
+                *SCRAM_NAMES,
+            ],
         ),
         Target("SCRAM server, last", _server_finishes, (SaslError,), [b"c=biws,r=xyzabc,p=" + b"A" * 43 + b"="]),
         Target("SCRAM client, first", _client_responds, (SaslError,), SCRAM_FIRST),
@@ -133,7 +186,7 @@ def _targets() -> list[Target]:
         Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls + ACLS),
         Target("users", lambda data: access.decode_user(data, "SCRAM-SHA-256"), malformed, [user, *USERS]),
         Target("file of users", user_file.decode, (ValueError,), USER_FILES),
-        Target("topics", records.decode_topic, malformed, [topic]),
+        Target("topics", records.decode_topic, malformed, [topic, topic.replace(b"AAAAAAAAAAAAAAAAAAAAAQ", b"x")]),
         Target("leaderships", records.decode_state, malformed, [state]),
         Target("controller", records.decode_controller, malformed, [b'{"version":1,"brokerid":1,"timestamp":"1"}']),
         Target("epoch", records.decode_epoch, malformed, [b"42"]),
@@ -152,12 +205,12 @@ def _targets() -> list[Target]:
         Target("features", lambda data: admin_records.decode_features(data, 1), malformed, [features]),
         Target("producer ids", admin_records.decode_producer_ids, malformed, [block, *PRODUCER_IDS]),
         Target("SQLite frames", frame.unseal, damaged, [frame.seal(b"payload" * 9), b"ab"]),
-        Target("SQLite columns", lambda data: frame.unpack("change", 1, data), damaged, [change]),
+        Target("SQLite columns", lambda data: frame.unpack("change", 1, data), damaged, [change, other]),
         Target(
             "sealed columns",
             lambda data: frame.unpack("change", 1, frame.seal(data)),
             damaged,
-            [bytes(frame.unseal(change))],
+            [bytes(frame.unseal(change)), _LARGE_COLUMN],
         ),
         Target("ZooKeeper sessions", messages.granted, bad_frame, [session]),
         Target("ZooKeeper replies", messages.reply_header, bad_frame, [bytes(16)]),

@@ -1,6 +1,7 @@
 """Targets of the fuzzer for input of users, other programs and files: tokens, HTTP, the tcp network, TOML, logs."""
 
 import contextlib
+import dataclasses
 import functools
 import io
 import ipaddress
@@ -28,6 +29,7 @@ from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
+from kactl.messages.control import LeaderAndIsr
 from kactl.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.messages.log import AnyEvent, PartitionEvent
 from kactl.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
@@ -42,7 +44,7 @@ from tests.forensics.golden import GOLDEN
 from tests.wire.recorded import encoded, samples
 
 from .files import folder, from_file, text
-from .seeds import COLUMNS, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
+from .seeds import CHANGED_REGISTRATIONS, COLUMNS, CONTINUED, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
 from .target import SLOW, VERY_SLOW, Target
 
 SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
@@ -62,9 +64,30 @@ _ROWS: Final = samples()["Delta"][1]
 _WITH_COLUMNS: Final[list[tuple[wire.Family, Any]]] = [
     (wire.REQUESTS, LeadershipsReported(1, 2, 3, each, each)) for each in (_SHORT, _ELSEWHERE)
 ] + [
-    (wire.ROUTES, msgspec.structs.replace(_ROWS, routes=msgspec.structs.replace(_ROWS.routes, **{name: b"123"})))
-    for name in ("partition", "topic", "in_sync")
+    (wire.ROUTES, msgspec.structs.replace(_ROWS, routes=msgspec.structs.replace(_ROWS.routes, **{name: column})))
+    for name, column in (
+        ("partition", b"123"),
+        ("partition", _ROWS.routes.partition + bytes(4)),
+        ("topic", b"123"),
+        ("topic", b"\x07" * len(_ROWS.routes.topic)),
+        ("in_sync", b"123"),
+    )
 ]
+# Two rows with three members of ISRs, and rows with a reason that is not listed.
+_WITH_COLUMNS.append(
+    (
+        wire.ROUTES,
+        msgspec.structs.replace(
+            _ROWS,
+            routes=msgspec.structs.replace(_ROWS.routes, partition=bytes(8), topic=bytes(8), in_sync=bytes(12)),
+        ),
+    )
+)
+_WITH_COLUMNS.extend(
+    (wire.ORDERS, dataclasses.replace(order, states=dataclasses.replace(order.states, reason=np.full(3, 7, np.int32))))
+    for _, order in samples().values()
+    if isinstance(order, LeaderAndIsr) and len(order.states.topic) == 3
+)
 _HOUR_US: Final = 3_600_000_000
 # 2024-10-26 00:00 in UTC, the day before clocks in Europe are set back.
 _CLOCKS_CHANGE_US: Final = 1_729_900_800_000_000
@@ -164,7 +187,7 @@ def targets() -> list[Target]:
         f"[2024-05-01 10:00:00,123] {golden.level} {golden.message} ({golden.logger})\n".encode() for golden in GOLDEN
     ]
     lines += [b"\xef\xbb\xbf" + lines[0], bytes(7) + lines[1], lines[2].replace(b"2024", b"9999")]
-    many = [b"".join(lines[begin : begin + 4]) for begin in range(0, len(lines), 4)]
+    many = [b"".join(lines[begin : begin + 4]) for begin in range(0, len(lines), 4)] + CONTINUED
     kactl_line = (
         b'{"seq":1,"time_ms":1714557600123,"controller_epoch":1,"kind":"partition","topic":"t","partition":0,'
         b'"from_state":"OfflinePartition","to_state":"OnlinePartition","leader":1,"leader_epoch":2,"isr":[1,2],'
@@ -182,6 +205,9 @@ def targets() -> list[Target]:
         dump.replace(b"1714557600123", b"9" * 15),
         dump.replace(b'"leader":1', b'"leader":[1]'),
         dump.replace(b"PARTITION_RECORD", b"NO_SUCH_RECORD"),
+        dump.replace(b"PARTITION_RECORD", b"BROKER_REGISTRATION_CHANGE_RECORD"),
+        *(dump.replace(dump[dump.index(b"{") :], change + b"\n") for change in CHANGED_REGISTRATIONS),
+        dump.replace(b'"isr":[1,2]', b'"isr":]'),
     ]
     event = msgspec.json.encode(
         PartitionEvent(
@@ -226,7 +252,14 @@ def targets() -> list[Target]:
             "token file",
             from_file("tokens.toml", token_file.read_tokens),
             bad_config,
-            [tokens, tokens * 2, b"token = 1", tokens.replace(b"viewer", b"x"), tokens.replace(b"Z\n", b"\n")],
+            [
+                tokens,
+                tokens * 2,
+                b"token = 1",
+                tokens.replace(b"viewer", b"x"),
+                tokens.replace(b'name = "a"', b'name = "?"'),
+                tokens.replace(b"Z\n", b"\n"),
+            ],
             rarity=SLOW,
             memory_fixed=_NESTED + token_file.BYTES_MAX,
         ),
@@ -239,7 +272,7 @@ def targets() -> list[Target]:
             "hosts",
             text(_host),
             (),
-            [b"[", b"a:99999", b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"],
+            [b"", b"a:", b":80", b"[", b"a:99999", b"127.0.0.1:8080", b"localhost:8080", b"ops.example", b"[::1]:9000"],
         ),
         Target(
             "origins",

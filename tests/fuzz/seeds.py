@@ -48,6 +48,7 @@ SETTINGS: Final = [
         f'{_ZOOKEEPER}auth-scheme = "digest"\n',
         f'{_ZOOKEEPER}client = "kazoo"\nuser = "u"\npassword-file = "p"\n',
         f'{_ZOOKEEPER}user = "u"\n',
+        f'{_ZOOKEEPER}sasl-mechanism = "GSSAPI"\n',
         _ETCD,
         f'{_ETCD}endpoints = ["http://127.0.0.1:2379"]\nuser = "u"\npassword-file = "p"\n',
         f'{_ETCD}endpoints = ["x"]\n',
@@ -76,6 +77,11 @@ SETTINGS: Final = [
         f'{_CLIENT}username = "c"\n',
         f'{_CLIENT}ca = "c"\ncert = "c"\nkey = "k"\n',
         f'{_CLIENT}sasl-mechanism = "PLAIN"\nusername = "a"\npassword-file = "p"\n',
+        f'{_CLIENT}sasl-mechanism = "GSSAPI"\n',
+        f'{_CLIENT}token-file = "t"\n',
+        f'{_CLIENT}sasl-mechanism = "OAUTHBEARER"\n',
+        f'{_CLIENT}sasl-mechanism = "OAUTHBEARER"\ntoken-file = "t"\n',
+        f'{_CLIENT}sasl-mechanism = "OAUTHBEARER"\ntoken-file = "t"\nusername = "a"\n',
         "api = 1\n",
         "log = 1\n",
         "store = 1\n",
@@ -91,6 +97,7 @@ ENVIRONMENT: Final = [
     b"KACTL_SECURITY__ALLOW_INSECURE=api\0KACTL_NODE_ID=1",
     b"KACTL_NODE_ID=1\0security.allow-insecure=api",
     b"KACTL_NODE_ID=1\0store.kind=sqlite\0store=1\0KACTL_STORE__SESSION_TIMEOUT=x",
+    b"KACTL_NODE_ID=1\0store.unknown=x",
 ]
 # Invalid UTF-8, and nesting beyond the limit of the interpreter.
 BAD_JSON: Final = [
@@ -101,6 +108,7 @@ SCRAM_FIRST: Final = [
     b"r=xyzabc,s=c2FsdA==,i=1", b"r=xyzabc,s=c2FsdA==,i=x", b"r=xyzabc,s=c2F,i=4096", b"r=xyzabc,,i=4096",
     b"r=" + b"x" * 70_000, b"r=xyz\xff",
 ]  # fmt: skip
+SCRAM_NAMES: Final = [b"n,,x=alice,r=abc", b"n,,n==41,r=abc", b"n,,n=a=2Cb,r=abc"]
 ZONES: Final = [b"UTC", b"Europe/Berlin", b"+02:00", b"-0330", b"+99", b"No/Where"]
 DIGEST: Final = [
     b'realm="zk",nonce="n",charset=utf-8,algorithm=md5-sess,qop="auth"',
@@ -130,6 +138,11 @@ RULES: Final = [
     b"X",
     b"",
     b"RULE:(a)/b\\",
+    b"RULE:*a/x/",
+    b"RULE:(?=a)/x/",
+    b"RULE:(?<=a)/x/",
+    b"RULE:a}/x/",
+    b"RULE:\\p{L}/x/",
 ]
 _SHORT: Final = b"[2024-05-01 10:00:00,123] INFO [Controller id=1] a line (logger)\n"
 PROBES: Final = [
@@ -143,6 +156,9 @@ PROBES: Final = [
     _SHORT.replace(b"[Controller id=1] a line", b"[Controller id=1 epoch=1] Changed partition t-0 state from A to B")
     * 2,
     b"no log\n" * 3,
+    b"[10:00:00,123] INFO a line\n" * 3,
+    _SHORT.replace(b"[Controller id=1] a line (logger)", b"a line (org.example.Other)") * 3,
+    _SHORT.replace(b"[Controller id=1] a line (logger)", b"a line (kafka.server.KafkaServer)") * 3,
     b"\0\0\0",
 ]
 GZIP: Final = [
@@ -156,6 +172,22 @@ KACTL: Final = [
     b'{"seq":1,"time_ms":1714557600123,"controller_epoch":1,"kind":"controller","what":"elected","controller_id":1}\n',
     b'{"seq":1,"time_ms":1714557600123,"controller_epoch":1,"kind":"broker","what":"failed","broker":1}\n',
     b'{"seq":1,"time_ms":1714557600123,"kind":"nothing"}\n{}\n[]\nx\n',
+    b'{"kind":"replica","seq":1,"time_ms":1,"controller_epoch":1,"topic":"t","partition":0,"broker":1,'
+    b'"from_state":"OnlineReplica","to_state":"OfflineReplica","cause":"x"}\n',
+    b'{"kind":"controller","seq":1,"time_ms":1,"controller_epoch":1,"what":"elected","controller_id":1,"cause":"x"}\n',
+]
+_DUMP_VALUES: Final = b"INFO KafkaConfig values:\n\tbroker.id = 3\n\tnode.id = many\n (kafka.server.KafkaConfig)\n"
+# Fenced, unfenced, stopping, and neither.
+CHANGED_REGISTRATIONS: Final = [
+    b'{"type":"BROKER_REGISTRATION_CHANGE_RECORD","version":0,"data":{"brokerId":1,"brokerEpoch":2,%b}}' % change
+    for change in (b'"fenced":1', b'"fenced":-1', b'"fenced":0,"inControlledShutdown":1', b'"fenced":0')
+]
+# Lines that begin no record: at the beginning of a log, with a mark of the encoding, and settings.
+CONTINUED: Final = [
+    b"no record\n" + _SHORT,
+    b"\xef\xbb\xbf" + _SHORT * 2,
+    _SHORT + b"[2024-05-01 10:00:00,123] " + _DUMP_VALUES + _SHORT,
+    _SHORT * 3 + b"\tbroker.id = 3\n",
 ]
 REGISTRATIONS: Final = [
     b'{"version":5,"host":"b1","port":1,"endpoints":["x"],"timestamp":"1","jmx_port":-1}',
@@ -166,15 +198,20 @@ REGISTRATIONS: Final = [
     b'{"version":5,"host":"b1","port":1,"endpoints":["A://b1:99999"],"timestamp":"1","jmx_port":-1}',
     b'{"version":5,"host":"b1","port":1,"endpoints":["A://b1:9"],"listener_security_protocol_map":{"A":"SSL"},'
     b'"features":{"a":{"min_version":1,"max_version":2}},"timestamp":"1","jmx_port":-1}',
+    b'{"version":5,"host":"b1","port":1,"endpoints":["A://b1:9"],"listener_security_protocol_map":{"B":"SSL"},'
+    b'"timestamp":"1","jmx_port":-1}',
 ]
 USERS: Final = [
-    b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=1"}}'
+    b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=1"}}',
+    b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2F,stored_key=a2V5,server_key=a2V5,iterations=4096"}}',
+    b'{"version":1,"config":{}}',
 ]
 BEARERS: Final = [
     b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBh==\x01\x01",
     b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01auth=Bearer a.b-c\x01\x01",
     b"n,,\x01auth=Basic x\x01\x01",
     b"p=tls-unique,,\x01auth=Bearer x\x01\x01",
+    b"n,,\x01auth=Bearer " + b"x" * 17_000 + b"\x01\x01",
 ]
 _KEYS: Final = f'"salt":"c2FsdA==","stored_key":"{"A" * 43}=","server_key":"{"A" * 43}="' + "}\n"
 _USER: Final = '{"name":"ops","mechanism":"SCRAM-SHA-256","iterations":4096,'
@@ -197,6 +234,25 @@ COLUMNS: Final = [
     b"\x01\x04\x01" + bytes(4),
     b"\x02\x02\x02" + bytes(9),
     b"\x01\x10\x08" + bytes(16),
+    b"\x02\x10\x08" + bytes(32),
+    b"\x01\x02\x06\x01\x00",
+]
+# Answers to a request for one topic, whose id is 1 to 16: no topic, partitions with tagged fields, a topic with tagged
+# fields, announced partitions that are missing, fewer than none, names that are no UTF-8, no name,
+# 127 partitions, and more than 16,000.
+_ID: Final = bytes(range(1, 17))
+_HEAD: Final = b"\0\0\0\x09\0\0\0"
+_TAG: Final = b"\1\0\1\xff"
+PARTITION_ERRORS: Final = [
+    _HEAD + b"\1\0",
+    _HEAD + b"\2" + _ID + b"\2" + bytes(6) + _TAG + b"\0\0",
+    _HEAD + b"\2" + _ID + b"\2" + bytes(7) + _TAG + b"\0",
+    _HEAD + b"\3" + _ID + b"\x7f\0" + _ID + b"\1\0\0",
+    _HEAD + b"\2" + _ID + b"\0" + bytes(16),
+    _HEAD + b"\2\2\xff" + bytes(8),
+    _HEAD + b"\2\0" + bytes(8),
+    _HEAD + b"\2" + _ID + b"\x80\1" + bytes(7 * 127) + b"\0\0",
+    _HEAD + b"\2" + _ID + b"\x80\x80\1" + bytes(7),
 ]
 
 
@@ -212,3 +268,11 @@ FRAMES: Final = [
     frame(3, 9, 1, 10, 20) + frame(3, 1, 1, 20, 20),
     frame(200, 0, 1, 20, 20),
 ]
+
+# Of listeners: an in-sync replica with a tagged field, and a topic without a name.
+REQUESTS: Final = {
+    "request AlterPartition": [
+        b"\3" + bytes(12) + b"\2" + bytes(16) + b"\2" + bytes(8) + b"\2" + bytes(12) + _TAG + bytes(8)
+    ],
+    "request DeleteTopics": [b"\4\2\0t\0"],
+}
