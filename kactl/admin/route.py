@@ -183,7 +183,7 @@ async def read(route: Route, http: web.Request) -> ApiRequest[Any, Any, Any]:
         given = [pair for pair in given if pair[0] not in _CONDITIONS]
     query = _parameters(route.takes_query, given)
     if route.takes_body is not None:
-        body = await _body(route, http)
+        body = _body(route, await _content(route, http))
     elif http.can_read_body:
         raise _too_large(0)
     else:
@@ -268,9 +268,8 @@ def check_type(route: Route, http: web.Request) -> None:
         )
 
 
-async def _body(route: Route, http: web.Request) -> Any:
+def _body(route: Route, content: bytes) -> Any:
     assert route.takes_body is not None
-    content = await _content(route, http)
     if not content.strip():
         if not route.body_required:
             return route.takes_body()

@@ -48,6 +48,21 @@ def _deserialized(target: str) -> Callable[[dict[str, Any]], tuple[str, bytes] |
     return lambda local: (target, bytes(local["answer"][local["offset"] :]))
 
 
+def _parameters(local: dict[str, Any]) -> tuple[str, bytes]:
+    given = "\0".join(f"{name}={value}" for name, value in local["given"])
+    return f"parameters {local['wanted'].__name__}", given.encode("utf-8", "replace")
+
+
+def _body(local: dict[str, Any]) -> tuple[str, bytes]:
+    return f"body {local['route'].takes_body.__name__}", local["content"]
+
+
+def _text(argument: str, target: str) -> Callable[[dict[str, Any]], tuple[str, bytes] | None]:
+    return lambda local: (
+        None if local[argument] is None else (target, local[argument].encode("utf-8", "surrogateescape"))
+    )
+
+
 # The end of the file and the name of a function, and what its arguments are an input of.
 SOURCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, bytes] | None]]] = {
     ("kafka/listener/schema.py", "Message.reading"): _request,
@@ -71,6 +86,13 @@ SOURCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, bytes
     ("zookeeper/state_reads.py", "_decode"): _deserialized("ZooKeeper states"),
     ("tcp/framing.py", "FrameDecoder.feed"): _argument("data", "tcp frames"),
     ("access/distinguished_name.py", "subject_of"): _argument("certificate", "certificate"),
+    ("admin/cursor.py", "read"): _text("cursor", "cursors"),
+    ("admin/origin.py", "_authority"): _text("text", "hosts"),
+    ("admin/origin.py", "_is_own"): _text("origin", "origins"),
+    ("admin/route.py", "_body"): _body,
+    ("admin/route.py", "_parameters"): _parameters,
+    ("cli/api_client.py", "refusal"): _argument("content", "problems"),
+    ("cli/api_client.py", "_decoded"): _argument("content", "answers"),
     ("etcd/gateway.py", "_rejected"): _argument("answer", "etcd errors"),
     ("etcd/watch.py", "_decoded"): _argument("line", "etcd lines"),
 }
