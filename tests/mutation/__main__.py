@@ -1,16 +1,19 @@
-"""Mutation score of the modules that decide about logins and access.
+"""Mutation score, and covered branches, of the modules that decide about logins and access, and of those for TLS.
 
-Run as `python -m tests.mutation [--share N] [--module PATH]`, or by `make security-score`. The tests of a module run
-for each of its mutants, in a process of their own, with the code of the mutant in the functions of the module; a test
-has to fail. Edits outside of functions, such as of constants, are left out. It prints the survivors and the scores.
+Run as `python -m tests.mutation [--share N] [--module PATH] [--branches]`, or by `make security-score`. The tests of a
+module run for each of its mutants, in a process of their own, with the code of the mutant in the functions of the
+module; a test has to fail. Edits outside of functions, such as of constants, are left out. It prints the survivors and
+the scores. With `--branches` the tests of a module run once, and it prints the outcomes of conditions that none has.
 """
 
 import argparse
 import contextlib
 import gc
+import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final
@@ -19,6 +22,7 @@ import pytest
 
 import kactl
 
+from .branches import Branches, outcomes
 from .edits import Mutant, mutants
 
 ROOT: Final = Path(kactl.__file__).resolve().parent.parent
@@ -33,6 +37,13 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "kactl/access/tickets.py": ("tests/access",),
     "kactl/access/tokens.py": ("tests/access",),
     "kactl/access/validity.py": ("tests/access",),
+    "kactl/runtime/encryption.py": ("tests/transports/kafka/listener/test_encryption.py",),
+    "kactl/runtime/server_tls.py": (
+        "tests/admin/test_served_certificates.py",
+        "tests/admin/test_client_certificates.py",
+        "tests/admin/test_exposure.py",
+    ),
+    "kactl/transports/tcp/tls.py": ("tests/transports/tcp/test_handshake.py", "tests/transports/tcp/test_endpoints.py"),
 }
 _ARGUMENTS: Final = (
     "-q", "-x", "-n0", "-p", "no:cacheprovider", "--hypothesis-profile=check", "-m", "not long and not java",
@@ -46,7 +57,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Score the tests of access.")
     parser.add_argument("--share", type=int, default=1, help="one in this many mutants")
     parser.add_argument("--module", action="append", help="of the list; all by default")
+    parser.add_argument("--branches", action="store_true", help="print the covered branches in place of the score")
     options = parser.parse_args()
+    if options.branches:
+        for module in options.module or MODULES:
+            print_branches(module)
+        return
     noticed_in_all = tried_in_all = 0
     for module in options.module or MODULES:
         noticed, tried = score(module, options.share)
@@ -70,6 +86,27 @@ def score(module: str, share: int) -> tuple[int, int]:
         if not outcome:
             print(f"survived: {module}:{mutant.line} {mutant.what}", flush=True)
     return noticed, tried
+
+
+def print_branches(module: str) -> None:
+    """Print the share of a module's branches that its tests cover, and the others."""
+    path, tests = ROOT / module, MODULES[module]
+    possible = outcomes(compile(path.read_text(encoding="utf-8"), str(path), "exec"))
+    sys.stdout.flush()
+    with tempfile.NamedTemporaryFile() as results:
+        child = os.fork()
+        if child == 0:
+            branches = Branches(path)
+            with branches.watching():
+                code = _child(tests, None, path)
+            Path(results.name).write_text(json.dumps(sorted(branches.seen)), encoding="utf-8")
+            os._exit(code)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            sys.exit(f"{module}: its tests fail")
+        seen = {tuple(outcome) for outcome in json.loads(Path(results.name).read_text(encoding="utf-8"))}
+    print(f"{module}: {len(possible & seen)} of {len(possible)} branches are covered", flush=True)
+    for function, line, _, jumps in sorted(possible - seen):
+        print(f"not covered: {module}:{line} in {function}: {'jump' if jumps else 'no jump'}", flush=True)
 
 
 def _run(tests: tuple[str, ...], mutant: Mutant | None, path: Path) -> bool | None:
