@@ -3,6 +3,7 @@
 #   .venv-run        what `kactl up` needs, and nothing else
 #   .venv-check-3.N  one for each Python of `make check`
 #   .venv-supply     the programs of `make audit` and `make sbom`
+#   .venv-lowest     the oldest dependencies that are permitted, for `make lowest`
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,7 +38,7 @@ export HOSTILE_MINUTES
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock audit sbom wheel nightly security-score clean
+.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock lowest audit sbom wheel sdist sign verify nightly security-score clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -102,6 +103,9 @@ contracts: $(READY) ## which way imports point
 lock: ## resolve all dependencies anew and write constraints.txt and .ci/locked/, with hashes
 	@PYTHON=$(PYTHON) .ci/lock
 
+lowest: ## the fast tests with the oldest dependencies that pyproject.toml permits; needs the network (ARGS='tests/admin')
+	@PYTHON=$(PYTHON) .ci/lowest -n $(WORKERS) -q -m "$(FAST)" $(ARGS)
+
 audit: $(SUPPLY_READY) ## known vulnerabilities of the locked versions; needs the network
 	@$(SUPPLY_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r .ci/locked/all.txt $(ARGS)
 
@@ -115,7 +119,19 @@ wheel: $(READY) ## the wheel in dist/, the same bytes for the same commit, and i
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@sha256sum dist/kactl-*.whl
 
-security-score: $(READY) ## how many edits of logins and access the tests notice; an hour (ARGS='--share 10')
+sdist: $(READY) ## the source distribution of the last commit in dist/, the same bytes for the same commit, and its SHA-256
+	@source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && git archive HEAD | tar -x -C "$$source" && \
+		find "$$source" -type l -delete && \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python .ci/sdist "$$source" dist >/dev/null 2>&1
+	@sha256sum dist/kactl-*.tar.gz
+
+sign: ## SHA256SUMS of the files in dist/, and its signature by an SSH key (KEY=FILE)
+	@.ci/release sign $(KEY) dist
+
+verify: ## compare the files in dist/ with their signed SHA256SUMS (SIGNERS=FILE)
+	@.ci/release verify $(SIGNERS) dist
+
+security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; hours (ARGS='--share 10', ARGS=--branches)
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 nightly: ## what is too long for each change, or needs the network: audit, fuzz, the long tests
@@ -124,7 +140,7 @@ nightly: ## what is too long for each change, or needs the network: audit, fuzz,
 	@$(MAKE) --no-print-directory truth HOSTILE_MINUTES=60
 
 clean: ## remove what the other targets made, but not the state in .kactl/
-	@rm -rf $(VENV) $(RUN_VENV) $(SUPPLY_VENV) .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(RUN_VENV) $(SUPPLY_VENV) .venv-lowest .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # $(call installed,FOLDER,LIST): installs a list of .ci/locked/. A file with another hash than the list has ends it.

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,7 +20,7 @@ from packaging.version import Version
 
 from kactl.cli.main import EXTRA_OF
 from tests.support import tree
-from tests.support.wheel import build_wheel
+from tests.support.wheel import build_sdist, build_wheel
 
 IMPORT_ALL = """
 import importlib, json, sys
@@ -83,6 +84,23 @@ def test_two_builds_are_equal(tmp_path: Path) -> None:
 
     assert one.read_bytes() == other.read_bytes()
     assert {entry.date_time[:3] for entry in zipfile.ZipFile(one).infolist()} == {(2023, 11, 14)}
+
+
+@pytest.mark.slow
+def test_two_source_distributions_are_equal(tmp_path: Path) -> None:
+    """S-89: at another time, with other modes of files, and with another order of sets."""
+    epoch = "1700000000"
+    one = build_sdist(tmp_path / "one", SOURCE_DATE_EPOCH=epoch, PYTHONHASHSEED="1", TZ="UTC")
+    (tmp_path / "another").mkdir(mode=0o700)
+    umask = os.umask(0o077)
+    try:
+        other = build_sdist(tmp_path / "another", SOURCE_DATE_EPOCH=epoch, PYTHONHASHSEED="2", TZ="Asia/Tokyo")
+    finally:
+        os.umask(umask)
+
+    assert one.read_bytes() == other.read_bytes()
+    with tarfile.open(one) as archive:
+        assert {(member.mtime, member.uid, member.uname) for member in archive} == {(int(epoch), 0, "")}
 
 
 @pytest.mark.slow
@@ -157,6 +175,20 @@ def test_pins_satisfy_pyproject() -> None:
 
     for wanted in declared():
         assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)], prereleases=True), str(wanted)
+
+
+@pytest.mark.parametrize("name", ["aiohttp", "msgspec", "pyarrow"])
+def test_dependencies_that_read_foreign_bytes_end_at_the_next_major_version(name: str) -> None:
+    """S-88: no user installs a release of theirs with another interface before the tests have run with it."""
+    pin = pinned()[name]
+    following = Version(f"{pin.major + 1}.0")
+
+    bounds = [wanted.specifier for wanted in declared() if wanted.name == name]
+
+    assert bounds
+    for bound in bounds:
+        assert bound.contains(pin)
+        assert not bound.contains(following)
 
 
 def test_every_dependency_of_a_dependency_is_pinned() -> None:

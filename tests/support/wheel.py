@@ -22,10 +22,11 @@ def build_wheel(folder: Path, **environment: str) -> Path:
     return built
 
 
-def build_sdist(folder: Path) -> Path:
-    """Build the source distribution in a folder. Returns its file."""
-    build = [sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"]
-    done = subprocess.run(build, cwd=_sources(folder), capture_output=True, text=True, check=False)
+def build_sdist(folder: Path, **environment: str) -> Path:
+    """Build the source distribution in a folder, with more variables in the environment. Returns its file."""
+    build = [sys.executable, str(tree.ROOT / ".ci" / "sdist"), str(_sources(folder)), str(folder)]
+    variables = {**os.environ, **environment}
+    done = subprocess.run(build, capture_output=True, text=True, check=False, env=variables)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("kactl-*.tar.gz")
     return built
