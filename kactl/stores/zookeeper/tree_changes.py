@@ -92,7 +92,12 @@ class TreeChanges:
         self._life += 1
         # Recording begins before the request is sent, so that no event is missed.
         self._armed = True
-        result = await self._client.watch_tree(_ROOT)
+        try:
+            result = await self._client.watch_tree(_ROOT)
+        except BaseException:
+            # Without a response nothing may be armed: an outage outlasted the request, and the session survived it.
+            self.forget()
+            raise
         if isinstance(result, ZookeeperError):
             self._armed = False
             self._known = not isinstance(result, UnimplementedError)

@@ -161,6 +161,33 @@ async def test_write_outcome_is_unknown_after_a_lost_connection(proxy: Proxy, ch
         assert list(changes.partitions) == ROWS[:1]
 
 
+async def test_changes_are_known_after_a_request_to_watch_was_given_up(
+    proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str, kind: Kind
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
+    ):
+        recorder = EventRecorder(store)
+        fence = await create_with_leaders(other)
+        with anyio.fail_after(WAIT_S):
+            proxy.reachable = False
+            await proxy.cut()
+            await recorder.wait_for(Changed.SUSPENDED)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.changes, None)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+            proxy.reachable = True
+            await recorder.wait_for(Changed.CONNECTED)
+
+            position = (await store.changes(None)).position
+            await other.commit(new_write(ROWS[:1], expected=0), fence)
+            changes = await store.changes(position)
+
+        assert list(changes.partitions) == ROWS[:1]
+
+
 async def test_pending_calls_fail_at_session_end(proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with (
         ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SHORT_MS) as store,
