@@ -277,11 +277,32 @@ class ReassignmentSteps(Handlers):
             moved: MoveResult = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:
                 _unless_over(moved.error)
-            await self._lead_on_unelected(elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER])
+            unelected = elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER]
+            if await self._read_again(unelected):
+                await self._lead_on_unelected(unelected)
+            else:
+                refusal[np.isin(row_numbers, unelected)] = Refusal.STORE_FAILED
             # The leader may be one of the replicas to be stopped.
             failed = moved.refusal == Refusal.STORE_FAILED
             refusal[np.isin(row_numbers, elected[failed])] = Refusal.STORE_FAILED
         return refusal
+
+    async def _read_again(self, row_numbers: RowNumbers) -> bool:
+        """Read leadership again for which no replica of the target was eligible. Returns whether it could be read.
+
+        Below protocol level 2.7 the leader may have taken the target out of the ISR. The election has seen it, and left
+        the known leadership as it was: the replicas to be stopped are the only ones in sync.
+        """
+        if not len(row_numbers):
+            return True
+        try:
+            stored = await self.store.leaderships(self.cluster.table.names(row_numbers))
+        except StoreError as error:
+            _unless_over(error)
+            self.cluster.mark_for_retry(row_numbers)
+            return False
+        self.cluster.put_leaderships(row_numbers, stored)
+        return True
 
     async def _lead_on_unelected(self, row_numbers: RowNumbers) -> None:
         if not len(row_numbers):

@@ -469,6 +469,37 @@ async def test_origin_stays_if_a_target_leaves_the_isr_during_the_completion() -
         assert (await w.stored("t-0"))[2] == (2, 3)
 
 
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_origin_stays_if_the_only_target_leaves_the_isr_before_its_election(fails_again: bool) -> None:
+    """Otherwise all replicas in sync would be deleted. Kafka deletes them."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        await reassign(w, {"t-0": [3]})
+
+        async def shrinks() -> None:
+            partition, state = await w._stored("t-0")
+            shrunk = msgspec.structs.replace(state, isr=(1, 2))
+            assert await w.store.write_isr(partition, shrunk, expected=state.partition_epoch) is not None
+
+        w.brokers.forget()
+        script_once(w, "commit", after(shrinks))
+        if fails_again:
+            # Read after the notification, and by the election that finds no eligible replica.
+            w.script("leaderships", really, really, fails(GONE))
+        await w.write_isr("t-0", 1, 2, 3)
+        await w.wait(12_000)
+
+        assert not any(isinstance(request, StopReplica) for _, request in w.brokers.sent)
+        assert await stored_assignment(w, "t-0") == Assignment((3, 1, 2), adding=(3,), removing=(1, 2))
+        assert (await w.stored("t-0"))[2] == (1, 2)
+        assert w.known("t-0").isr == (1, 2)
+
+        await w.write_isr("t-0", 1, 2, 3)
+        assert await stored_assignment(w, "t-0") == Assignment((3,))
+        assert (await w.stored("t-0"))[2] == (3,)
+        await w.check()
+
+
 async def test_leader_is_not_stopped_before_another_one_is_stored() -> None:
     """Otherwise the partition would have no leader until the next retry. Kafka stops it."""
     async with world(1, 2) as w:
