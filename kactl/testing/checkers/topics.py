@@ -101,6 +101,16 @@ class Topics(Checker):
             if now is not None and entry is not None and not {*now[0]} - {*now[2], *entry.value["isr"]}:
                 self._complete.add((topic, partition))
 
+    def _is_lost(self, topic: str, partition: str, was: Assignment | None, now: Assignment) -> str:
+        """Returns the fault of an assignment without a replica in sync, where the one before had some; else empty."""
+        entry = self._stored.leadership(topic, partition)
+        if was is None or entry is None:
+            return ""
+        isr = set(entry.value["isr"])
+        if isr & set(now[0]) or not isr & set(was[0]):
+            return ""
+        return f"none of the replicas {now[0]} is in sync: the ISR is {sorted(isr)}"
+
     # -- identity and assignment ---------------------------------------------------------------------------------------
 
     def _written(self, event: Event, topic: str, value: dict[str, Any] | None) -> Violation | None:
@@ -143,7 +153,7 @@ class Topics(Checker):
             text = "" if was is None else self._is_step(topic, partition, was, now, stopped)
             if text and known is not None:
                 text = self._is_step(topic, partition, known, now, stopped)
-            text = text or self._requested.is_step(topic, partition, was, now)
+            text = text or self._requested.is_step(topic, partition, was, now) or self._is_lost(topic, partition, was, now)
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
         return None

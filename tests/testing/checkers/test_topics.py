@@ -270,6 +270,18 @@ def test_a_controller_writes_a_topic_that_was_replaced_by_hand_once() -> None:
     assert one.found == ["INV-45"]
 
 
+@pytest.mark.parametrize(("isr", "found"), [([3], []), ([1, 3], []), ([1, 2], ["INV-45"])])
+def test_a_reassignment_that_leaves_no_replica_in_sync_breaks_inv_45(isr: list[int], found: list[str]) -> None:
+    one = story()
+    ask(one, {"t1-0": [3]})
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, fence=1)
+    one.lead(1, 1, [1, 2, 3])
+    one.lead(1, 1, isr)
+    one.topic({0: [3]}, fence=1)
+
+    assert one.found == found
+
+
 def test_administrators_may_write_any_assignment() -> None:
     one = story()
     one.topic({0: [3, 4]})
