@@ -153,7 +153,8 @@ class Topics(Checker):
             text = "" if was is None else self._is_step(topic, partition, was, now, stopped)
             if text and known is not None:
                 text = self._is_step(topic, partition, known, now, stopped)
-            text = text or self._requested.is_step(topic, partition, was, now) or self._is_lost(topic, partition, was, now)
+            text = text or self._requested.is_step(topic, partition, was, now)
+            text = text or self._is_lost(topic, partition, was, now)
             if text:
                 return Violation("INV-45", f"{topic}-{partition}: {text}", event=event, contradicts=before.event)
         return None
