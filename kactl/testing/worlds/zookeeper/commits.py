@@ -13,6 +13,9 @@ from .entries import ABSENT, CONTROLLER_EPOCH, PRESENT, has_versions, key_of, va
 from .server import Origin, Proposal, ServerEnd
 from .tree import Change, Created, DataSet, Deleted, Failed, SessionClosed, SessionOpened, Txn
 
+# Version of a write that names none, in requests and in the history.
+_ANY: Final = -1
+UNNAMED: Final = -2
 _CONFLICTS: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
 
 
@@ -55,7 +58,7 @@ class Commits:
         outcome = "ok"
         if changes and isinstance(changes[0], Failed):
             outcome, conflicts = self._failure(changes, proposal)
-        ops = list(self._ops(txn, changes))
+        ops = list(self._ops(txn, changes, self._unconditional(proposal)))
         if not ops and (operation is None or outcome == "ok"):
             return
         name = "by hand" if operation is None else operation.name
@@ -96,7 +99,15 @@ class Commits:
 
     # -- entries
 
-    def _ops(self, txn: Txn, changes: list[Any] | tuple[Change, ...]) -> Iterator[Op]:
+    def _unconditional(self, proposal: Proposal | None) -> frozenset[str]:
+        """Returns the paths of the nodes that a request writes whatever their versions are."""
+        request = None if proposal is None else proposal.request
+        parts = () if request is None else request.parts if request.op == Request.MULTI else (request,)
+        return frozenset(part.path for part in parts if part.op == Request.SET_DATA and part.version == _ANY)
+
+    def _ops(
+        self, txn: Txn, changes: list[Any] | tuple[Change, ...], unconditional: frozenset[str] = frozenset()
+    ) -> Iterator[Op]:
         """Yields the entries that a transaction writes. Earlier changes of the same transaction count as stored."""
         assert self._ensemble.leader is not None
         nodes = self._ensemble.leader.tree.nodes
@@ -111,6 +122,8 @@ class Commits:
             if key in written and key.startswith("brokers/") and isinstance(change, DataSet):
                 continue  # a registration is created, and filled after that
             before = written[key].new if key in written else self._version(key, None if node is None else node.version)
+            if change.path in unconditional and has_versions(key):
+                before = UNNAMED
             op = self._op(key, before, change, txn.zxid if node is None or key in written else node.czxid)
             if op is not None:
                 written[key] = op
