@@ -40,8 +40,16 @@ class Growth(Handlers):
         }
 
     async def on_topic_modified(self, event: TopicModified) -> None:
-        """Create partitions that were added to the stored assignment. Other changes of the assignment are ignored."""
+        """Create partitions that were added to the stored assignment. Other changes of the assignment are ignored.
+
+        The topic may be another one of that name, of which the controller has yet to learn: brokers would start its
+        replicas under the id of the deleted topic.
+        """
         loaded = bounded(await self.store.assignments([event.topic]))
+        if deleted := self.store.take_deleted_topics():
+            await self._topics.follow(deleted)
+            if event.topic in deleted:
+                return
         topic = self.cluster.table.topic(event.topic)
         if not loaded.topics:
             return

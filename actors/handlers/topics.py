@@ -4,7 +4,7 @@ Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -76,12 +76,20 @@ class TopicEvents(Handlers):
         }
 
     async def on_topics_changed(self, event: TopicsChanged) -> None:
+        await self.follow(frozenset())
+
+    async def follow(self, deleted: Collection[str]) -> None:
+        """Forget topics that do not exist any more, and create new ones.
+
+        Args:
+            deleted: topics that were deleted since they were read, besides those that the store reports now.
+        """
         table = self.cluster.table
         listed = await self.store.topics()
         known = {topic.name for topic in table.topics()}
         queued = self.cluster.topics_to_delete
         # Removed before the first await, since the store reports them once. Those that are listed were created again.
-        gone = known.difference(listed) | known.intersection(self.store.take_deleted_topics())
+        gone = known.difference(listed) | known.intersection({*deleted, *self.store.take_deleted_topics()})
         vanished = sorted(gone - queued)
         self.forget_topics(vanished)
         for name in vanished:

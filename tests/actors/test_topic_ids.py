@@ -12,6 +12,7 @@ from kactl.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
+from tests.support.scripted_store import after
 
 from .one_partition import send_request
 
@@ -87,6 +88,27 @@ async def test_topic_expanded_by_a_tool_keeps_its_id() -> None:
 
         assert made.controller.partition(TopicPartition("t", 1)) is not None
         assert ids_in_memory(made) == await stored_ids(made, "t") == before
+
+
+async def test_topic_that_replaced_another_is_not_taken_for_the_expanded_one() -> None:
+    """Otherwise brokers start the added partitions under the id of the deleted topic, and reject the stored one."""
+    async with world(1) as made:
+        await made.create("t", [[1]])
+        (before,) = ids_in_memory(made).values()
+
+        async def replace() -> None:
+            made.store.state.delete_topic("t")
+            await made.store.create_topic(TopicRef("t", ZERO_ID), dict.fromkeys((0, 1), Assignment((1,))), {})
+
+        made.script("assignments", after(replace))
+        made.brokers.forget()
+        made.controller.loop.inbox.put_once(TopicModified("t"))
+        await settle()
+
+        assert made.known("t-1").leader == 1
+        requests = [request for _, request in made.brokers.sent if isinstance(request, LeaderAndIsr)]
+        assert {ref.id for request in requests for ref in request.states.topics} == {*ids_in_memory(made).values()}
+        assert ids_in_memory(made) == await stored_ids(made, "t") != {"t": before}
 
 
 @pytest.mark.scenario(398)
