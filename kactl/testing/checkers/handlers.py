@@ -7,6 +7,7 @@ from kactl.testing.violations import Checker, Violation
 
 from . import cut_short
 from .cut_short import CutShort
+from .stored import topic_writes
 
 # A partition on a node: node, topic, index.
 _Replica = tuple[str, str, int]
@@ -28,6 +29,7 @@ class Handlers(Checker):
         self._epochs: dict[_Replica, Event] = {}  # the call with the highest leader epoch since the last stop
         self._leads: dict[_Replica, Event] = {}  # the last beginning of each leadership
         self._ended: dict[_Replica, Event] = {}  # its end or lapse
+        self._removed: dict[str, int] = {}  # when each topic was removed, by the number of the commit
         self._cut_short = CutShort()
 
     def check(self, event: Event) -> Violation | None:
@@ -56,6 +58,8 @@ class Handlers(Checker):
                         del known[replica]
             case _:
                 self._cut_short.add(event)
+                if event.kind == "store.commit":
+                    self._removed |= {topic: event.seq for topic, value in topic_writes(event) if value is None}
         return None
 
     def _begins(self, event: Event, fields: dict[str, Any]) -> Violation | None:
@@ -88,7 +92,7 @@ class Handlers(Checker):
             if other[1:] != replica[1:] or other[0] == event.node or running.fields["phase"] != "lead":
                 continue
             began, ended = self._leads.get(other), self._ended.get(other)
-            if began is None or ended is None or began.fields["topic_id"] != fields["topic_id"]:
+            if began is None or ended is None or self._is_of_another_topic(began, fields):
                 continue
             is_protected = (began.fields["broker"], began.fields["life"]) not in self._cut_short.lives
             ended_ms = ended.time_ms - ended.fields.get("late_ms", 0.0)
@@ -98,6 +102,15 @@ class Handlers(Checker):
                 )
                 return Violation("INV-57", text, event=event, contradicts=ended)
         return None
+
+    def _is_of_another_topic(self, began: Event, fields: dict[str, Any]) -> bool:
+        """Whether the topic of a leadership is not the one of that name which is led now.
+
+        The id shows it. A topic without one is another if the name was removed since: the request to delete it ends its
+        leaderships, but a participant does not respond later because a call takes its time to end.
+        """
+        removed = self._removed.get(fields["topic"], -1)
+        return began.fields["topic_id"] != fields["topic_id"] or began.seq < removed
 
 
 def _replica(event: Event) -> _Replica:

@@ -237,6 +237,39 @@ async def test_deletion_is_not_cancelled_by_a_newer_order(network: Network, hand
         del handled.scripts[ORDERS_0, "stop"]  # nothing advances the clock while the participant stops
 
 
+async def test_deletion_is_answered_after_the_leadership_and_before_a_slow_call_ends(
+    network: Network, handled: Handled
+) -> None:
+    """The topic's name may be used again then, and another participant may lead it."""
+
+    async def lead(_: object) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await network.clock.sleep_ms(100)
+
+    handled.scripts[ORDERS_0, "lead"] = lead
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        (leader,) = handled.leaders
+        leader.check()
+        answered: list[bool] = []
+
+        async def delete() -> None:
+            await network.send(1, stop_replica(ORDERS_0, leader_epoch=8, delete=True))
+            answered.append(leader.is_valid)
+
+        tasks.start_soon(delete)
+        await network.clock.advance(60)
+        first = list(answered), handled.calls_of()
+        await network.clock.advance(60)
+
+    assert first == ([False], ["prepare 1.7", "lead 1.7"])
+    assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+
+
 async def test_deletion_that_waits_is_not_replaced_by_the_next_topic(network: Network, handled: Handled) -> None:
     async def lead(_: object) -> None:
         try:

@@ -9,6 +9,7 @@ from kactl.testing.violations import Checker, Violation
 A, B = "controller 100", "controller 101"
 T1 = "0000000000000000000000000000000a"
 T2 = "0000000000000000000000000000000b"
+NO_ID = "0" * 32
 
 
 class Story:

@@ -4,9 +4,7 @@ import pytest
 
 from kactl.testing.checkers import Channels
 
-from .stories import T1, T2, A, Story
-
-ZERO = "0" * 32
+from .stories import NO_ID, T1, T2, A, Story
 
 
 def enqueue(
@@ -166,8 +164,8 @@ def test_topics_without_ids_are_compared_within_their_first_life(lives: int, fou
     one = story(0)
     for _ in range(lives):
         one.commit({"topics/t1": None})
-        one.topic({0: [1]}, topic_id=ZERO)
-    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3, topic_id=ZERO)
-    enqueue(one, 2, "LeaderAndIsr", "t1-0", epoch=1, topic_id=ZERO)
+        one.topic({0: [1]}, topic_id=NO_ID)
+    enqueue(one, 1, "LeaderAndIsr", "t1-0", epoch=3, topic_id=NO_ID)
+    enqueue(one, 2, "LeaderAndIsr", "t1-0", epoch=1, topic_id=NO_ID)
 
     assert one.found == found

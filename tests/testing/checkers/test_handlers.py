@@ -6,7 +6,7 @@ import pytest
 
 from kactl.testing.checkers import Handlers
 
-from .stories import T1, T2, Story
+from .stories import NO_ID, T1, T2, Story
 
 ONE, TWO = "broker 1", "broker 2"
 MARGIN_MS = 600.0
@@ -130,6 +130,27 @@ def test_leader_of_another_topic_of_the_name_is_legal() -> None:
     begin(one, TWO, 0, life=8, topic_id=T2)
 
     assert one.found == []
+
+
+@pytest.mark.parametrize(("removed", "found"), [(["t1"], []), (["t2"], ["INV-57"]), ([], ["INV-57"])])
+def test_leader_of_the_next_topic_of_the_name_is_legal_without_ids(removed: list[str], found: list[str]) -> None:
+    one = story()
+    begin(one, ONE, 4, topic_id=NO_ID)
+    ended(one, "lease.end")
+    one.commit({f"topics/{topic}": None for topic in removed})
+    begin(one, TWO, 0, life=8, topic_id=NO_ID)
+
+    assert one.found == found
+
+
+def test_leader_of_the_same_topic_as_a_later_call_breaks_inv_57_without_ids() -> None:
+    one = story()
+    one.commit({"topics/t1": None})
+    begin(one, ONE, 4, topic_id=NO_ID)
+    ended(one, "lease.end")
+    begin(one, TWO, 5, life=8, topic_id=NO_ID)
+
+    assert one.found == ["INV-57"]
 
 
 def test_call_in_a_session_that_the_store_ended_early_protects_nothing() -> None:

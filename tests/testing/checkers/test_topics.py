@@ -6,7 +6,7 @@ import pytest
 
 from kactl.testing.checkers import Topics
 
-from .stories import T1, T2, A, Story
+from .stories import NO_ID, T1, T2, A, Story
 
 
 def story() -> Story:
@@ -226,9 +226,6 @@ def test_a_reassignment_that_weakens_a_partition_breaks_inv_45(before: Any, afte
     one.topic({0: after}, fence=1)
 
     assert one.found == ["INV-45"]
-
-
-NO_ID = "0" * 32
 
 
 @pytest.mark.parametrize(
