@@ -1,6 +1,7 @@
 """Leaderships of participants: INV-56 and INV-58.
 
-Topics without ids are not compared: two lives of one name cannot be told apart, and leader epochs begin again.
+Without ids, topics of one name cannot be told apart. No two leaderships of them overlap either, since a topic is
+removed after its leaderships have ended. Leader epochs begin again.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from kactl.testing.violations import Checker, Violation
 
 from . import cut_short
 from .cut_short import CutShort
+from .stored import is_zero, topic_writes
 
 # A registration: its node and its broker epoch.
 _Life = tuple[str, int]
@@ -31,10 +33,12 @@ class Leases(Checker):
     def check(self, event: Event) -> Violation | None:
         if event.kind in cut_short.KINDS:
             self._cut_short.add(event)
+            if event.kind == "store.commit":
+                self._forget_epochs({topic for topic, value in topic_writes(event) if value is None})
             return None
         fields = event.fields
         if event.kind == "lease.begin":
-            return self._begins(event, fields) if fields["topic_id"].strip("0") else None
+            return self._begins(event, fields)
         for partition, lives in self._acting.items():
             if event.kind == "lease.end" and (partition[0], partition[2]) != (fields["topic"], fields["partition"]):
                 continue
@@ -42,6 +46,11 @@ class Leases(Checker):
                 if event.kind == "node.crash" or life[1] == fields["life"]:
                     del lives[life]
         return None
+
+    def _forget_epochs(self, removed: set[str]) -> None:
+        """Forget the leader epochs of topics without ids that were removed: those of the next topics begin again."""
+        for partition in [partition for partition in self._last if partition[0] in removed and is_zero(partition[1])]:
+            del self._last[partition]
 
     def _begins(self, event: Event, fields: dict[str, Any]) -> Violation | None:
         partition = fields["topic"], fields["topic_id"], fields["partition"]

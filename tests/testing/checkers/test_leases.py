@@ -4,7 +4,7 @@ import pytest
 
 from kactl.testing.checkers import Leases
 
-from .stories import T1, T2, Story
+from .stories import NO_ID, T1, T2, Story
 
 ONE, TWO = "broker 1", "broker 2"
 
@@ -88,12 +88,24 @@ def test_topics_of_one_name_have_leaderships_of_their_own() -> None:
     assert one.found == []
 
 
-def test_topics_without_ids_are_not_compared() -> None:
+def test_topics_without_ids_of_one_name_are_compared() -> None:
     one = Story(Leases())
-    begin(one, ONE, 4, topic_id="0" * 32)
-    begin(one, TWO, 3, topic_id="0" * 32, valid=(ONE,))
+    begin(one, ONE, 4, topic_id=NO_ID)
+    one.commit({"topics/t1": None})
+    begin(one, TWO, 4, topic_id=NO_ID, valid=(ONE,))
 
-    assert one.found == []
+    assert one.found == ["INV-56"]
+
+
+@pytest.mark.parametrize(("removed", "found"), [("t1", []), ("t2", ["INV-58"])])
+def test_leader_epochs_begin_again_with_the_next_topic_of_the_name(removed: str, found: list[str]) -> None:
+    one = Story(Leases())
+    begin(one, ONE, 4, topic_id=NO_ID)
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
+    one.commit({f"topics/{removed}": None})
+    begin(one, TWO, 3, topic_id=NO_ID)
+
+    assert one.found == found
 
 
 def test_an_earlier_leader_epoch_breaks_inv_58() -> None:
