@@ -5,6 +5,8 @@ as one with a failed directory, so another one is elected. Kafka's brokers send 
 replica whose handler does not recover by itself.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
@@ -51,8 +53,9 @@ class PartitionReports(Handlers):
         for report in event.reports:
             self._note(event, report)
         before = self.cluster.table.dirs_offline(event.broker)
-        await self._failed(event.broker, self._rows(event, failed=True), before)
-        await self._serving.serve(event.broker, self._rows(event, failed=False))
+        failed = self._rows(event, lambda report: report.status.is_failure)
+        await self._failed(event.broker, np.union1d(failed, self._rows(event, self._is_unknown)), before)
+        await self._serving.serve(event.broker, self._rows(event, lambda report: report.status is ReplicaStatus.READY))
 
     async def on_replica_reset_requested(self, event: ReplicaResetRequested) -> ReplicaReport:
         name, broker, cluster = event.partition, event.broker, self.cluster
@@ -99,9 +102,17 @@ class PartitionReports(Handlers):
             )
         )
 
-    def _rows(self, event: PartitionsReported, *, failed: bool) -> RowNumbers:
+    def _is_unknown(self, report: PartitionReport) -> bool:
+        """Whether a replica is ready after a failure that was reported to an earlier controller, or not at all.
+
+        It does not serve the leader epoch under which it has failed, and LeaderAndIsr does not start it again.
+        """
+        view = self.cluster.view(report.partition) if report.recovered else None
+        return view is not None and view.leader_epoch == report.leader_epoch
+
+    def _rows(self, event: PartitionsReported, wanted: Callable[[PartitionReport], bool]) -> RowNumbers:
         table = self.cluster.table
-        rows = (table.row(report.partition) for report in event.reports if _counts(report, failed=failed))
+        rows = (table.row(report.partition) for report in event.reports if wanted(report))
         return np.array([row for row in rows if row != NO_ROW], np.intp)
 
     async def _failed(self, broker: int, rows: RowNumbers, before: RowNumbers) -> None:
@@ -110,8 +121,3 @@ class PartitionReports(Handlers):
             self.cluster.table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
             await self._offline.replicas_offline(fresh, frozenset({broker}))
-
-
-def _counts(report: PartitionReport, *, failed: bool) -> bool:
-    """Returns whether a report marks a replica as failed, or as serving again. One that is busy does neither."""
-    return report.status.is_failure if failed else report.status is ReplicaStatus.READY

@@ -115,6 +115,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
         leader_epoch: of the last order.
         detail: the exception of the handler, or what took too long; at most DETAIL_MAX characters.
         age_ms: how long it had been in this state when the report was made.
+        recovered: the replica is READY after a failure, and does not serve until it is started again.
     """
 
     partition: TopicPartition
@@ -122,6 +123,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     status: ReplicaStatus
     detail: str = ""
     age_ms: float = 0.0
+    recovered: bool = False
 
 
 class PartitionsReported(ControllerRequest, frozen=True):

@@ -12,7 +12,7 @@ from kactl.actors.system import Controller
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, NotReady, StaleBrokerEpoch
 from kactl.messages.broker import PartitionReport, PartitionsReported
 from kactl.messages.log import HandlerEvent
-from kactl.model import NO_LEADER, ReplicaStatus, TopicPartition
+from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
@@ -173,6 +173,27 @@ async def test_report_of_another_registration_is_rejected() -> None:
         await ask(PartitionsReported(1, epoch, (report,)))
         await settle()
         assert cluster.leader == 2
+
+
+@pytest.mark.parametrize(("epoch", "recovered", "leader"), [(0, True, 2), (0, False, 1), (-1, True, 1)])
+async def test_ready_replica_whose_failure_is_unknown_is_started_again(
+    epoch: int, recovered: bool, leader: int
+) -> None:
+    """An earlier controller knew of its failure, or none. It would lead under its epoch for ever, and not serve."""
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)})
+        ask = cluster.controller.hub.controller(100)
+        assert ask is not None
+        report = PartitionReport(T0, epoch, ReplicaStatus.READY, recovered=recovered)
+
+        await ask(PartitionsReported(1, cluster.brokers[1].epoch, (report,)))
+        await settle()
+
+        assert cluster.leader == leader
+        assert cluster.valid == [leader]
+        view = cluster.controller.partition(T0)
+        assert view is not None
+        assert set(view.replica_states.values()) == {ReplicaState.ONLINE}
 
 
 async def test_report_of_a_deleted_topic_is_ignored() -> None:

@@ -107,7 +107,7 @@ class PartitionActor:
         self._failures = 0
         if self.state is HandlerState.ERROR:
             self.state = HandlerState.IDLE
-            self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY))
+            self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY, recovered=True))
         elif self.state is HandlerState.BACKING_OFF:
             self._reset = True
             self._signal.set()
@@ -392,10 +392,12 @@ class PartitionActor:
         self.state = HandlerState.BACKING_OFF
         self._reset = False
         await self._signal.wait_for(lambda: self._reset or isinstance(self._pending, Follow | Stop), delay_ms)
-        self._report(order, ReplicaStatus.READY, "")
+        self._report(order, ReplicaStatus.READY, "", recovered=True)
 
-    def _report(self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0) -> None:
-        report = PartitionReport(self.name, order.leader_epoch, status, detail[:DETAIL_MAX], age_ms)
+    def _report(
+        self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0, recovered: bool = False
+    ) -> None:
+        report = PartitionReport(self.name, order.leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered)
         self._environment.report(report)
 
     def _refuse(self, order: Order) -> None:
