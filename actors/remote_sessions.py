@@ -236,6 +236,8 @@ class RemoteSessions:
 
     async def _register(self, term: SessionTerm, request: Register) -> SessionAnswer:
         for _ in range(_TRIES_MAX):
+            if self._term is not term:
+                return self._not_controller()  # while the store was being asked; it may not know of it yet
             session = term.table.get(request.broker)
             if session is None:
                 try:
@@ -322,7 +324,7 @@ class RemoteSessions:
         while self._term is term:
             try:
                 async with term.lock(session.broker):
-                    if term.table.get(session.broker) is session:
+                    if self._term is term and term.table.get(session.broker) is session:
                         await self._end(term, session, EXPIRED)
                     return
             except ControllerMoved:

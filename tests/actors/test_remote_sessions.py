@@ -297,6 +297,28 @@ async def test_next_life_of_a_participant_replaces_its_registration() -> None:
         assert isinstance(await cluster.ask(Heartbeat(1, later.broker_epoch, 1)), Granted)
 
 
+async def test_registration_ends_with_the_controllership() -> None:
+    """The store may not know yet, and would accept a write of the instance that has resigned."""
+    async with open_cluster() as cluster:
+        first = await cluster.ask(Register(1, FIRST, T))
+        assert isinstance(first, Registered)
+        cluster.stores[100].end_ms = 100.0
+        sessions, answers = cluster.controllers[100].sessions, list[SessionAnswer]()
+
+        async def register() -> None:
+            answers.append(await sessions.answer(Register(1, NEXT, T), received_ns=0))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(register)
+            await settle()
+            cluster.controllers[100].loop.controllership.stopping = True
+            cluster.controllers[100].loop.controllership.resign("the session with the store was lost")
+            await cluster.advance(1_000)
+
+        assert [type(answer) for answer in answers] == [NotController]
+        assert cluster.registered() == {}
+
+
 async def test_second_participant_with_an_id_waits_for_two_timeouts() -> None:
     async with open_cluster() as cluster:
         await cluster.join(1)
