@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from kactl.actors.channel import Channel
 from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
 from kactl.actors.handlers.base import Handlers
@@ -29,6 +30,7 @@ from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec,
 
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
+REFUSED_PROPOSALS: Final = Path(__file__).with_name("refused_proposals.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
 SETTINGS = {
@@ -124,6 +126,17 @@ def test_dead_member_of_an_isr_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Replication, "check_lag", check_lag)
 
     assert "LIV-04: partition t1-0: [3] are down and in the ISR [1, 2, 3]" in signature(down=["broker 3"])
+
+
+def test_requests_that_are_answered_at_once_do_not_wait() -> None:
+    """A leader proposes a drained follower twice a second. As in Kafka, each refusal is followed by UpdateMetadata."""
+    assert run_script(load(REFUSED_PROPOSALS)).passed
+
+
+def test_request_that_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Channel, "oldest_ms", 1_001.0)
+
+    assert "LIV-08: 0 requests wait for broker" in signature()
 
 
 def test_timer_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
