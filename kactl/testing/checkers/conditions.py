@@ -44,9 +44,18 @@ class ConditionsNow:
         return self._serves(broker, name) and broker not in self._leaving
 
     def _has_lost(self, broker: int, name: TopicPartition) -> bool:
-        """Whether a late StopReplica has stopped a replica. It starts again with the next LeaderAndIsr."""
+        """Whether a broker cannot serve a replica, and the controller cannot know.
+
+        A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or it is one of an earlier topic
+        of the name, without an id, whose deletion another process with the broker's id has answered.
+        """
         member = self._running.get(broker)
-        return member is not None and member.has_lost(name)
+        if member is None or member.has_lost(name):
+            return member is not None
+        held, replica = self._leaderships.get(name), member.replicas().get(name)
+        if held is None or replica is None or broker not in self._cluster.fleet.doubled:
+            return False
+        return not any(replica.topic_id) and replica.leader_epoch > held.leader_epoch
 
     def _deleted(self, name: TopicPartition) -> bool:
         return name.topic in self._cluster.stored.deletions()
@@ -155,7 +164,7 @@ class ConditionsNow:
                 if not self._serves(broker.id, name) or broker.id in self._leaving:
                     continue
                 replica = replicas.get(name)
-                if replica is None and broker.has_lost(name):
+                if self._has_lost(broker.id, name):
                     continue
                 if replica is None:
                     yield f"broker {broker.id} has no replica of {name}"

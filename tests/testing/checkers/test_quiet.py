@@ -239,6 +239,20 @@ def test_late_copy_of_a_stop_is_no_violation_with_kafkas_brokers(monkeypatch: py
     assert "LIV-03: broker 2 has no replica of t2-0" in signature(*leader)
 
 
+def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = Action("reassign", at_ms=3_000, args={"targets": {"t1-1": [3, 2, 1]}, "to": "active controller"})
+    pause = Action("pause", at_ms=5_000, args={"node": "broker 2", "for_ms": 13_000})
+    twin = Action("start twice", at_ms=5_500, args={"broker": "broker 2", "for_ms": 10_000})
+    delete = Action("delete", at_ms=11_000, args={"topic": "t1", "to": "active controller"})
+    again = Action("create", at_ms=14_000, args={"topic": "t1", "replicas": [[1, 2, 3], [3, 2, 1]]})
+    actions = (raised, pause, twin, delete, again)
+    assert signature(*actions, level="2.6").startswith("pass")
+
+    monkeypatch.setattr(ConditionsNow, "_has_lost", lambda self, broker, name: False)
+
+    assert "LIV-03: broker 2 has leader" in signature(*actions, level="2.6")
+
+
 LATE = Unmet("LIV-03", "a broker is late", 10_000.0)
 UNBALANCED = Unmet("LIV-07", "a broker does not lead", 300_000.0)
 
