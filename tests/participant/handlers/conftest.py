@@ -125,8 +125,7 @@ class Handled:
             clock=self.clock,
             handler=Handler,
             session_timeout_ms=SESSION_MS,
-            shutdown_attempts=0,
-            **settings,
+            **{"shutdown_attempts": 0} | settings,
         )
         self.network.hub.attach_controller(CONTROLLER, self.receive)
         async with self.participant:

@@ -1,5 +1,6 @@
 """Order of a handler's calls: one at a time, the newest order wins, and no partition waits for another."""
 
+import asyncio
 from pathlib import Path
 
 import anyio
@@ -290,6 +291,37 @@ async def test_deletion_that_waits_is_not_replaced_by_the_next_topic(network: Ne
 
         assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete", "prepare 1.9", "lead 1.9"]
         assert len(handled.handlers) == 2
+
+
+async def test_no_call_begins_beside_one_that_a_second_cancellation_has_left(
+    network: Network, handled: Handled
+) -> None:
+    async def lead(_: object) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await network.clock.sleep_ms(100)
+
+    async def main() -> None:
+        async with handled.running_participant(shutdown_attempts=3):
+            running.set()
+            await anyio.sleep_forever()
+
+    handled.scripts[ORDERS_0, "lead"] = lead
+    running = anyio.Event()
+    task = asyncio.create_task(main())
+    await running.wait()
+    await network.lead_and_follow(1, LED)
+    await settle()
+    for _ in range(2):  # the first one begins a controlled shutdown, to which no controller responds
+        task.cancel()
+        await settle()
+    while not task.done():
+        await network.clock.advance(1_000)
+
+    assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "lost 1.7"]
+    assert handled.running[ORDERS_0] == 0
 
 
 @pytest.mark.parametrize("end", ["stop", "session", "kill"])
