@@ -25,7 +25,9 @@ from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.rows import RowNumbers, common, without
+from kactl.state.rows import Bools, RowNumbers, Rows, common, some, without
+from kactl.state.table import in_sync_of
+from kactl.stores.base import Leaderships
 
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
@@ -227,12 +229,14 @@ class BrokerEvents(Handlers):
 
         Nothing else would send it: in memory nothing is left to be written. This includes rows that another handler has
         read meanwhile, for example because their leader proposed an ISR. Brokers ignore a leader epoch that they have.
-        Rows that are NEW are sent when their first leader is adopted.
+        Rows that are NEW are sent when an election adopts their first leader. An election reads that only where another
+        leader could be elected, and sends nothing if the first one is offline.
         """
         table = self.cluster.table
         rows = table.rows(row_numbers)
         stored = await self.store.leaderships(table.names(row_numbers))
         ahead = rows.has_leadership & stored.found & (stored.partition_epoch > rows.partition_epoch)
+        ahead |= self._not_adopted(rows, stored)
         if ahead.any():
             self.cluster.put_leaderships(row_numbers[ahead], stored.take(ahead))
             rows = table.rows(row_numbers[ahead])
@@ -245,6 +249,18 @@ class BrokerEvents(Handlers):
             rows, rows.assigned & rows.online(self.cluster.live_brokers.registered) & ~rows.queued
         )
         self.channels.send(self.batch.flush())
+
+    def _not_adopted(self, rows: Rows, stored: Leaderships) -> Bools:
+        """bool[n]: NEW rows with a first leader in the store that cannot be elected now.
+
+        This controller wrote it, for the present topic: a deleted topic of that name may have left its leadership.
+        """
+        unknown = (rows.state == PartitionState.NEW) & ~rows.has_leadership & ~rows.queued
+        mine = stored.found & (stored.controller_epoch == self.epoch)
+        mine &= some(rows.assigned & in_sync_of(rows.replicas, stored.isr))
+        candidates = rows.assigned & rows.online(self.cluster.live_brokers.electable)
+        result: Bools = unknown & mine & ~some(candidates & (rows.replicas == stored.leader))
+        return result
 
     async def on_links_changed(self, event: LinksChanged) -> None:
         """Use participants that can be reached now: for elections that found no other candidate, and in ISRs."""

@@ -19,6 +19,7 @@ from kactl.messages.control import (
     PartitionErrors,
     Request,
     Response,
+    UpdateMetadata,
     UpdateMetadataResponse,
 )
 from kactl.messages.events import (
@@ -32,7 +33,7 @@ from kactl.messages.events import (
 from kactl.model import ZERO_ID, Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.support.clocks import settle
-from tests.support.controller_harness import RecordingConnection, World, open_standby, world
+from tests.support.controller_harness import RecordingConnection, World, leaders_in, open_standby, world
 from tests.support.store_clients import watches_of
 
 pytestmark = pytest.mark.anyio
@@ -536,6 +537,15 @@ def _lose_answer_and_reading(w: World) -> None:
     store.commit, store.leaderships = unanswered, unread
 
 
+def _metadata(w: World, broker: int) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
+    """Returns what `leaders_in` does of a broker's last UpdateMetadata, by partition."""
+    last: dict[str, tuple[int, int, tuple[int, ...], bool]] = {}
+    for request in w.brokers.of(broker, UpdateMetadata):
+        assert isinstance(request, UpdateMetadata)
+        last |= leaders_in(request.states)
+    return last
+
+
 async def test_first_leader_of_a_lost_response_is_adopted() -> None:
     """In Kafka the partition conflicts with its own write and stays NEW until the next controller."""
     async with world(1, 2) as w:
@@ -561,6 +571,51 @@ async def test_leader_that_died_before_its_adoption_is_replaced() -> None:
 
         assert await w.stored("orders-0") == (2, 1, (2,))
         assert w.brokers.told(2)["orders-0"][:2] == (2, 1)
+        await w.check()
+
+
+@pytest.mark.parametrize("how", ["stop", "drain"])
+async def test_first_leader_that_cannot_be_elected_is_known(how: str) -> None:
+    """Elections end before they read the store, as no replica is online."""
+    async with world(1, 2) as w:
+        _lose_answer_and_reading(w)
+        await w.create("orders", [[1]])
+        if how == "stop":
+            await w.stop(1)
+        else:
+            await w.controller.drain(1)
+        w.brokers.forget()
+
+        await keep_alive_for(w, 15)
+
+        expected = (-1, 1, (1,)) if how == "stop" else (1, 0, (1,))
+        assert await w.stored("orders-0") == expected
+        assert w.known("orders-0").state is PartitionState.OFFLINE
+        for broker in w.controller.cluster.brokers:
+            assert _metadata(w, broker)["orders-0"][:3] == expected
+        await w.check()
+
+
+async def test_first_leader_of_an_earlier_topic_is_not_read() -> None:
+    """Without an id, the name alone does not tell the topics apart. No replica of the second one is online."""
+    async with world(1, 2) as w:
+
+        async def replaced(real: Any, write: Any, fence: Any) -> Any:
+            w.store.state.delete_topic("t")
+            await w.store.create_topic(TopicRef("t", ZERO_ID), {0: Assignment((3,))}, {})
+            await real(write, fence)
+            raise AWAY
+
+        w.script("commit", replaced)
+        fail_calls(w, "leaderships", AWAY)
+        await w.create("t", [[1]])
+        assert await w.stored("t-0") == (1, 0, (1,))
+        await w.stop(1)
+        await keep_alive_for(w, 15)
+
+        await w.start(3)
+
+        assert await w.stored("t-0") == (3, 1, (3,))
         await w.check()
 
 
@@ -612,7 +667,8 @@ async def test_leadership_of_a_lost_response_is_read_and_sent() -> None:
         await w.check()
 
 
-async def test_foreign_leadership_of_a_new_partition_is_not_adopted() -> None:
+@pytest.mark.parametrize("stopped", [(), (1, 2)], ids=["live", "offline"])
+async def test_foreign_leadership_of_a_new_partition_is_not_adopted(stopped: tuple[int, ...]) -> None:
     """Only a controller writes it. An operator or the next controller has to decide on it."""
     async with world(1, 2) as w:
         fail_calls(w, "commit", AWAY)
@@ -627,6 +683,7 @@ async def test_foreign_leadership_of_a_new_partition_is_not_adopted() -> None:
         await w.create("orders", [[1, 2]])
         foreign = Leadership(2, 7, (2,), 0, 99)
         assert await w.store.write_isr(TopicPartition("orders", 0), foreign, expected=-1) == 0
+        await w.stop(*stopped)
 
         await keep_alive_for(w, 15)
 
