@@ -176,6 +176,19 @@ def test_kafkas_broker_may_stop_a_replica_for_a_request_from_before_its_start(
     assert one.found == found
 
 
+@pytest.mark.parametrize(("stock", "message", "found"), [(True, 3, []), (True, 6, ["INV-41"]), (False, 3, ["INV-41"])])
+def test_kafkas_broker_may_stop_a_replica_that_a_request_from_before_its_stop_has_started(
+    stock: bool, message: int, found: list[str]
+) -> None:
+    one = story(stock_brokers=stock)
+    apply(one, 2, message=2)
+    stop(one, 2, message=5, epoch=0)
+    apply(one, 2, message=message, epoch=1)
+    stop(one, 2, topic_id=T2, message=9, epoch=-2)
+
+    assert one.found == found
+
+
 @pytest.mark.parametrize(("stock", "epoch"), [(True, 0), (False, 0), (False, 1)])
 def test_starting_again_what_was_stopped_breaks_inv_44(stock: bool, epoch: int) -> None:
     one = story(stock_brokers=stock)
