@@ -46,14 +46,15 @@ class ConditionsNow:
     def _has_lost(self, broker: int, name: TopicPartition) -> bool:
         """Whether a broker cannot serve a replica, and the controller cannot know.
 
-        A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or it is one of an earlier topic
-        of the name, without an id, whose deletion another process with the broker's id has answered.
+        A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or a Kafka broker has one of an
+        earlier topic of the name, without an id: a stop was lost with the controller that had queued it, or another
+        process with the broker's id has answered it. The stored leader epoch is never below one that was sent for it.
         """
         member = self._running.get(broker)
         if member is None or member.has_lost(name):
             return member is not None
         held, replica = self._leaderships.get(name), member.replicas().get(name)
-        if held is None or replica is None or broker not in self._cluster.fleet.doubled:
+        if held is None or replica is None or self._cluster.spec.brokers.kind != "model":
             return False
         return not any(replica.topic_id) and replica.leader_epoch > held.leader_epoch
 
