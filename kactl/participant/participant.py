@@ -26,7 +26,7 @@ from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint
-from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.background import Background, BlockStack, ShieldedTasks
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
@@ -207,10 +207,12 @@ class Participant(TopicRequests, Views):
         stack = BlockStack(f"participant {self.id}")
         if self._hosting is not None:
             stack.callback(self._hosting.watchdog.stop)
-        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
-        self._calls.open(self._tasks.start_soon)
+        # The registration ends first, and stops the application, whose calls must not be cancelled before.
+        calls = await stack.enter_async_context(ShieldedTasks(f"the application of participant {self.id}"))
+        self._calls.open(calls.start_soon)
         if self._hosting is not None:
-            self._hosting.open(self._tasks.start_soon)
+            self._hosting.open(calls.start_soon)
+        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
         self._stack = stack
 
     async def close(self) -> None:

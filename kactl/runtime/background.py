@@ -19,10 +19,10 @@ KeyboardInterrupt and SystemExit are never reduced to a note: raised by a backgr
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 import anyio
 import anyio.abc
@@ -77,6 +77,49 @@ class Background:
             raise failure
         _attach(own, failure, self._owner)
         return False
+
+
+class ShieldedTasks:
+    """Tasks that are cancelled when the block ends, and not when it is cancelled from outside.
+
+    A cancellation reaches the block and all tasks around it at once. What ends these tasks in order is closed before
+    the block ends.
+
+    Args:
+        owner: name of the owner of the tasks, for log lines and notes.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._background = Background(owner)
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._scopes: set[anyio.CancelScope] = set()
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await self._background.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._has_ended = True
+        for scope in self._scopes:
+            scope.cancel()
+        return await self._background.__aexit__(kind, error, trace)
+
+    def start_soon(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
+        """Start a task. Its first step runs even if the block ends before it."""
+
+        async def run() -> None:
+            with anyio.CancelScope(shield=not self._has_ended) as scope:
+                self._scopes.add(scope)
+                try:
+                    await main()
+                finally:
+                    self._scopes.discard(scope)
+
+        assert self._tasks is not None
+        self._tasks.start_soon(run)
 
 
 class BlockStack(AsyncExitStack):

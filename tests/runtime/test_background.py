@@ -14,7 +14,7 @@ import pytest
 import kactl
 from kactl.cli.serving import embedded
 from kactl.config.file import load
-from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.background import Background, BlockStack, ShieldedTasks
 from kactl.state_change_log.keeper import as_json, kept
 from kactl.state_change_log.segments import Segments
 from kactl.telemetry.event_log import EventLog
@@ -333,3 +333,44 @@ async def test_second_cancellation_while_closing_ends_the_block(nested: bool) ->
 
     (error,) = left
     assert error.__context__ is not error  # anyio follows the chain to its end
+
+
+async def test_shielded_task_is_cancelled_when_the_block_ends_and_not_before() -> None:
+    events: list[str] = []
+
+    async def work() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            events.append("task is cancelled")
+
+    async def end() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.wait_all_tasks_blocked()
+        events.append("block ends")
+
+    with anyio.CancelScope() as scope:
+        async with BlockStack("test") as stack:
+            tasks = await stack.enter_async_context(ShieldedTasks("test"))
+            stack.push_async_callback(end)
+            tasks.start_soon(work)
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    assert scope.cancelled_caught
+    assert events == ["block ends", "task is cancelled"]
+
+
+async def test_shielded_task_that_was_not_begun_is_cancelled_when_the_block_ends() -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(5):
+        async with ShieldedTasks("test") as tasks:
+            tasks.start_soon(work)
+
+    assert begun == ["work"]

@@ -135,9 +135,6 @@ class PartitionActor:
                 else:
                     self._pending = None
                 self._current = order
-                # A task that was cancelled has left its call behind.
-                if self._phase is not None and not await self._end(order, self._phase):
-                    continue
                 order.begun = True
                 self._environment.began(self.name, order)
                 await self._carry_out(order)

@@ -320,7 +320,7 @@ async def test_no_call_begins_beside_one_that_a_second_cancellation_has_left(
     while not task.done():
         await network.clock.advance(1_000)
 
-    assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "lost 1.7"]
+    assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "lost 1.7", "stop"]
     assert handled.running[ORDERS_0] == 0
 
 
