@@ -260,7 +260,9 @@ class Channel(Actor[Outgoing]):
             if not len(deletions):
                 # Only topic deletions use the response.
                 return
-            event = ReplicasDeleted(self.broker.id, self.broker.epoch, StopReplicaResponse(response.error, deletions))
+            event = ReplicasDeleted(
+                self.broker.id, self.broker.epoch, StopReplicaResponse(response.error, deletions), request
+            )
         while True:
             try:
                 self._deliver_event(event)

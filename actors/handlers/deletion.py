@@ -3,8 +3,10 @@
     marked ──▶ queued ──▶ started ──▶ all replicas deleted ──▶ gone, the mark last
 
 Only this module acts on a topic that is queued for deletion: no leader is elected for it, no partition is created or
-reassigned. A failed deletion is retried when a broker with one of the replicas starts (`resume_on`), when a
-reassignment of the topic completes (`resume_for`), and by the next controller, which starts again with every replica.
+reassigned. The store keeps the topic until no earlier leader can have a valid lease, also one that is no replica any
+more: the name can be used again afterwards. A failed deletion is retried when a broker with one of the replicas starts
+(`resume_on`), when a reassignment of the topic completes (`resume_for`), and by the next controller, which starts again
+with every replica.
 
 Source: the classic controller's TopicDeletionManager and processTopicDeletion. Unlike there, a topic with partitions
 being reassigned is marked ineligible after it was queued; marked before, it would not be found in the queue.
@@ -165,13 +167,26 @@ class Deletion(Handlers):
         halted = np.array([name in self.cluster.deletion_ineligible for name in names], np.bool_)
         due = deletion.due(topic, assigned, replica_state, halted=halted)
         ineligible = assigned & (replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
-        if due.complete.any():
-            await self._complete([names[position] for position in np.flatnonzero(due.complete).tolist()])
+        complete = due.complete & ~self._held(names, row_numbers, topic)
+        if complete.any():
+            await self._complete([names[position] for position in np.flatnonzero(complete).tolist()])
         if ineligible.any():
             await self._move(row_numbers, ineligible, ReplicaState.OFFLINE)
         starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
         if starting:
             await self._start(starting)
+
+    def _held(self, names: list[str], row_numbers: RowNumbers, topic: Ints) -> Bools:
+        """Returns bool[T]: topics with an earlier leader that may still have a valid lease.
+
+        It may be none of the replicas any more. `Leases` resumes the deletion.
+        """
+        held, holds = np.zeros(len(names), np.bool_), self.cluster.holds
+        if holds.is_used:
+            have_holder = holds.have_holder(self.cluster.table.hold_columns(), row_numbers)
+            held[topic[have_holder]] = True
+            holds.deletions.update(np.unique(self.cluster.table.column("topic")[row_numbers[have_holder]]).tolist())
+        return held
 
     async def _start(self, topics: list[str]) -> None:
         """Stop the partitions of topics, and send StopReplica with delete for every replica that can be deleted.

@@ -8,9 +8,10 @@ import numpy as np
 from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
 from kactl.messages.admin import TopicDeletionRequested
 from kactl.messages.events import DeletionsChanged, Event, ReplicasDeleted
-from kactl.model import TopicRef
+from kactl.model import EPOCH_DURING_DELETE, TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.table import NO_ROW
+from kactl.stores.base import Names
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
@@ -55,9 +56,11 @@ class DeletionEvents(Handlers):
         if registered is None or registered.epoch != event.broker_epoch:
             log.info("broker %d responded under registration %d, which has ended", broker, event.broker_epoch)
             return
+        self._end_holds(event)
         answers = response.partitions
         row_numbers = table.rows_named_in(answers.topics, answers.topic, answers.partition)
-        known = row_numbers != NO_ROW
+        started = np.array([name in self.cluster.deletion_started for name in answers.topics], np.bool_)
+        known = (row_numbers != NO_ROW) & started[answers.topic]
         row_numbers, errors = row_numbers[known], answers.error[known]
         if response.error:
             errors = np.full(len(row_numbers), response.error, np.int16)
@@ -67,6 +70,23 @@ class DeletionEvents(Handlers):
             await self._deletion.fail_replica_deletion(failed, frozenset({broker}), error=error)
         if not errors.all():
             await self._deletion.complete_replica_deletion(row_numbers[errors == 0], frozenset({broker}))
+
+    def _end_holds(self, event: ReplicasDeleted) -> None:
+        """Note which leaderships have ended by a request to delete replicas of topics that were queued for deletion.
+
+        It ends leaderships of any epoch, before the response, and no replica that was stopped is elected there again.
+        It carries no leader epoch that the participant could report.
+        """
+        request, table, holds = event.request, self.cluster.table, self.cluster.holds
+        if request is None or event.response.error or not holds.is_used:
+            return
+        rows = table.rows_at(Names(request.topics, request.topic, request.partition))
+        known = (rows != NO_ROW) & request.delete & (request.leader_epoch == EPOCH_DURING_DELETE)
+        for number, ref in enumerate(request.topics):
+            topic = table.topic(ref.name)
+            if topic is not None and topic.ref.id != ref.id:
+                known &= request.topic != number
+        holds.deleted(table.hold_columns(), table.queued(rows[known]), event.broker)
 
     async def on_topic_deletion_requested(self, event: TopicDeletionRequested) -> TopicRef:
         if not self.settings.delete_topics:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kactl.config.topic import is_leased
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
-from kactl.messages.events import BrokersChanged, Event
+from kactl.messages.events import BrokersChanged, DeletionsChanged, Event
 from kactl.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
 from kactl.messages.log import BrokerEvent
 from kactl.messages.sessions import is_next_life
@@ -154,6 +154,7 @@ class Leases(Handlers):
         lives = self._lives.get(broker.id, [])
         if lives and all(is_next_life(life, broker.incarnation) for life in lives):
             self._over(past_life(broker.id))
+            self._resume_deletions()
         self._wait_for_vanished(broker.handover_wait_ms)
 
     def _wait_for_past(self, broker: Broker) -> None:
@@ -260,6 +261,13 @@ class Leases(Handlers):
             rows = self.cluster.holds.pop_released(self._columns)
             if len(rows):
                 self.channels.send(lease_releases(self.cluster, rows))
+        self._resume_deletions()
+
+    def _resume_deletions(self) -> None:
+        """Resume the deletions that have waited for holders, after some of these were released."""
+        holds = self.cluster.holds
+        if holds.deletions and holds.pop_deletable(self._columns):
+            self.context.enqueue(DeletionsChanged())
 
     # -- holders that are silent ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from kactl.model import NO_BROKER, NO_LEADER, PartitionState, PartitionView, Rep
 from kactl.state.cluster import Cluster
 from kactl.state.holds import VANISHED_BEFORE, past_life
 from kactl.state.replica_reports import ReplicaReport
+from kactl.state.rows import Rows
 from kactl.state.table import NO_ROW
 
 DeletionState = Literal["none", "halted", "running"]
@@ -136,9 +137,22 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
         return "running", ("the store, which must delete its entry",)
     rows = cluster.table.rows(cluster.table.rows_of(entry))
     pending = np.unique(rows.replicas[rows.replica_state == ReplicaState.DELETION_STARTED]).tolist()
-    return "running", tuple(
-        f"broker {broker} has not responded to the request to delete its replicas" for broker in pending
-    )
+    waits = [f"broker {broker} has not responded to the request to delete its replicas" for broker in pending]
+    return "running", (*waits, *_leases_of(cluster, rows))
+
+
+def _leases_of(cluster: Cluster, rows: Rows) -> list[str]:
+    """Returns the earlier leaders of some partitions whose leases a deletion waits for."""
+    if not cluster.holds.is_used:
+        return []
+    columns = cluster.table.hold_columns()
+    holders = np.unique(columns.holder[rows.index[cluster.holds.have_holder(columns, rows.index)]]).tolist()
+    return [
+        f"broker {holder} has not reported that it leads no partition any more"
+        if holder >= 0
+        else f"the lease of the earlier process of broker {past_life(holder)} has not ended"
+        for holder in holders
+    ]
 
 
 def broker_state(cluster: Cluster, broker: int) -> BrokerState:

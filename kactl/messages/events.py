@@ -12,7 +12,7 @@ import msgspec
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 
-from .control import LeaderAndIsr, LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from .control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse, UpdateMetadataResponse
 
 
 class ControllerState(enum.IntEnum):
@@ -327,3 +327,4 @@ class ReplicasDeleted(Event, frozen=True):
     broker: int
     broker_epoch: int
     response: StopReplicaResponse
+    request: StopReplica | None = None

@@ -382,13 +382,13 @@ class RequestBatch:
 def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:
     """Returns the results of the deletions that `request` demanded, for topics whose deletion has started.
 
-    The result is empty if there are none. A StopReplica for another reason does not need its response.
+    The result is empty if there are none. A StopReplica for another reason does not need its response. With
+    participants, those for topics that are only queued are returned as well: a deletion waits for earlier leaders.
 
     Source: AbstractControllerBrokerRequestBatch.handleStopReplicaResponse.
     """
-    numbers = {
-        topic.name: index for index, topic in enumerate(request.topics) if topic.name in cluster.deletion_started
-    }
+    awaited = cluster.topics_to_delete if cluster.holds.is_used else cluster.deletion_started
+    numbers = {topic.name: index for index, topic in enumerate(request.topics) if topic.name in awaited}
     errors = response.partitions
     topic = np.array([numbers.get(name, -1) for name in errors.topics], np.int64)[errors.topic]
     requested = request.topic[request.delete].astype(np.int64) << 32 | request.partition[request.delete]

@@ -12,6 +12,9 @@ be valid. A controller that has just taken over knows no holders. It knows the b
 Topics with `leadership.lease=false` are exempt: their new leaders wait for no earlier one. A topic with a setting that
 is not known is not exempt.
 
+The deletion of a topic waits for its holders: with the rows they would be forgotten, and a leader of the next topic of
+that name would not wait for them.
+
 Everything here is arithmetic on columns. `kactl.actors.handlers.leases` decides when a holder is released.
 """
 
@@ -59,14 +62,18 @@ class Holds:
         unanswered: holders that may have any leadership, since this controller has just taken over.
         until_ms: by past life: when its leases have ended at the latest, on the monotonic clock of this controller.
         evicted: past lives that were evicted.
+        deletions: numbers of topics with deleted replicas, whose deletion waits for holders.
     """
 
     def __init__(self) -> None:
         self.unanswered: set[int] = set()
         self.until_ms: dict[int, float] = {}
         self.evicted: set[int] = set()
+        self.deletions: set[int] = set()
         self._participants = BrokerSet()
         self._past: set[int] = set()
+        # By number of a topic that is deleted: rows and holders that are known to lead no more.
+        self._deleted: dict[int, set[tuple[int, int]]] = {}
         self._leased: dict[int, bool] = {}  # by number of a topic with a known setting
         self._exempt: Ints = np.zeros(0, np.int32)  # numbers of topics
 
@@ -92,9 +99,13 @@ class Holds:
         self._exempt = np.array(sorted(topic for topic, leased in self._leased.items() if not leased), np.int32)
 
     def forget_topics(self, topics: Iterable[int]) -> None:
-        """Forget the settings of some topics."""
+        """Forget the settings of some topics, and that their deletion waits."""
+        numbers = set(topics)
+        self.deletions -= numbers
+        for topic in numbers & self._deleted.keys():
+            del self._deleted[topic]
         if self._leased:
-            for topic in topics:
+            for topic in numbers:
                 self._leased.pop(topic, None)
             self.set_leased({})
 
@@ -107,6 +118,33 @@ class Holds:
         if not len(self._exempt):
             return np.zeros(len(rows), np.bool_)
         return np.isin(columns.topic[rows], self._exempt)
+
+    # -- topics that are deleted
+
+    def have_holder(self, columns: HoldColumns, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: rows with an earlier leader that may still have a valid lease, for all that is known."""
+        result: Bools = (columns.holder[rows] != NO_BROKER) & ~self.exempt(columns, rows)
+        if self._deleted:
+            for position in np.flatnonzero(result).tolist():
+                row = rows[position]
+                deleted = self._deleted.get(int(columns.topic[row]), ())
+                result[position] = (int(row), int(columns.holder[row])) not in deleted
+        return result
+
+    def deleted(self, columns: HoldColumns, rows: RowNumbers, broker: int) -> None:
+        """A broker has ended its leaderships of some rows for the deletion of their topics.
+
+        Calls of its handlers may not have ended, so that a leader which waits for it is not released.
+        """
+        for row in rows[columns.holder[rows] == broker].tolist():
+            self._deleted.setdefault(int(columns.topic[row]), set()).add((row, broker))
+
+    def pop_deletable(self, columns: HoldColumns) -> set[int]:
+        """Returns the numbers of topics whose deletion has waited for holders, and need not wait any longer."""
+        rows = np.flatnonzero(columns.holder != NO_BROKER)
+        deletable = self.deletions.difference(columns.topic[rows[self.have_holder(columns, rows)]].tolist())
+        self.deletions -= deletable
+        return deletable
 
     # -- changes of leaders
 

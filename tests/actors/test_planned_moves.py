@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from kactl.errors import KactlError
+from kactl.errors import KactlError, TopicExists
 from kactl.messages.admin import ControllerRequest, ElectionKind, ElectionRequested, ResignRequested, UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition
@@ -54,6 +54,60 @@ async def test_next_leader_waits_while_the_last_one_is_cut_off_and_begins_after_
         assert leaders.began[-1][0] - moved_ms <= 2 * TIMEOUT_MS + 500
         evicted = [event for event in leaders.controller.history.read(0)[0] if getattr(event, "what", "") == "evicted"]
         assert [event.broker for event in evicted] == [1]  # type: ignore[union-attr]
+
+
+async def test_deletion_waits_for_a_leader_that_is_no_replica_any_more() -> None:
+    """A leader of the next topic of the name would not know of it."""
+    async with open_leaders() as leaders:
+        await leaders.controller.create_topic("t", assignment={0: (1, 2, 3)})
+        await leaders.clock.advance(1_000)
+        leaders.hub.cut.add(1)
+        await leaders.controller.reassign({T0: (2, 3)})
+        await leaders.controller.delete_topic("t", timeout_ms=0)
+        await leaders.clock.advance(TIMEOUT_MS / 2)
+        assert leaders.valid() == [1]
+        assert [waiting.replicas_left for waiting in leaders.controller.deletions()] == [0]
+        assert "broker 1" in leaders.controller.explain_deletion("t").waits_for[0]
+        with pytest.raises(TopicExists):
+            await leaders.controller.create_topic("t", assignment={0: (2, 3)})
+
+        leaders.hub.cut.clear()
+        await leaders.clock.advance(1_000)
+        assert leaders.controller.topics() == []
+        assert leaders.valid() == []
+        await leaders.controller.create_topic("t", assignment={0: (2, 3)})
+        await settle()
+        assert leaders.valid() == [2]
+        assert leaders.overlaps == []
+
+
+async def test_deletion_goes_on_after_the_eviction_of_a_leader_that_is_no_replica_any_more() -> None:
+    async with open_leaders() as leaders:
+        await leaders.controller.create_topic("t", assignment={0: (1, 2, 3)})
+        await leaders.clock.advance(1_000)
+        leaders.hub.cut.add(1)
+        await leaders.controller.reassign({T0: (2, 3)})
+        await settle()
+        await leaders.controller.delete_topic("t", timeout_ms=0)
+        await leaders.clock.advance(2 * TIMEOUT_MS + 1_000)
+        assert leaders.controller.topics() == []
+        assert leaders.valid() == []
+
+
+async def test_deletion_stops_the_leader_that_a_reassignment_removes() -> None:
+    """The request to stop it carries no leader epoch, so that only the response shows that it leads no more."""
+    async with open_leaders() as leaders:
+        await leaders.controller.create_topic("t", assignment={0: (1, 2)})
+        await leaders.clock.advance(1_000)
+        leaders.brokers[3].pause()
+        await leaders.controller.reassign({T0: (2, 3)})
+        await leaders.controller.delete_topic("t", timeout_ms=0)
+        await settle()
+        assert leaders.valid() == [1]
+        leaders.brokers[3].resume()
+        await leaders.clock.advance(5_000)
+        assert leaders.controller.topics() == []
+        assert leaders.valid() == []
 
 
 async def test_preferred_elections_of_many_partitions_do_not_wait_for_long() -> None:

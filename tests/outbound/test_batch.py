@@ -17,7 +17,7 @@ from kactl.messages.control import (
     StopReplicaResponse,
     UpdateMetadata,
 )
-from kactl.model import NO_BROKER, Assignment, Leadership, TopicPartition
+from kactl.model import NO_BROKER, Assignment, Broker, Leadership, TopicPartition
 from kactl.outbound import request_columns
 from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
@@ -363,6 +363,16 @@ def test_epoch_and_response_of_a_topic_queued_for_deletion() -> None:
 
     assert {name: entry["leader_epoch"] for name, entry in stops_sent(sent, 2).items()} == {FOO0: -2, FOO1: -2, BAR1: 6}
     assert stop_response(of_kind(sent, StopReplica)[2], gathered.cluster) == []
+
+
+def test_response_with_participants_contains_topics_queued_for_deletion() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
+    gathered.cluster.holds.brokers_changed([Broker(1, 1, incarnation=b"x" * 16)])
+
+    gathered.stop([2], *ALL, delete=True)
+    request = of_kind(gathered.flush(), StopReplica)[2]
+
+    assert stop_response(request, gathered.cluster) == [("foo-0", 0), ("foo-1", 0)]
 
 
 @pytest.mark.scenario(325)

@@ -222,3 +222,33 @@ def test_settings_of_removed_topics_are_forgotten() -> None:
     assert table.holds.with_unknown_setting(np.array([11, 10], np.int32)) == [10]
     table.elect(2, 2, 3)
     assert table.holders[0] == 1
+
+
+def test_deletion_waits_for_holders() -> None:
+    table = Table()
+    holds = table.holds
+    table.elect(2, 3, 3)
+    assert holds.have_holder(table.columns, ALL).tolist() == [True, True, False]
+    holds.deletions = {10, 11}
+    assert holds.pop_deletable(table.columns) == set()
+
+    table.ended(0, 1, 5)
+    assert holds.pop_deletable(table.columns) == {10}
+    assert holds.pop_deletable(table.columns) == set()
+    holds.set_leased({11: False})
+    assert holds.pop_deletable(table.columns) == {11}
+
+
+def test_deletion_does_not_wait_for_a_broker_that_has_deleted_its_replica() -> None:
+    table = Table()
+    holds = table.holds
+    table.elect(2, 3, 3)
+    holds.deletions = {10, 11}
+    holds.deleted(table.columns, ALL, 1)
+    assert holds.have_holder(table.columns, ALL).tolist() == [False, True, False]
+    assert holds.pop_deletable(table.columns) == {10}
+    # Its calls may not have ended.
+    assert table.held() == [True, True, False]
+    holds.forget_topics([10, 11])
+    assert holds.deletions == set()
+    assert holds.have_holder(table.columns, ALL).tolist() == [True, True, False]
