@@ -5,10 +5,10 @@ Source: the classic controller's processTopicDeletion, processTopicDeletionStopR
 
 import numpy as np
 
-from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
+from kactl.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
 from kactl.messages.admin import TopicDeletionRequested
 from kactl.messages.events import DeletionsChanged, Event, ReplicasDeleted
-from kactl.model import EPOCH_DURING_DELETE, TopicRef
+from kactl.model import NO_EPOCH, TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Names
@@ -72,21 +72,25 @@ class DeletionEvents(Handlers):
             await self._deletion.complete_replica_deletion(row_numbers[errors == 0], frozenset({broker}))
 
     def _end_holds(self, event: ReplicasDeleted) -> None:
-        """Note which leaderships have ended by a request to delete replicas of topics that were queued for deletion.
+        """Note which leaderships have ended by a request to delete replicas of topics that are queued for deletion.
 
-        It ends leaderships of any epoch, before the response, and no replica that was stopped is elected there again.
-        It carries no leader epoch that the participant could report.
+        They end before the response, and calls of handlers perhaps after it. A request that was sent after the topic
+        had been queued ends leaderships of any epoch: it carries none, so that the participant reports no end, and no
+        replica that was stopped is elected there again.
         """
         request, table, holds = event.request, self.cluster.table, self.cluster.holds
         if request is None or event.response.error or not holds.is_used:
             return
+        answers = event.response.partitions
+        fenced = answers.error == ErrorCode.FENCED_LEADER_EPOCH
+        not_stopped = table.rows_named_in(answers.topics, answers.topic[fenced], answers.partition[fenced])
         rows = table.rows_at(Names(request.topics, request.topic, request.partition))
-        known = (rows != NO_ROW) & request.delete & (request.leader_epoch == EPOCH_DURING_DELETE)
+        known = (rows != NO_ROW) & request.delete & (request.leader_epoch != NO_EPOCH) & ~np.isin(rows, not_stopped)
         for number, ref in enumerate(request.topics):
             topic = table.topic(ref.name)
-            if topic is not None and topic.ref.id != ref.id:
+            if topic is None or topic.ref.id != ref.id or ref.name not in self.cluster.topics_to_delete:
                 known &= request.topic != number
-        holds.deleted(table.hold_columns(), table.queued(rows[known]), event.broker)
+        holds.deleted(table.hold_columns(), rows[known], request.leader_epoch[known], event.broker)
 
     async def on_topic_deletion_requested(self, event: TopicDeletionRequested) -> TopicRef:
         if not self.settings.delete_topics:

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, Broker
+from kactl.model import EPOCH_DURING_DELETE, NO_BROKER, NO_EPOCH, Broker
 
 from .rows import Bools, BrokerSet, Ints, RowNumbers
 
@@ -72,8 +72,8 @@ class Holds:
         self.deletions: set[int] = set()
         self._participants = BrokerSet()
         self._past: set[int] = set()
-        # By number of a topic that is deleted: rows and holders that are known to lead no more.
-        self._deleted: dict[int, set[tuple[int, int]]] = {}
+        # By number of a topic that is deleted: row, holder and its epoch, where the holder is known to lead no more.
+        self._deleted: dict[int, set[tuple[int, int, int]]] = {}
         self._leased: dict[int, bool] = {}  # by number of a topic with a known setting
         self._exempt: Ints = np.zeros(0, np.int32)  # numbers of topics
 
@@ -128,16 +128,22 @@ class Holds:
             for position in np.flatnonzero(result).tolist():
                 row = rows[position]
                 deleted = self._deleted.get(int(columns.topic[row]), ())
-                result[position] = (int(row), int(columns.holder[row])) not in deleted
+                held = int(row), int(columns.holder[row]), int(columns.holder_epoch[row])
+                result[position] = held not in deleted
         return result
 
-    def deleted(self, columns: HoldColumns, rows: RowNumbers, broker: int) -> None:
-        """A broker has ended its leaderships of some rows for the deletion of their topics.
+    def deleted(self, columns: HoldColumns, rows: RowNumbers, epoch: Ints, broker: int) -> None:
+        """A broker has ended its leaderships of some rows up to an epoch each, and deleted its replicas.
 
-        Calls of its handlers may not have ended, so that a leader which waits for it is not released.
+        Calls of its handlers may not have ended, so that a leader which waits for it is not released. The rows are of
+        topics queued for deletion. An epoch of EPOCH_DURING_DELETE stands for any.
         """
-        for row in rows[columns.holder[rows] == broker].tolist():
-            self._deleted.setdefault(int(columns.topic[row]), set()).add((row, broker))
+        done = (columns.holder[rows] == broker) & (
+            (epoch == EPOCH_DURING_DELETE) | (epoch + np.int32(1) >= columns.holder_epoch[rows])
+        )
+        for row in rows[done].tolist():
+            held = row, broker, int(columns.holder_epoch[row])
+            self._deleted.setdefault(int(columns.topic[row]), set()).add(held)
 
     def pop_deletable(self, columns: HoldColumns) -> set[int]:
         """Returns the numbers of topics whose deletion has waited for holders, and need not wait any longer."""

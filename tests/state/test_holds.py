@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, Broker
+from kactl.model import EPOCH_DURING_DELETE, NO_BROKER, NO_EPOCH, NO_LEADER, Broker
 from kactl.state.holds import VANISHED_BEFORE, HoldColumns, Holds, past_life
 
 ALL: Final = np.arange(3)
@@ -239,12 +239,16 @@ def test_deletion_waits_for_holders() -> None:
     assert holds.pop_deletable(table.columns) == {11}
 
 
-def test_deletion_does_not_wait_for_a_broker_that_has_deleted_its_replica() -> None:
+@pytest.mark.parametrize(("epoch", "counts"), [(EPOCH_DURING_DELETE, True), (5, True), (4, True), (3, False)])
+def test_deletion_does_not_wait_for_a_broker_that_has_deleted_its_replica(epoch: int, counts: bool) -> None:
     table = Table()
     holds = table.holds
     table.elect(2, 3, 3)
     holds.deletions = {10, 11}
-    holds.deleted(table.columns, ALL, 1)
+    holds.deleted(table.columns, ALL, np.full(3, epoch, np.int32), 1)
+    if not counts:
+        assert holds.pop_deletable(table.columns) == set()
+        return
     assert holds.have_holder(table.columns, ALL).tolist() == [False, True, False]
     assert holds.pop_deletable(table.columns) == {10}
     # Its calls may not have ended.
