@@ -28,13 +28,14 @@ class Leases(Checker):
     def __init__(self) -> None:
         self._acting: dict[_Partition, dict[_Life, Event]] = {}
         self._last: dict[_Partition, Event] = {}
+        self._removed: set[str] = set()  # topics whose names were not used again
         self._cut_short = CutShort()
 
     def check(self, event: Event) -> Violation | None:
         if event.kind in cut_short.KINDS:
             self._cut_short.add(event)
             if event.kind == "store.commit":
-                self._forget_epochs({topic for topic, value in topic_writes(event) if value is None})
+                self._topics_written(event)
             return None
         fields = event.fields
         if event.kind == "lease.begin":
@@ -47,8 +48,18 @@ class Leases(Checker):
                     del lives[life]
         return None
 
+    def _topics_written(self, event: Event) -> None:
+        """Forget the leader epochs of topics without ids that were removed: those of the next topics begin again.
+
+        Once more when the name is used again: until then, a late request may only have begun earlier leaderships.
+        """
+        written = dict(topic_writes(event))
+        removed = {topic for topic, value in written.items() if value is None}
+        created = self._removed & (written.keys() - removed)
+        self._removed = (self._removed - created) | removed
+        self._forget_epochs(removed | created)
+
     def _forget_epochs(self, removed: set[str]) -> None:
-        """Forget the leader epochs of topics without ids that were removed: those of the next topics begin again."""
         for partition in [partition for partition in self._last if partition[0] in removed and is_zero(partition[1])]:
             del self._last[partition]
 

@@ -108,6 +108,29 @@ def test_leader_epochs_begin_again_with_the_next_topic_of_the_name(removed: str,
     assert one.found == found
 
 
+@pytest.mark.parametrize(("created", "found"), [("t1", []), ("t2", ["INV-58"])])
+def test_late_leadership_of_a_removed_topic_is_not_compared_with_the_next_topic(created: str, found: list[str]) -> None:
+    one = Story(Leases())
+    begin(one, ONE, 4, topic_id=NO_ID)
+    one.commit({"topics/t1": None})
+    begin(one, ONE, 4, topic_id=NO_ID)
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
+    one.commit({f"topics/{created}": {"id": NO_ID, "partitions": {}}})
+    begin(one, TWO, 0, topic_id=NO_ID)
+    assert one.found == found
+
+
+def test_a_write_of_a_topic_forgets_no_leader_epochs() -> None:
+    one = Story(Leases())
+    one.commit({"topics/t1": None})
+    one.commit({"topics/t1": {"id": NO_ID, "partitions": {}}})
+    begin(one, ONE, 4, topic_id=NO_ID)
+    one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
+    one.commit({"topics/t1": {"id": NO_ID, "partitions": {}}})
+    begin(one, TWO, 3, topic_id=NO_ID)
+    assert one.found == ["INV-58"]
+
+
 def test_an_earlier_leader_epoch_breaks_inv_58() -> None:
     one = story()
     one.record("lease.end", ONE, broker=1, life=1, topic="t1", partition=0)
