@@ -5,7 +5,19 @@ from typing import Any, Final
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
-from .stored import NO_LEADER, NO_VERSION, Entry, Rules, Stored, View, Views, is_failure, is_zero, leadership_writes
+from .stored import (
+    NO_LEADER,
+    NO_VERSION,
+    Entry,
+    Rules,
+    Stored,
+    View,
+    Views,
+    is_failure,
+    is_zero,
+    leadership_writes,
+    topic_writes,
+)
 
 # A controller reads the configuration of a topic before it elects: one that was stored this long ago may still count.
 CONFIG_LAG_MS: Final = 120_000.0
@@ -53,16 +65,17 @@ class Entries(Checker):
         for key in ("config", *(key for key, *_ in event.fields["ops"] if key.startswith("config"))):
             if self._allows(key):
                 self._allowed_ms[key] = event.time_ms
+        grown = {topic for topic, value in topic_writes(event) if self._stored.grows(topic, value)}
         self._stored.apply(event)
-        for key, _, _, value in event.fields["ops"]:
-            if not key.startswith("topics/") or value is None:
+        for topic, value in topic_writes(event):
+            if value is None:
                 continue
-            topic = key.removeprefix("topics/")
             for partition, (replicas, _adding, _removing) in value["partitions"].items():
                 known = self._replicas.setdefault((topic, partition), [])
-                if event.fields["fence"] is not None or (known and known[-1][1] != value["id"]):
+                is_written = event.fields["fence"] is not None and topic not in grown
+                if is_written or (known and known[-1][1] != value["id"]):
                     self._overwritten.pop((topic, partition), None)
-                elif known:
+                elif known and event.fields["fence"] is None:
                     self._overwritten.setdefault((topic, partition), known[-1][2])
                 here = (event.seq, value["id"], frozenset(replicas))
                 if not known or known[-1][1:] != here[1:]:

@@ -148,6 +148,8 @@ class Memories(Checker):
 
     def _overwrite(self, event: Event, topic: str, value: dict[str, Any] | None) -> None:
         """Note the replicas that were being removed, according to an assignment that a tool has overwritten."""
+        if event.fields["fence"] is not None and self._stored.grows(topic, value):
+            return
         if event.fields["fence"] is not None or value is None:
             self._overwritten = {key for key in self._overwritten if key[0] != topic}
             return

@@ -72,6 +72,18 @@ class Stored:
         found = None if value is None else value["partitions"].get(str(partition))
         return None if found is None else (list(found[0]), list(found[1]), list(found[2]))
 
+    def grows(self, topic: str, value: dict[str, Any] | None) -> bool:
+        """Returns whether the next write of a topic adds partitions and changes none.
+
+        A controller adds requested partitions to the assignment that is stored, which may differ from the one that it
+        knows.
+        """
+        before = self.value(f"topics/{topic}")
+        if before is None or value is None or before["id"] != value["id"]:
+            return False
+        was, now = before["partitions"], value["partitions"]
+        return len(now) > len(was) and all(now.get(partition) == lists for partition, lists in was.items())
+
     def leadership(self, topic: str, partition: int | str) -> Entry | None:
         return self.entries.get(f"leadership/{topic}/{partition}")
 

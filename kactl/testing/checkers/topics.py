@@ -34,7 +34,7 @@ class Topics(Checker):
         # Their end may be stored before that of the reassignment, if others could not be stopped.
         self._stopped: dict[tuple[str, str, int], set[int]] = {}
         # Assignments that a tool has overwritten, until the controller writes the topic: it takes only added partitions
-        # from such a write, as in Kafka, and goes on with the reassignment that it knows.
+        # from such a write, as in Kafka, and goes on with the assignment that it knows. `Stored.grows` ends none.
         self._overwritten: dict[tuple[str, str], Assignment] = {}
         # Those of a topic without an id that was removed by hand and created again, until a controller notices the
         # removal: without ids nobody can tell the topics apart, and the second looks like such a write to the first.
@@ -145,8 +145,11 @@ class Topics(Checker):
                 if was is not None:
                     self._overwritten.setdefault((topic, partition), was)
             return None  # administrators may write anything
+        grows = self._stored.grows(topic, value)
         for partition, (replicas, adding, removing) in value["partitions"].items():
             was, now = self._stored.assignment(topic, partition), (list(replicas), list(adding), list(removing))
+            if grows and was is not None:
+                continue
             stopped = self._stopped.get((topic, partition, event.fields["fence"]), set())
             earlier = self._earlier.pop((topic, partition), None)
             known = self._overwritten.pop((topic, partition), None) or earlier

@@ -89,6 +89,16 @@ def test_replicas_count_until_the_controller_writes_an_assignment_that_a_tool_ha
     assert one.found == found
 
 
+def test_replicas_of_an_overwritten_assignment_count_after_partitions_were_added() -> None:
+    one = story()
+    one.topic({0: ([4, 1, 2, 3], [4], [])}, fence=1)
+    one.topic({0: [1, 2, 3]})
+    one.topic({0: [1, 2, 3], 1: [1]}, fence=1)
+    one.lead(1, 0, [1, 2, 3, 4])
+
+    assert one.found == []
+
+
 @pytest.mark.parametrize(("topic_ids", "found"), [((T1, T2), ["INV-16"]), (("0" * 32,) * 2, [])])
 def test_a_write_for_an_earlier_topic_of_the_name_breaks_inv_16(topic_ids: tuple[str, str], found: list[str]) -> None:
     """Stores compare the ids of topics; without ids they cannot, and the write had been sent before."""

@@ -211,6 +211,17 @@ def test_deleting_a_replica_is_legal_after_a_tool_has_overwritten_its_removal(
     assert one.found == found
 
 
+def test_deleting_a_replica_is_legal_after_partitions_were_added_to_an_overwritten_removal() -> None:
+    one = story()
+    one.topic({0: ([1, 2], [], [2])}, fence=1)
+    one.topic({0: [1, 2]})
+    one.topic({0: [1, 2], 1: [1]}, fence=1)
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == []
+
+
 @pytest.mark.parametrize("assignment", [([1, 2], [], [2]), [1]], ids=["being removed", "removed"])
 def test_deleting_a_replica_that_is_removed_is_legal(assignment: Any) -> None:
     one = story()

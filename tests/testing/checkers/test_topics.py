@@ -367,3 +367,16 @@ def test_a_reassignment_goes_on_that_a_tool_has_overwritten(end: list[int], foun
     one.topic({0: end, 1: [1]}, fence=1)
 
     assert one.found == found
+
+
+@pytest.mark.parametrize(("end", "found"), [([2], []), ([1, 2], ["INV-45"])])
+def test_an_overwritten_assignment_is_known_after_partitions_were_added(end: list[int], found: list[str]) -> None:
+    """A request for partitions adds them to the stored assignment. The next write is of the one that is known."""
+    one = Story(Topics())
+    one.topic({0: [2]}, operation="create_topic")
+    one.lead(2, 0, [2])
+    one.topic({0: [3, 2]})
+    one.topic({0: [3, 2], 1: [3]}, fence=1)
+    one.topic({0: end, 1: [3]}, fence=1)
+
+    assert one.found == found
