@@ -154,6 +154,7 @@ class SimulatedCluster:
         creations: number of requested creations by topic that the store may carry out later: those without an answer,
             or with an unknown outcome.
         reassigned: topics with a partition of which a reassignment was requested.
+        growing: topics to which a tool adds a partition in the store now.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class SimulatedCluster:
         self.removed_by_hand: set[str] = set()
         self.creations: Counter[str] = Counter()
         self.reassigned: set[str] = set()
+        self.growing: set[str] = set()
         kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
         around = Surroundings(
             self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand, LeaseClocks()

@@ -103,6 +103,21 @@ def test_topic_is_not_removed_by_hand_during_a_creation(level: str, to: dict[str
     assert list(outcome.skipped) == [2]
 
 
+def test_tools_add_partitions_to_a_topic_one_after_the_other() -> None:
+    # Each would write its own partition 2, and the controller takes only the first one.
+    script = small(
+        Action("grow stored", at_ms=10_000, args={"topic": "t1", "replicas": [1, 2]}),
+        Action("grow stored", at_ms=10_001, args={"topic": "t1", "replicas": [3]}),
+        Action("grow stored", at_ms=20_000, args={"topic": "t1", "replicas": [2]}),
+    )
+    script.latency = LatencySpec(store_ms=(5.0, 5.0), network_ms=(5.0, 5.0))
+
+    outcome = run_script(script)
+
+    assert outcome.passed, outcome.error
+    assert list(outcome.skipped) == [2]
+
+
 def test_request_from_before_a_deletion_may_start_the_replica_again() -> None:
     # The copy that is held arrives after its repetition, and after the request to delete.
     script = small(

@@ -109,6 +109,9 @@ def grow(cluster: SimulatedCluster, args: Args) -> None:
 def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of the new partition: add it in the store, as Kafka's tools do; not during a reassignment."""
     topic = selectors.topic(cluster, args["topic"])
+    if topic in cluster.growing:
+        # The second tool would replace the new partition, and as in Kafka only added partitions are taken from a write.
+        raise Skipped(f"another tool adds a partition to {topic}")
 
     async def write() -> None:
         stored = await cluster.operator_store.assignments([topic])
@@ -117,7 +120,8 @@ def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
             held[max(held) + 1] = Assignment(tuple(args["replicas"]))
             await cluster.operator_store.write_assignment(stored.topics[0], held, None)
 
-    in_store(cluster, "add a partition", write())
+    cluster.growing.add(topic)
+    in_store(cluster, "add a partition", write(), then=lambda _: cluster.growing.discard(topic))
 
 
 def config(cluster: SimulatedCluster, args: Args) -> None:
