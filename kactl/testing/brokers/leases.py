@@ -9,7 +9,7 @@ with the one that the participant keeps.
 import asyncio
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kactl.messages.control import LeaderAndIsr, Request
 from kactl.model import TopicPartition
@@ -18,6 +18,7 @@ from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.pacemaker import Pacemaker
 from kactl.testing.clock import LoopClock
 from kactl.testing.history import History
+from kactl.testing.loop import SimLoop
 from kactl.testing.nodes import NODE, Node, on
 
 from .application import Application
@@ -195,21 +196,24 @@ class LeaseRecorder:
 
     def _expect_silence(self, names: Iterable[TopicPartition]) -> None:
         """Look after the margin whether a call of `lead` runs. Nothing is known of one that ignores its cancellation
-        at first, and of a process that did not run at full speed meanwhile."""
+        at first, and of a process that did not run at full speed meanwhile: one that was slow first carries out what
+        has been waiting since then."""
         application, node = self._application, NODE.get()
         if not isinstance(application, HandlerApplication) or node is None:
             return
+        loop = cast(SimLoop, asyncio.get_running_loop())
+        began_s = loop.now_s
         for name in names:
             number, pauses = application.leading.get(name), node.pauses
             if number is None or node.slow_ms or name in application.hanging:
                 continue
 
             def look(name: TopicPartition = name, number: int = number, pauses: int = pauses) -> None:
-                is_undisturbed = node.pauses == pauses and not node.slow_ms
+                is_undisturbed = node.pauses == pauses and not node.slow_ms and node.busy_until_s <= began_s
                 if application.leading.get(name) == number and is_undisturbed:
                     self._record("lease.late", what=f"lead of {name}")
 
-            asyncio.get_running_loop().call_later(self._margin_ms / 1000, look)
+            loop.call_later(self._margin_ms / 1000, look)
 
     def _record(self, kind: str, **fields: Any) -> None:
         self._history.record(kind, broker=self._incarnation.broker, life=self._incarnation.epoch, **fields)
