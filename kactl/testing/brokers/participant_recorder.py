@@ -184,9 +184,8 @@ class ParticipantRecorder:
             applied = stop.name in self._calls
             if applied:
                 self.late_stops.stopped(stop.name, same["message"])
-            self.kept.discard(stop.name)
-            if stop.delete and errors[stop.name]:
-                self.kept.add(stop.name)
+            if stop.delete:
+                (self.kept.add if errors[stop.name] else self.kept.discard)(stop.name)
             self._history.record(
                 "role.stop", **same, topic=stop.name.topic, topic_id=stop.topic_id.hex(),
                 partition=stop.name.partition, leader_epoch=stop.leader_epoch, delete=stop.delete,
