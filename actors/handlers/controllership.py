@@ -9,7 +9,7 @@ Source: the classic controller's KafkaController.
 from typing import Final, Protocol
 
 from kactl.actors.machines.unclean import Unclean
-from kactl.errors import ControllerMoved, StaleEpoch
+from kactl.errors import ControllerMoved, StaleEpoch, StoreError
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.messages.log import ControllerEvent
@@ -165,7 +165,9 @@ class Controllership(Handlers):
         except ControllerMoved:
             raise
         except Exception as error:
-            log.exception("taking over under epoch %d failed, the controllership is given up: %s", fence.epoch, error)
+            text = "taking over under epoch %d failed, the controllership is given up: %s"
+            # A failure of the store needs no traceback: its text says what has failed.
+            log.error(text, fence.epoch, error, exc_info=not isinstance(error, StoreError))
             await self.give_up("taking over failed")
             await self.clock.sleep_ms(CONTEST_BACKOFF_MS)
 

@@ -132,7 +132,10 @@ async def test_takeover_deletes_old_notifications() -> None:
             assert await w.store.log_dir_notifications() == []
 
 
-async def test_failed_takeover_resigns_and_is_retried() -> None:
+@pytest.mark.parametrize(("failure", "traced"), [(ZeroDivisionError("a bug"), True), (StoreUnavailable("gone"), False)])
+async def test_failed_takeover_resigns_and_is_retried(
+    failure: Exception, traced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async with world(1) as w:
         second, _ = open_standby(w, 200, take_over=True)
         failures = 1
@@ -141,7 +144,7 @@ async def test_failed_takeover_resigns_and_is_retried() -> None:
             nonlocal failures
             if failures:
                 failures -= 1
-                raise ZeroDivisionError("a bug")
+                raise failure
             await real(notifications, fence)
 
         real = second.store.delete_notifications
@@ -156,6 +159,9 @@ async def test_failed_takeover_resigns_and_is_retried() -> None:
 
             assert second.is_active
             assert second.cluster.fence.epoch == 3
+        (record,) = [record for record in caplog.records if "taking over under epoch" in record.getMessage()]
+        assert str(failure) in record.getMessage()
+        assert bool(record.exc_info) == traced
 
 
 async def test_event_is_retried_after_a_short_store_failure() -> None:
