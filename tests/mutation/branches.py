@@ -36,6 +36,11 @@ class Jump(NamedTuple):
 
     line: int
     target: int
+    is_loop: bool
+
+    def leads_to(self, offset: int) -> bool:
+        """Whether it was made, if the instruction at an offset follows. The end of a loop may jump behind its target."""
+        return offset >= self.target if self.is_loop else offset == self.target
 
 
 def jumps(code: CodeType) -> dict[int, Jump]:
@@ -51,7 +56,7 @@ def jumps(code: CodeType) -> dict[int, Jump]:
         if (is_loop or "JUMP_IF" in name or "JUMP_FORWARD_IF" in name or "JUMP_BACKWARD_IF" in name) and (
             before not in _ADDED
         ):
-            found[instruction.offset] = Jump(line, _behind_prefix(code, int(instruction.argval)))
+            found[instruction.offset] = Jump(line, _behind_prefix(code, int(instruction.argval)), is_loop)
         before = name
     return found
 
@@ -91,6 +96,8 @@ class Branches:
     def watching(self) -> Iterator[None]:
         """Trace the module's functions."""
         before = sys.gettrace()
+        # Python 3.12 has events of opcodes only if a frame wants them when tracing begins.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._of_call)
         threading.settrace(self._of_call)
         try:
@@ -116,7 +123,7 @@ class Branches:
             now, last = _behind_prefix(frame.f_code, frame.f_lasti), self._last.pop(frame, None)
             if last is not None:
                 jump = known[last]
-                self.seen.add(Outcome(frame.f_code.co_qualname, jump.line, last, now == jump.target))
+                self.seen.add(Outcome(frame.f_code.co_qualname, jump.line, last, jump.leads_to(now)))
             if now in known:
                 self._last[frame] = now
         elif event in ("exception", "return"):
