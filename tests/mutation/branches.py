@@ -39,7 +39,7 @@ class Jump(NamedTuple):
     is_loop: bool
 
     def leads_to(self, offset: int) -> bool:
-        """Whether it was made, if the instruction at an offset follows. The end of a loop may jump behind its target."""
+        """Whether it was made, if the instruction at an offset follows. The end of a loop may jump past its target."""
         return offset >= self.target if self.is_loop else offset == self.target
 
 
