@@ -165,9 +165,11 @@ class Controllership(Handlers):
         except ControllerMoved:
             raise
         except Exception as error:
-            text = "taking over under epoch %d failed, the controllership is given up: %s"
-            # A failure of the store needs no traceback: its text says what has failed.
-            log.error(text, fence.epoch, error, exc_info=not isinstance(error, StoreError))
+            log.error(
+                "taking over under epoch %d failed, the controllership is given up: %s", fence.epoch, error,
+                # The text says what has failed in the store.
+                exc_info=not isinstance(error, StoreError),
+            )  # fmt: skip
             await self.give_up("taking over failed")
             await self.clock.sleep_ms(CONTEST_BACKOFF_MS)
 
