@@ -47,8 +47,8 @@ def jumps(code: CodeType) -> dict[int, Jump]:
     """Returns the conditional jumps of a function, by their offsets."""
     found, line, before = {}, code.co_firstlineno, ""
     for instruction in dis.get_instructions(code):
-        if instruction.starts_line is not None:
-            line = code.co_firstlineno if instruction.starts_line is True else int(instruction.starts_line)
+        if instruction.positions is not None and instruction.positions.lineno is not None:
+            line = instruction.positions.lineno
         name = instruction.opname
         if name in ("EXTENDED_ARG", "CACHE", "NOP"):
             continue
@@ -117,6 +117,8 @@ class Branches:
         return self._of_opcode
 
     def _of_opcode(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        # Python 3.13 does not instrument a function during the event of its first call.
+        frame.f_trace_opcodes = True
         if event == "opcode":
             known = self._known[frame.f_code]
             assert known is not None
