@@ -1,5 +1,6 @@
 """Certificates for tests, made by the openssl program: an authority, and keys that it has signed for loopback."""
 
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,6 +44,13 @@ class Authority:
         authority = ["-CA", str(self.cert), "-CAkey", str(self._key), "-CAcreateserial", "-days", days]
         _openssl("x509", "-req", *authority, "-in", request, "-extfile", extensions, "-out", signed.cert)
         return signed
+
+    def server_context(self, name: str = "kactl") -> ssl.SSLContext:
+        """Returns the context of a server with a certificate for a name."""
+        signed = self.sign(name)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(signed.cert, signed.key)
+        return context
 
     def revoke(self, signed: Signed) -> Path:
         """Returns the list of revoked certificates, after one is added to it."""

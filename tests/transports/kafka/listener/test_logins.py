@@ -67,10 +67,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def tls(authority: Authority) -> ssl.SSLContext:
-    signed = authority.sign("kactl")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(signed.cert, signed.key)
-    return context
+    return authority.server_context()
 
 
 def security(
