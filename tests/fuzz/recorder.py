@@ -1,8 +1,7 @@
 """Records what the decoders of running processes receive, as seeds of the fuzzer.
 
-Run as `python -m tests.fuzz.recorder FOLDER pytest ARGUMENTS` for tests whose servers are to be recorded, and then as
-`python -m tests.fuzz.recorder FOLDER` to add what was recorded to the corpus: of the inputs of a target that run the
-same lines the shortest one.
+`python -m tests.fuzz.recorder FOLDER pytest ARGUMENTS` runs tests and records the inputs of their servers. Then
+`python -m tests.fuzz.recorder FOLDER` adds inputs to the corpus: the shortest of those that run the same lines.
 """
 
 import base64

@@ -7,7 +7,7 @@ password; and none that only another mistake in kactl leads to.
 import re
 from typing import Final
 
-# What decoders hand their values to, and what encodes; the targets enter it for other oracles.
+# Modules that decode nothing: targets enter them to use decoded values, or to encode.
 _NO_DECODERS: Final = re.compile(
     r"_handlers\.py|relayed_authorization\.py|responses\.py|topic_metadata\.py|pools\.py|forensics/storage\.py"
     r"|access/authorizer\.py|listener/frames\.py|/runtime/|state/records\.py|state/topics\.py|codec/topic_ids\.py"

@@ -2,7 +2,7 @@
 
     with Namespaces() as namespaces:
         Process([*namespaces.one, "program"], output=...)  # its address is Namespaces.ADDRESSES[0]
-        namespaces.lose()                                  # all packets are lost, and neither side is told
+        namespaces.lose()                                  # all packets are lost, without an error on either side
 
 They need root, or user namespaces.
 """

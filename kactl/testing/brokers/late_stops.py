@@ -4,7 +4,7 @@
     StopReplica, second copy ──▶ stops the replica          LeaderAndIsr ──▶ starts a new one
 
 The controller has given up the first copy, and does not know that it arrives. A request without a topic id, or for a
-topic without one, cannot be told from one for a later topic of the name, whose leader epochs begin at 0 again.
+topic without one, cannot be distinguished from one for a later topic of the name, whose leader epochs begin at 0 again.
 """
 
 from kactl.model import TopicPartition

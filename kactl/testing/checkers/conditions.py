@@ -51,12 +51,17 @@ class ConditionsNow:
         process with the broker's id has answered it. The stored leader epoch is never below one that was sent for it.
         """
         member = self._running.get(broker)
-        if member is None or member.has_lost(name):
-            return member is not None
-        held, replica = self._leaderships.get(name), member.replicas().get(name)
-        if held is None or replica is None or self._cluster.spec.brokers.kind != "model":
+        if member is None:
             return False
-        return not any(replica.topic_id) and replica.leader_epoch > held.leader_epoch
+        held, replica = self._leaderships.get(name), member.replicas().get(name)
+        is_earlier = (
+            self._cluster.spec.brokers.kind == "model"
+            and held is not None
+            and replica is not None
+            and not any(replica.topic_id)
+            and replica.leader_epoch > held.leader_epoch
+        )
+        return member.has_lost(name) or is_earlier
 
     def _deleted(self, name: TopicPartition) -> bool:
         return name.topic in self._cluster.stored.deletions()

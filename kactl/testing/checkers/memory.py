@@ -198,8 +198,8 @@ class Memories(Checker):
         return None
 
     def _is_stored(self, event: Event) -> Violation | None:
-        """Memory may lag behind the store. The event does not say which life of a topic it is about: after the first
-        one, only the comparison of whole memories can tell."""
+        """Memory may lag behind the store. The event does not name the life of the topic: from the second one on,
+        only whole memories are compared."""
         fields = event.fields
         if self._lives.get(fields["topic"], 0) != 1:
             return None

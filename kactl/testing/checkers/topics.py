@@ -37,7 +37,7 @@ class Topics(Checker):
         # from such a write, as in Kafka, and goes on with the assignment that it knows. `Stored.grows` ends none.
         self._overwritten: dict[tuple[str, str], Assignment] = {}
         # Those of a topic without an id that was removed by hand and created again, until a controller notices the
-        # removal: without ids nobody can tell the topics apart, and the second looks like such a write to the first.
+        # removal: without ids the second topic cannot be distinguished from such a write to the first.
         self._earlier: dict[tuple[str, str], Assignment] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}

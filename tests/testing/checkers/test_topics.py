@@ -242,7 +242,7 @@ def test_a_reassignment_that_weakens_a_partition_breaks_inv_45(before: Any, afte
 def test_a_controller_may_go_on_with_a_topic_that_was_replaced_by_hand(
     ids: tuple[str, str], is_noticed: bool, after: Any, is_legal: bool
 ) -> None:
-    """Without ids nobody can tell the topics apart: the second looks like a tool's write to the first."""
+    """Without ids the second topic cannot be distinguished from a tool's write to the first."""
     one = Story(Topics())
     one.topic({0: [1, 2]}, topic_id=ids[0], operation="create_topic")
     ask(one, {"t1-0": [3]})
