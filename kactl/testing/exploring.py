@@ -6,9 +6,10 @@ runs some seeds and prints one JSON object per line: a `SeedRun` for each seed. 
 for each job, so that a mutant can be applied before anything is imported.
 """
 
+import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,7 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         first, last: seeds, both included; None for no last one.
         step: distance of two seeds; the number of processes.
+        seeds: in place of those.
         store: kind of the store, in place of the one that the seed draws; empty for that one. A kind of brokers may
             follow, as in `memory/participant`.
         calm: whether runs may be long and calm ones.
@@ -53,6 +55,7 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     first: int
     last: int | None = None
     step: int = 1
+    seeds: list[int] | None = None
     store: str = ""
     calm: bool = True
     budget_s: float = 0.0
@@ -107,15 +110,19 @@ def explore(
     generate = generate or (lambda seed, store: script_of(seed, store, calm=options.calm))
     began_s = time.monotonic()
     began_cpu_s = time.process_time()
-    seed = options.first
-    while options.last is None or seed <= options.last:
+    for seed in _seeds(options) if options.seeds is None else options.seeds:
         if options.budget_s and time.monotonic() - began_s >= options.budget_s:
             return
         result = _explore(seed, generate(seed, options.store), options, run, began_cpu_s)
         yield result
         if options.stop and not result.passed:
             return
-        seed += options.step
+
+
+def _seeds(options: Options) -> Iterable[int]:
+    if options.last is None:
+        return itertools.count(options.first, options.step)
+    return range(options.first, options.last + 1, options.step)
 
 
 def script_of(seed: int, store: str = "", *, calm: bool = True) -> Script:

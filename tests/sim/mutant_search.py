@@ -1,6 +1,7 @@
 """Search for each mutant with random seeds, and the record of the seeds and scripts that found it.
 
-    python -m tests.sim.mutant_search [--first SEED] [--share S] [--shrink CPU_S] [--store KIND] [NUMBER ...]
+    python -m tests.sim.mutant_search [--first SEED | --reached FILE] [--share S] [--shrink CPU_S] [--store KIND]
+        [NUMBER ...]
 
 The search gets no hint: it runs generated seeds with one safeguard taken out, until an invariant of `must_break` is
 reported or the budget of the mutant's class is used up. Long and calm runs are left out: they cost most of the time,
@@ -11,12 +12,16 @@ the same way, and kept:
     smoke/NUMBER.json the reduced script, which tests run as long as it has at most 25 actions
 
 The seeds follow from the commit, the mutant and the store, so that no search begins where an earlier one has found
-something. Changed files are rejected, because the record names the commit that was searched.
+something. With `--reached` they are those of `tests.sim.reach`: of these the mutant is run with the ones that reach its
+safeguard, and the others, which the mutant does not change, count as they ran without it. Changed files are rejected,
+because the record names the commit that was searched.
 """
 
 import argparse
+import bisect
 import contextlib
 import hashlib
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -33,6 +38,9 @@ from kactl.testing.cli.sources import commit
 from kactl.testing.exploring import Options, SeedRun
 from kactl.testing.mutants import Mutant
 from tests.support import tree
+
+from . import reach
+from .reach import ReachRun
 
 FOLDER: Final = Path(__file__).parent
 MUTANTS: Final = FOLDER / "mutants.toml"
@@ -62,6 +70,7 @@ class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         cpu_s: processor time of one core until it was found, or of the search in vain: of all runs and of the
             repetitions of those that failed, without starts of processes, reduction, and runs of the unchanged code.
         runs: seeds that were run, one after the other.
+        reached: those of them in which the safeguard was reached, in a search in vain; -1 if that was not noted.
         steps: of the failing run.
         actions: of its script, and of the reduced one.
         control: signature of the same script with the unchanged code.
@@ -74,6 +83,7 @@ class Found(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     seed: int
     cpu_s: float
     runs: int
+    reached: int = -1
     steps: int = 0
     actions: tuple[int, int] = (0, 0)
     control: str = ""
@@ -152,6 +162,38 @@ def search(
     return replace(nothing, cpu_s=round(cpu_s, 1), runs=runs)
 
 
+def search_reached(
+    mutant: Mutant, store: str, runs: Sequence[ReachRun], *, budget_cpu_s: float, shrink_cpu_s: float = SHRINK_CPU_S
+) -> Found:
+    """Search for one mutant among seeds that were run without it, and keep the reduced script of the finding."""
+    costs = list(itertools.accumulate((run.cpu_s for run in runs), initial=0.0))
+    runs = runs[: bisect.bisect(costs, budget_cpu_s)]
+    place = {run.seed: place for place, run in enumerate(runs)}
+    due = [run.seed for run in runs if mutant.number in run.reached]
+    spent = Found(
+        mutant=mutant.number,
+        store=store,
+        seed=runs[0].seed,
+        cpu_s=round(costs[len(runs)], 1),
+        runs=len(runs),
+        reached=len(due),
+        commit=runs[0].commit,
+    )
+    if not due:
+        return spent
+    with tempfile.TemporaryDirectory() as folder:
+        options = Options(first=due[0], seeds=due, store=store, calm=False, folder=folder, shrink_cpu_s=0.0)
+        with contextlib.closing(_results(options, mutant)) as results:
+            for result in results:
+                at, number = place[result.seed], result.signature.split(" ")[0]
+                if number in mutant.must_break and number != runs[at].signature.split(" ")[0]:
+                    spent = replace(spent, cpu_s=round(costs[at] + result.cpu_s, 1), runs=at + 1)
+                    break
+            else:
+                return spent
+        return _found(mutant, spent, result, runs[at].signature, Path(folder), shrink_cpu_s)
+
+
 def _failed(options: Options, mutant: Mutant, budget_cpu_s: float) -> tuple[SeedRun | None, int, float]:
     """Returns the first run that breaks an invariant of the mutant, the number of runs and their processor time."""
     runs, cpu_s = 0, 0.0
@@ -209,6 +251,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutant_search", description=__doc__)
     parser.add_argument("numbers", nargs="*", metavar="NUMBER")
     parser.add_argument("--first", type=int, help="first seed; by default one that follows from the commit")
+    parser.add_argument(
+        "--reached", type=Path, metavar="FILE", help="results of tests.sim.reach; searches only in these"
+    )
     parser.add_argument("--share", type=float, default=1.0, help="share of each budget that is used at most")
     parser.add_argument("--shrink", type=float, default=SHRINK_CPU_S, help="processor time of each reduction")
     parser.add_argument("--store", choices=STORES, help="only over this kind of store")
@@ -222,15 +267,27 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     # Earlier results may differ from the commit.
     searched = commit().rstrip("+")
+    reached = {} if given.reached is None else reach.load(given.reached)
     missed = 0
     for mutant in wanted:
         for store in stores(mutant):
             if given.store in (None, store):
                 budget_cpu_s = given.share * mutant.budget_cpu_s
-                first = first_seed(searched, mutant.number, store) if given.first is None else given.first
-                found = search(
-                    mutant, store, first=first, budget_cpu_s=budget_cpu_s, commit=searched, shrink_cpu_s=given.shrink
-                )
+                if given.reached is not None:
+                    runs = reached.get(store, [])
+                    if not runs or mutant.number not in reach.numbers():
+                        continue
+                    found = search_reached(mutant, store, runs, budget_cpu_s=budget_cpu_s, shrink_cpu_s=given.shrink)
+                else:
+                    first = first_seed(searched, mutant.number, store) if given.first is None else given.first
+                    found = search(
+                        mutant,
+                        store,
+                        first=first,
+                        budget_cpu_s=budget_cpu_s,
+                        commit=searched,
+                        shrink_cpu_s=given.shrink,
+                    )
                 save((load() | {(mutant.number, store): found}).values())
                 missed += not found.signature
                 sys.stdout.write(f"{found}\n")

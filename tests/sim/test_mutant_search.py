@@ -3,11 +3,13 @@
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kactl.testing import mutants
 from tests.support import tree
 
+from . import mutant_search
 from .mutant_search import (
     ACTIONS_MAX,
     FOUND,
@@ -19,9 +21,11 @@ from .mutant_search import (
     first_seed,
     load,
     save,
+    search_reached,
     stores,
     why_not,
 )
+from .reach import ReachRun
 
 RESULTS = load()
 KNOWN = mutants.load(MUTANTS)
@@ -64,6 +68,25 @@ def test_commits_of_results_belong_to_the_history() -> None:
         command = ["git", "merge-base", "--is-ancestor", found.commit, "HEAD"]
         done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, check=False)
         assert done.returncode == 0, f"{found.mutant} over {found.store}: {found.commit}"
+
+
+def test_search_runs_the_seeds_that_reach_the_safeguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MUT-14 breaks every second run, but the first two are said not to reach it."""
+    monkeypatch.setattr(mutant_search, "SMOKE", tmp_path)
+    nothing = ReachRun(world="memory", seed=0, signature="pass", cpu_s=2.0, cluster_ms=0, file="", reached={})
+    runs = [
+        msgspec.structs.replace(nothing, seed=seed, reached={} if seed < 5 else {"MUT-14": 1}) for seed in range(3, 15)
+    ]
+
+    found = search_reached(KNOWN["MUT-14"], "memory", runs, budget_cpu_s=120.0, shrink_cpu_s=1.0)
+    late = search_reached(KNOWN["MUT-14"], "memory", runs, budget_cpu_s=3.0)
+    missed = search_reached(KNOWN["MUT-15"], "memory", runs, budget_cpu_s=120.0)
+
+    assert found.signature.split(" ")[0] in KNOWN["MUT-14"].must_break
+    assert found.seed == found.runs + 2 >= 5
+    assert found.cpu_s > 2.0 * (found.runs - 1) >= 4.0
+    assert (late.signature, late.runs, late.reached, late.cpu_s) == ("", 2, 0, 4.0)
+    assert (missed.signature, missed.runs, missed.reached, missed.cpu_s) == ("", 12, 0, 24.0)
 
 
 def test_each_search_begins_at_another_seed() -> None:

@@ -240,9 +240,9 @@ def _searched(known: Sequence[mutants.Mutant], found: Mapping[tuple[str, str], F
         "another first seed may take many times as long. `unchanged code` is the end of the same script with the",
         f"unchanged code. `commit` is the commit of main that was searched, or, {_EARLIER}",
         "A later search for MUT-30, at other seeds, was ended after 104 CPU-s and had not found it.",
-        "Searches from seed 51000000 on shared their runs: the unchanged code ran each seed once, and a mutant only",
-        "those in which its edit could change a value, as all other runs are the same with it. CPU-s and runs count",
-        "all of them, as if each search had made them alone.",
+        "Searches from seed 51000000 on shared their runs (`tests.sim.reach`): the unchanged code ran each seed once,",
+        "and a mutant only those that reached its safeguard, as all other runs are the same with it. CPU-s and runs",
+        "count all of them, as if each search had made them alone. Behind `not found` stands how many reached it.",
         "",
         _markdown(header, rows),
     ]
@@ -253,7 +253,8 @@ _EARLIER: Final = "where that one is no longer part of the history, the first on
 
 def _result(one: Found) -> tuple[str, ...]:
     if not one.signature:
-        return ("not found", f"{one.seed}…", f"{one.cpu_s:,.0f}", f"{one.runs:,}", *[_NONE] * 4, one.commit)
+        reached = "" if one.reached < 0 else f", reached {one.reached} times"
+        return (f"not found{reached}", f"{one.seed}…", f"{one.cpu_s:,.0f}", f"{one.runs:,}", *[_NONE] * 4, one.commit)
     return (
         one.signature.split(" ")[0], f"{one.seed}", f"{one.cpu_s:,.1f}", f"{one.runs:,}", f"{one.steps:,}",
         f"{one.actions[0]}", f"{one.actions[1]}", one.control, one.commit,
