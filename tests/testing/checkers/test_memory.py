@@ -280,6 +280,17 @@ def test_a_mark_of_something_unknown_breaks_inv_12(fields: dict[str, Any]) -> No
     assert compared(story(memory(**fields))) == ["INV-12"]
 
 
+def test_a_mark_of_a_broker_that_a_handler_is_removing_is_legal() -> None:
+    assert compared(story(memory(shutting_down=frozenset({3}), settled=False))) == []
+
+
+@pytest.mark.parametrize("mark", ["blocked", "deleting"])
+def test_marks_of_topics_are_compared_while_a_handler_runs(mark: str) -> None:
+    fields: dict[str, Any] = {mark: frozenset({"t1"}), "settled": False}
+
+    assert compared(story(memory(**fields))) == ["INV-12"]
+
+
 def test_marks_of_what_is_known_are_legal() -> None:
     topics = frozenset({"t1"})
     one = memory(shutting_down=frozenset({2}), blocked=topics, deleting=topics, queued=topics)
