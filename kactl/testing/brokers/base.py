@@ -13,12 +13,14 @@ class ReplicaView(NamedTuple):
 
     Attributes:
         leader_epoch: NO_EPOCH if the broker has not begun to serve it.
+        replicas: of the partition, as the broker knows them; empty if they are not observed.
     """
 
     topic_id: bytes
     leader: int
     leader_epoch: int
     partition_epoch: int
+    replicas: tuple[int, ...] = ()
 
 
 class MetadataView(NamedTuple):

@@ -75,7 +75,7 @@ class ModelBroker(SimulatedBroker):
         if self.process is None:
             return {}
         return {
-            name: ReplicaView(held.topic.id, held.leader, held.leader_epoch, held.partition_epoch)
+            name: ReplicaView(held.topic.id, held.leader, held.leader_epoch, held.partition_epoch, held.replicas)
             for name, held in self.process.receiver.replicas.items()
         }
 

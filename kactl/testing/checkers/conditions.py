@@ -180,6 +180,20 @@ class ConditionsNow:
                         f"and stored is leader {held.leader} under epoch {held.leader_epoch}"
                     )
 
+    def unknown_replicas(self) -> Iterator[str]:
+        """Leaders know the replicas of their partitions, also while they shut down."""
+        for name, assignment, held in self._partitions():
+            if held is None or not self._serves(held.leader, name) or self._has_lost(held.leader, name):
+                continue
+            replica = self._running[held.leader].replicas().get(name)
+            if replica is None or not replica.replicas or replica.leader_epoch != held.leader_epoch:
+                continue  # reported as a disagreement
+            if set(replica.replicas) != set(assignment.replicas):
+                yield (
+                    f"leader {held.leader} of {name} knows replicas {list(replica.replicas)}, and stored are "
+                    f"{list(assignment.replicas)}"
+                )
+
     def _metadata_differences(self, broker: SimulatedBroker) -> Iterator[str]:
         """Kafka's brokers apply an abandoned UpdateMetadata that arrives late, and keep it until the next one."""
         live = broker.live()

@@ -12,6 +12,7 @@ from kactl.actors.channel import Channel
 from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
 from kactl.actors.handlers.base import Handlers
+from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.actors.handlers.shutdown import Shutdowns
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import MoveResult
@@ -112,6 +113,25 @@ def test_broker_that_stays_marked_as_shutting_down_is_found(monkeypatch: pytest.
     monkeypatch.setattr(Shutdowns, "on_shutdown_overdue", overdue)
 
     assert "LIV-04: broker 3 is registered, and counts as shutting down" in signature(LEAVE)
+
+
+def test_drained_leader_without_its_final_assignment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No replica of the target can be elected, and the leader leads on."""
+    actions = (
+        Action("create", at_ms=1_000, args={"topic": "t2", "replicas": [[3, 2]]}),
+        Action("kill", at_ms=3_000, args={"node": "broker 2", "ends_session": True}),
+        Action("drain", at_ms=8_000, args={"broker": "broker 3", "to": "active controller"}),
+        Action("reassign", at_ms=10_000, args={"targets": {"t2-0": [3]}, "to": "active controller"}),
+    )
+    assert signature(*actions, down=["broker 2"]).startswith("pass")
+
+    async def leads_on(self: ReassignmentSteps, row_numbers: Any) -> None: ...
+
+    monkeypatch.setattr(ReassignmentSteps, "_lead_on_unelected", leads_on)
+
+    assert "LIV-03: leader 3 of t2-0 knows replicas [3, 2], and stored are [3]" in signature(
+        *actions, down=["broker 2"]
+    )
 
 
 def test_dead_member_of_an_isr_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
