@@ -27,6 +27,7 @@ class Topics(Checker):
         self._born: dict[str, Event] = {}  # when each stored topic was created
         self._removed: dict[str, int] = {}  # when each topic was removed, by the number of the commit
         self._removed_by_hand: set[str] = set()  # at any time
+        self._deleted: dict[tuple[str, str], int] = {}  # by node and topic, the number of a controller's last removal
         self._marked: dict[str, Event] = {}
         # Reassignments with the whole target in sync since they were stored: only their last write may be missing.
         self._complete: set[tuple[str, str]] = set()
@@ -123,6 +124,8 @@ class Topics(Checker):
             self._removed[topic] = event.seq
             if event.fields["fence"] is None:
                 self._removed_by_hand.add(topic)
+            else:
+                self._deleted[event.fields["client"], topic] = event.seq
             self._stored.entries.pop(f"topics/{topic}", None)  # the same commit may create it again
             return None
         if before is None:
@@ -264,7 +267,9 @@ class Topics(Checker):
 
     def _is_gone(self, event: Event, topic: str, started: Event | None) -> Violation | None:
         marked, born = self._marked.get(topic), self._born.get(topic)
-        if born is not None and marked is not None and born.seq < marked.seq:
+        # The mark may be that of the next topic of the name, which was created before the response to the removal.
+        is_removed = started is not None and self._deleted.get((event.node, topic), -1) > started.seq
+        if born is not None and marked is not None and born.seq < marked.seq and not is_removed:
             text = f"topic {topic} is reported as deleted, and is stored"
             return Violation("INV-42", text, event=event, contradicts=born)
         if born is not None:

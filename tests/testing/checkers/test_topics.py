@@ -104,6 +104,27 @@ def test_data_left_of_a_deleted_topic_breaks_inv_42(left: str) -> None:
     assert one.found == ["INV-42"]
 
 
+@pytest.mark.parametrize(
+    ("is_removed", "by_hand", "found"), [(True, False, []), (True, True, ["INV-42"]), (False, False, ["INV-42"])]
+)
+def test_topic_created_and_marked_before_the_response_to_the_removal_is_legal(
+    is_removed: bool, by_hand: bool, found: list[str]
+) -> None:
+    one = story()
+    one.commit({"deletions/t1": {}}, operation="mark_deletion")
+    if not is_removed:
+        delete(one)
+        one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    say(one, "deletion started")
+    if is_removed:
+        one.commit(dict.fromkeys(["topics/t1", "leadership/t1/0", "deletions/t1"]), fence=None if by_hand else 1)
+        one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    one.commit({"deletions/t1": {}}, operation="mark_deletion")
+    say(one, "deleted")
+
+    assert one.found == found
+
+
 def test_a_configuration_written_after_the_removal_is_legal() -> None:
     one = story()
     one.commit({"deletions/t1": {}}, operation="mark_deletion")
