@@ -168,11 +168,13 @@ class Receivers(Checker):
         topic_id = fields["topic_id"]
         has_ids = held is not None and not is_zero(topic_id) and not is_zero(held.topic_id)
         # Kafka's brokers receive no topic ids in a StopReplica. A copy that the controller has given up may be late.
-        # So may be a LeaderAndIsr, which starts a replica again that was stopped: the controller knows of none.
+        # So may be a LeaderAndIsr, which starts a replica again that was stopped: the controller knows of none. Nor
+        # does it know of one that only earlier controllers have named: its stop was lost with the controller.
         stopped = None if held is None else incarnation.stopped.get((*name, held.topic_id))
         is_late = held is not None and fields["message"] < held.since
         is_unknown = held is not None and stopped is not None and held.since < stopped[2].fields["message"]
-        is_accepted = self._rules.stock_brokers and (is_late or is_unknown)
+        is_left = held is not None and held.controller_epoch < incarnation.controller_epoch
+        is_accepted = self._rules.stock_brokers and (is_late or is_unknown or is_left)
         if held is not None and has_ids and held.topic_id != topic_id and not is_accepted:
             text = f"broker {fields['broker']}: {name[0]}-{name[1]} of id {held.topic_id} is stopped for id {topic_id}"
             return Violation("INV-41", text, event=event, contradicts=held.event)

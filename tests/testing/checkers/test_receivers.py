@@ -189,6 +189,24 @@ def test_kafkas_broker_may_stop_a_replica_that_a_request_from_before_its_stop_ha
     assert one.found == found
 
 
+@pytest.mark.parametrize(("named", "stock", "found"), [(1, True, []), (2, True, ["INV-41"]), (1, False, ["INV-41"])])
+def test_kafkas_broker_may_stop_a_replica_that_only_earlier_controllers_have_named(
+    named: int, stock: bool, found: list[str]
+) -> None:
+    """The controller of epoch 2 stops a replica that the one of epoch 1 has started."""
+    one = story(stock_brokers=stock)
+    accept(one, 2)
+    apply(one, 2)
+    accept(one, 2, epoch=2, what="UpdateMetadata")
+    if named == 2:
+        accept(one, 2, epoch=2)
+        apply(one, 2, outcome="same")
+    accept(one, 2, epoch=2, what="StopReplica")
+    stop(one, 2, topic_id=T2, epoch=-2)
+
+    assert one.found == found
+
+
 @pytest.mark.parametrize(("stock", "epoch"), [(True, 0), (False, 0), (False, 1)])
 def test_starting_again_what_was_stopped_breaks_inv_44(stock: bool, epoch: int) -> None:
     one = story(stock_brokers=stock)
