@@ -79,7 +79,11 @@ class SimulatedBroker(Member):
 
     @abstractmethod
     def has_lost(self, name: TopicPartition) -> bool:
-        """Whether a late copy of a StopReplica has stopped a replica, which the controller does not know."""
+        """Whether the broker does not serve a replica, for a reason that the controller does not know.
+
+        A late copy of a StopReplica has stopped it. Or the broker has a replica of an earlier topic of the name: a late
+        copy of a request has started it, or its stop was lost with an earlier controller.
+        """
 
     @abstractmethod
     def logs(self) -> Mapping[TopicPartition, bytes]:

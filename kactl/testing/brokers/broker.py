@@ -102,7 +102,10 @@ class ModelBroker(SimulatedBroker):
         return receiver.live_is_overtaken if name is None else name in receiver.overtaken
 
     def has_lost(self, name: TopicPartition) -> bool:
-        return self.process is not None and name in self.process.receiver.late_stops.lost
+        if self.process is None:
+            return False
+        receiver = self.process.receiver
+        return name in receiver.late_stops.lost or name in receiver.blocked
 
     def logs(self) -> Mapping[TopicPartition, bytes]:
         return {name: log.topic_id for name, log in self.disk.logs.items() if not log.is_overtaken}

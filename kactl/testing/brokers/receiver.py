@@ -64,6 +64,8 @@ class Receiver:
             that the controller has given up. Stock brokers apply it.
         live_is_overtaken: whether the same is true of the live brokers.
         late_stops: replicas that a StopReplica has stopped which arrived after a later LeaderAndIsr.
+        blocked: partitions that the broker does not serve, because it has a replica of an earlier topic id that the
+            controller cannot know.
         addresses: names of their nodes.
     """
 
@@ -96,6 +98,8 @@ class Receiver:
         self.overtaken: set[TopicPartition] = set()
         self.live_is_overtaken = False
         self.late_stops = LateStops()
+        self.blocked: set[TopicPartition] = set()
+        self._named_by: dict[TopicPartition, int] = {}  # epoch of the last controller that has named each replica
         self._learned = 0  # number of the latest UpdateMetadata
         self._deleted: dict[TopicPartition, int] = {}  # number of the latest request to delete each replica
         self.addresses: dict[int, str] = {}
@@ -239,11 +243,17 @@ class Receiver:
             if refused is not None:
                 outcome, error = refused
                 self._record_role(entry, outcome)
+                if error == ErrorCode.INCONSISTENT_TOPIC_ID and self._is_unknown(name):
+                    self.blocked.add(name)
+                elif held.topic.id == entry.topic_id:
+                    self._named_by[name] = self.controller_epoch
                 return error
         if self.broker not in entry.replicas:
             self.complain("INV-49", f"{name}: broker {self.broker} is to host it, and is none of {entry.replicas}")
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         log = self._log(entry)
+        self.blocked.discard(name)
+        self._named_by[name] = self.controller_epoch
         if held is None or entry.leader == self.broker or entry.leader in self.live:
             self.late_stops.started(name, self._message)
         if entry.leader == self.broker or entry.leader in self.live:
@@ -254,6 +264,15 @@ class Receiver:
             # The leader is not in the metadata: a log is created, and nothing is fetched.
             self.replicas[name] = Replica(entry.topic, log)
         return ErrorCode.NONE
+
+    def _is_unknown(self, name: TopicPartition) -> bool:
+        """Whether a replica is one that the controller cannot know.
+
+        A request has started it that the controller had given up, and that arrived after the replica's deletion. Or its
+        stop was lost with an earlier controller.
+        """
+        log = self.disk.logs.get(name)
+        return (log is not None and log.is_overtaken) or self._named_by[name] < self.controller_epoch
 
     def _remove_by_hand(self, name: TopicPartition, held: Replica) -> None:
         """Delete a replica of a topic that was removed by hand, as the operator has to on each broker."""
@@ -301,6 +320,7 @@ class Receiver:
             self._record_stop(entry, "leader epoch")
             return ErrorCode.FENCED_LEADER_EPOCH
         self.replicas.pop(name, None)
+        self.blocked.discard(name)
         self.late_stops.stopped(name, self._message)
         if entry.delete:
             self.disk.logs.pop(name, None)

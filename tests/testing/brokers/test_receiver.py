@@ -16,6 +16,7 @@ from kactl.testing.history import History
 from kactl.testing.transport import ControlMessage
 
 T = TopicRef("t", b"t" * 16)
+NEXT_T = TopicRef("t", b"n" * 16)
 T_0 = TopicPartition("t", 0)
 EPOCH = 7
 
@@ -212,6 +213,40 @@ def test_later_request_for_an_overtaken_log_makes_it_regular(greeted: Made) -> N
     greeted.send(lead(epoch=6), number=3)
 
     assert not greeted.disk.logs[T_0].is_overtaken
+
+
+@pytest.mark.parametrize(("number", "is_blocked"), [(1, True), (3, False)])
+def test_replica_of_a_late_request_blocks_the_next_topic(greeted: Made, number: int, is_blocked: bool) -> None:
+    greeted.send(stop(epoch=5, delete=True), number=2)
+    greeted.send(lead(epoch=5), number=number)
+
+    greeted.send(lead(topic=NEXT_T), number=4)
+
+    assert (T_0 in greeted.receiver.blocked) == is_blocked
+
+
+@pytest.mark.parametrize(("named", "is_blocked"), [(False, True), (True, False)])
+def test_replica_that_only_an_earlier_controller_has_named_blocks_the_next_topic(
+    greeted: Made, named: bool, is_blocked: bool
+) -> None:
+    greeted.send(lead(epoch=5))
+    greeted.send(metadata(by=4))
+    if named:
+        greeted.send(lead(epoch=5, by=4))
+
+    greeted.send(lead(topic=NEXT_T, by=4))
+
+    assert (T_0 in greeted.receiver.blocked) == is_blocked
+
+
+def test_partition_is_not_blocked_after_the_earlier_replica_is_stopped(greeted: Made) -> None:
+    greeted.send(lead(epoch=5))
+    greeted.send(metadata(by=4))
+    greeted.send(lead(topic=NEXT_T, by=4))
+
+    greeted.send(StopReplica(100, 4, EPOCH, (NEXT_T,), one(0), one(0), one(-2), np.array([True])))
+
+    assert T_0 not in greeted.receiver.blocked
 
 
 def test_later_leader_and_isr_with_an_old_partition_is_a_complaint(made: Made) -> None:

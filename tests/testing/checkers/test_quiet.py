@@ -32,6 +32,7 @@ from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec,
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
 REFUSED_PROPOSALS: Final = Path(__file__).with_name("refused_proposals.json")
+REPLICA_OF_AN_EARLIER_ID: Final = Path(__file__).with_name("replica_of_an_earlier_id.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
 SETTINGS = {
@@ -271,6 +272,18 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
     monkeypatch.setattr(ConditionsNow, "_has_lost", lambda self, broker, name: False)
 
     assert "LIV-03: broker 2 has leader" in signature(*actions, level="2.6")
+
+
+def test_replica_that_a_late_copy_has_started_after_its_deletion_is_no_violation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = load(REPLICA_OF_AN_EARLIER_ID)
+    assert run_script(script).signature == "pass"
+
+    monkeypatch.setattr(Receiver, "_is_unknown", lambda self, name: False)
+
+    outcome = run_script(script)
+    assert "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0" in f"{outcome.signature}: {outcome.error}"
 
 
 LATE = Unmet("LIV-03", "a broker is late", 10_000.0)
