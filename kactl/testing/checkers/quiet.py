@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from kactl.actors.controller import RETRY_LATER_MS
 from kactl.config.controller_settings import ControllerSettings
 from kactl.testing.cluster import ControllerMember, SimulatedCluster
 from kactl.testing.violations import Violation
@@ -85,7 +86,8 @@ class Quiet:
         chunks = math.ceil(replicas / own.chunk_partitions)
         chunks_ms = _PASSES * max(0, chunks - 1) * cluster.store_round_trip_ms
         self.controller_ms = session + 2 * request + chunks_ms
-        self.leader_ms = self.controller_ms + 2 * request
+        # A write whose outcome is unknown, and that could not be read back before the faults ended, is repeated later.
+        self.leader_ms = max(self.controller_ms, RETRY_LATER_MS + chunks_ms) + 2 * request
         self.settle_ms = 3 * session + 10 * request + 3 * lag + chunks_ms
         self.balance_ms = own.balance_interval_ms + self.settle_ms
         # A longer limit only has to have its timer: a run does not wait for it.

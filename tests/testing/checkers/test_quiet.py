@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from kactl.actors import controller
 from kactl.actors.channel import Channel
+from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
 from kactl.actors.handlers.base import Handlers
@@ -76,6 +78,20 @@ def test_servers_of_a_store_are_fast_when_faults_have_ended(
         monkeypatch.setattr(cluster, "PEERS_CALM_MS", calm_ms)
 
     assert run_script(load(SLOW_SERVERS)).signature == expected
+
+
+@pytest.mark.parametrize(("again_ms", "expected"), [(10_000, "pass"), (20_000, "LIV-02")], ids=["10 s", "20 s"])
+def test_leaders_may_wait_for_the_repetition_of_a_write(
+    again_ms: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write fails 1 s before the faults end, so that it is repeated 9 s or 19 s after them."""
+    monkeypatch.setattr(ControllerLoop._retry_later, "__kwdefaults__", {"pause_ms": again_ms})
+    monkeypatch.setattr(controller, "RETRY_LATER_MS", again_ms)
+    create = Action("create", at_ms=19_000, args={"topic": "t2", "replicas": [[1, 2, 3]]})
+    refusals = {"rates": {"refusals": 1.0}, "for_ms": 100.0}
+    fault = Action("fail store", at_ms=18_000, at_point="TopicsChanged: store.commit before", args=refusals)
+
+    assert signature(create, fault).startswith(expected)
 
 
 @pytest.mark.parametrize("elects", [True, False])
