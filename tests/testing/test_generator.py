@@ -10,6 +10,7 @@ from kactl.testing.generator.faults import KINDS
 from kactl.testing.generator.operations import operations
 from kactl.testing.generator.pace import CALM, drawn_pace
 from kactl.testing.generator.stores import KINDS as STORE_KINDS
+from kactl.testing.generator.worlds import drawn_world
 from kactl.testing.points import EVENTS, POINTS
 from kactl.testing.script import BrokersSpec, Script, WorldSpec
 
@@ -30,6 +31,18 @@ def test_calm_runs_are_long_and_a_third_of_all() -> None:
     assert abs(len(calm) / len(paces) - CALM) < 0.05
     assert {pace.minutes for pace in calm} == {2, 5, 10, 20}
     assert max(max(pace.rates) for pace in calm) <= min(min(pace.rates) for pace in paces if not pace.is_calm)
+
+
+def test_brokers_of_large_clusters_wait_for_their_turn() -> None:
+    """Brokers that repeat each request after 100 ms overload the controller of a large cluster."""
+    drawn = {
+        large: {
+            drawn_world(random.Random(seed), "memory", large=large).settings["request_timeout_ms"] for seed in range(50)
+        }
+        for large in (True, False)
+    }
+
+    assert drawn == {True: {1_000.0, 5_000.0}, False: {100.0, 1_000.0, 5_000.0}}
 
 
 def test_large_clusters_are_never_calm() -> None:

@@ -15,6 +15,10 @@ STORES: Final[dict[Store, int]] = {"memory": 55, "zookeeper": 30, "sqlite": 15}
 # Share of the runs with LARGE_BROKERS brokers: one takes as long as thirty others.
 LARGE: Final = 0.01
 LARGE_BROKERS: Final = 12
+# Shortest timeout of a request in large clusters. Their brokers propose ISRs at the same time, and the controller
+# handles one request after another, each with a write of up to 160 ms. At 100 ms brokers repeat requests faster than
+# the controller handles them, so that its inbox grows without end.
+_LARGE_REQUEST_MS_MIN: Final = 1_000.0
 # Latencies in ms of the store and of the network, as ranges.
 _STORE: Final = ((0.5, 4.0), (0.5, 40.0), (0.0, 0.0), (5.0, 5.0))
 _NETWORK: Final = ((0.5, 2.0), (0.5, 30.0), (0.0, 0.0), (1.0, 1.0))
@@ -52,6 +56,8 @@ def drawn_world(rng: random.Random, store: Store, *, large: bool) -> WorldSpec:
         "standby_interval_ms": rng.choice((0, 20, 200, 1_000)),
         "parity": rng.random() < 0.05,
     }
+    if large:
+        settings["request_timeout_ms"] = max(settings["request_timeout_ms"], _LARGE_REQUEST_MS_MIN)
     count = LARGE_BROKERS if large else rng.choice((3, 4, 4, 5, 7))
     return WorldSpec(
         store=store,
