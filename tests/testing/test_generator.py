@@ -7,12 +7,14 @@ from kactl.testing.actions import VERBS
 from kactl.testing.exploring import FAULT_MS_MAX
 from kactl.testing.generator import script_of_seed
 from kactl.testing.generator.faults import KINDS
-from kactl.testing.generator.operations import operations
+from kactl.testing.generator.operations import _Sequences, operations
 from kactl.testing.generator.pace import CALM, drawn_pace
 from kactl.testing.generator.stores import KINDS as STORE_KINDS
+from kactl.testing.generator.workload import TOPICS
 from kactl.testing.generator.worlds import drawn_world
 from kactl.testing.points import EVENTS, POINTS
-from kactl.testing.script import BrokersSpec, Script, WorldSpec
+from kactl.testing.run import run_script
+from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 
 SCRIPTS: Final = [script_of_seed(seed) for seed in range(120)]
 _LONG_MS: Final = 120_000.0
@@ -76,6 +78,23 @@ def test_scripts_name_known_verbs_and_points() -> None:
         assert action.do in (*VERBS, "fail")  # a failure belongs to the point itself
         assert point in ("", *POINTS)
         assert event in ("", *EVENTS)
+
+
+def test_controller_is_deposed_in_the_handlers_of_short_events() -> None:
+    """Random faults interrupt them too rarely for the minima of the probes."""
+    events = {"LeaderAndIsrAnswered", "LogDirNotified", "PreferredElectionStored", "IsrNotified"}
+    world = WorldSpec(brokers=BrokersSpec(count=3, level="2.6"), settings={"session_timeout_ms": 3_000})
+    topics = [Action("create", args={"topic": topic, "replicas": [[1, 2, 3]]}) for topic in TOPICS]
+    resigned: set[str] = set()
+
+    for seed in range(40):
+        actions = _Sequences(random.Random(seed), world).deposed(5_000.0)
+        outcome = run_script(Script(world=world, duration_ms=30_000.0, actions=[*topics, *actions]))
+        resigned |= {event for event in events if outcome.probes.get(f"resigned in {event}")}
+        if resigned == events:
+            break
+
+    assert resigned == events
 
 
 def test_sequences_stay_in_the_first_phase_and_name_existing_brokers() -> None:

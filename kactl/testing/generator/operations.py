@@ -45,6 +45,15 @@ _STARTING: Final = (
     "BrokersChanged: move partitions before", "BrokersChanged: full state before", "broker startup before",
 )  # fmt: skip
 
+# Changes that lead to short events, which other faults rarely interrupt, and where the handlers of these write.
+_SHORT: Final = (
+    ("fail directory", "LogDirNotified: store.delete_notifications before"),
+    ("fail directory", "LeaderAndIsrAnswered: store.commit before"),
+    ("elect stored", "PreferredElectionStored: store.delete_preferred_election_request before"),
+)  # fmt: skip
+# The same where leaders write their ISRs.
+_WRITTEN: Final = ("bounce", "IsrNotified: store.delete_notifications before")
+
 
 def operations(
     rng: random.Random, world: WorldSpec, duration_ms: float, *, calm: bool = False, alone: bool = False
@@ -54,6 +63,7 @@ def operations(
     kinds: tuple[Callable[[float], list[Action]], ...] = (
         draw.tools, draw.replaced, draw.lives, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
         draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up, draw.replaced_unseen,
+        draw.deposed, draw.deposed,
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
@@ -76,6 +86,7 @@ class _Sequences(Schedules):
     def __init__(self, rng: random.Random, world: WorldSpec) -> None:
         super().__init__(rng, world)
         self._store = world.store
+        self._writes_isrs = world.brokers.level == "2.6"
         # After a failure the controller writes again.
         self._again_ms = 10_000.0
         self._lag_ms = float(world.settings.get("lag_ms", 10_000.0))
@@ -317,6 +328,31 @@ class _Sequences(Schedules):
             lost,
             Action(begun, at_ms=elect_ms, args=args),
             *([Action("elect", at_ms=elect_ms + 10.0, args=preferred)] if begun == "reassign" else []),
+        ]
+
+    def deposed(self, at_ms: float) -> list[Action]:
+        """Another controller is elected while a short event is handled, before its handler writes."""
+        rng, topic = self.rng, self._topic()
+        broker = self._number()
+        replicas = list(dict.fromkeys([broker, *rng.sample(range(1, self.brokers + 1), 2)]))
+        create = {"topic": topic, "replicas": [replicas], "removal": "delete", "after_ms": 500.0}
+        change_ms = at_ms + 500.0 + self.gap_ms * rng.uniform(0.5, 1.5)
+        begun, point = rng.choice((*_SHORT, *[_WRITTEN] * (len(_SHORT) if self._writes_isrs else 0)))
+        bounce = {"node": f"broker {replicas[-1]}", "restart_after_ms": 500.0, "ends_session": True}
+        directory = {"broker": f"broker {broker}", "replica": rng.randrange(40)}
+        changes = {
+            "fail directory": Action("fail directory", at_ms=change_ms, args=directory),
+            "elect stored": Action("elect stored", at_ms=change_ms, args={"partitions": [f"{topic}-0"]}),
+            "bounce": Action("kill", at_ms=change_ms, args=bounce),
+        }
+        at_point = {"node": "node at point"}
+        pause = Action("pause", args=at_point | {"for_ms": self.session_ms * rng.uniform(1.5, 3)})
+        expire = Action("expire", args=at_point | {"notify_after_ms": self.session_ms * rng.uniform(1, 2)})
+        end = rng.choice((pause, pause, expire))
+        return [
+            Action("recreate", at_ms=at_ms, args=create),
+            Action(end.do, at_ms=change_ms, at_point=point, args=end.args),
+            changes[begun],
         ]
 
     # -- parts ---------------------------------------------------------------------------------------------------------
