@@ -28,6 +28,7 @@ from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal
 from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.state.table import in_sync_of
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handlers
@@ -85,6 +86,7 @@ class ReassignmentSteps(Handlers):
         """Start new assignments, made by `Assignment.reassign_to`, and advance them as far as possible."""
         unsure = await self.entries.put_back({name.topic for name in wanted})
         failures: Failures = {name: _failed(unsure[name.topic]) for name in wanted if name.topic in unsure}
+        failures |= await self._would_stop_leaders({name: wanted[name] for name in wanted if name not in failures})
         for topic, group in _by_topic(name for name in wanted if name not in failures).items():
             changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
             if changed:
@@ -96,6 +98,29 @@ class ReassignmentSteps(Handlers):
         row_numbers = self.cluster.table.rows_named(wanted)
         change = self._hand_over(self.cluster.table.rows(row_numbers), wanted)
         return _failures(list(wanted), change.refusal)
+
+    async def _would_stop_leaders(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
+        """Returns the partitions with a first leader in the store that is not known, and not one of the new replicas.
+
+        Its write had no response. Without it no replica would be in sync, and the partition could not have a leader.
+        """
+        table = self.cluster.table
+        removing = [name for name, new in wanted.items() if {*self.cluster.assignment(name).replicas} - {*new.replicas}]
+        rows = table.rows(table.rows_named(removing))
+        rows = rows.take(~rows.has_leadership)
+        if not len(rows):
+            return {}
+        names = table.names(rows.index)
+        try:
+            stored = await self.store.leaderships(names)
+        except StoreError as error:
+            return self._retry(names, error)
+        # A deleted topic of that name may have left its leadership.
+        mine = stored.found & (stored.controller_epoch == self.epoch)
+        mine &= some(rows.assigned & in_sync_of(rows.replicas, stored.isr))
+        leaders = zip(names, mine.tolist(), stored.leader.tolist(), strict=True)
+        leave = [name for name, is_mine, leader in leaders if is_mine and leader not in wanted[name].replicas]
+        return self._retry(leave, StoreError("the response to the write of its first leader was lost: try again"))
 
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
         """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""

@@ -36,6 +36,8 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingConnection, World, leaders_in, open_standby, world
 from tests.support.store_clients import watches_of
 
+from .reassignment_helpers import reassign, stored_assignment
+
 pytestmark = pytest.mark.anyio
 
 
@@ -593,6 +595,42 @@ async def test_first_leader_that_cannot_be_elected_is_known(how: str) -> None:
         assert w.known("orders-0").state is PartitionState.OFFLINE
         for broker in w.controller.cluster.brokers:
             assert _metadata(w, broker)["orders-0"][:3] == expected
+        await w.check()
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unreadable"])
+@pytest.mark.parametrize("target", [None, [1]], ids=["cancelled", "replaced"])
+async def test_first_leader_of_a_lost_response_stays_a_replica(target: list[int] | None, is_read: bool) -> None:
+    """A reassignment elects no first leader, and an election may take one from the replicas that it adds."""
+    async with world(1, 2) as w:
+        await w.create("orders", [[3]])
+        await reassign(w, {"orders-0": [2]})
+        _lose_answer_and_reading(w)
+        await w.controller.elect("unclean", ["orders-0"])
+        assert await w.stored("orders-0") == (2, 0, (2,))
+        assert not w.known("orders-0").leadership
+        if not is_read:
+            fail_calls(w, "leaderships", AWAY)
+
+        assert await reassign(w, {"orders-0": target}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert (await stored_assignment(w, "orders-0")).replicas == (2, 3)
+
+        await keep_alive_for(w, 15)
+        assert w.known("orders-0").leader == 2
+        assert await stored_assignment(w, "orders-0") == Assignment((2,))
+        await w.check()
+
+
+async def test_reassignment_without_a_first_leader_is_cancelled_after_a_failed_write() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[3]])
+        await reassign(w, {"orders-0": [2]})
+        assert (await stored_assignment(w, "orders-0")).replicas == (2, 3)
+        fail_calls(w, "commit", AWAY)
+        await w.controller.elect("unclean", ["orders-0"])
+
+        assert await reassign(w, {"orders-0": None}) == [0]
+        assert await stored_assignment(w, "orders-0") == Assignment((3,))
         await w.check()
 
 
