@@ -62,6 +62,17 @@ def test_file_is_readable_by_its_owner_only(home: Home) -> None:
     assert f"others can use it (mode 0640): chmod 600 {home.file}" in done.err
 
 
+@pytest.mark.parametrize("content", ["[contexts", "contexts = 1\n"], ids=["torn", "wrong"])
+def test_file_that_is_no_context_file_is_rejected(home: Home, content: str) -> None:
+    home.file.parent.mkdir()
+    home.file.write_text(content)
+
+    done = home("context", "list")
+
+    assert done.code == 2
+    assert f"{home.file}: is not a context file" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
