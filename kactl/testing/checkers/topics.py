@@ -224,7 +224,10 @@ class Topics(Checker):
     # -- deletion ------------------------------------------------------------------------------------------------------
 
     def _grows(self, event: Event) -> Violation | None:
-        """Returns a violation if a controller grows or elects in a topic whose deletion it has started."""
+        """Returns a violation if a controller grows or elects in a topic whose deletion it has started.
+
+        After a write of a tool it may restore the assignment that it knows.
+        """
         fields = event.fields
         if fields["fence"] is None:
             return None
@@ -241,7 +244,10 @@ class Topics(Checker):
             if started is None or value is None or started.seq >= fields["sent"]:
                 continue
             was = self._stored.value(f"topics/{topic}") or {"partitions": {}}
-            replicas = {partition: set(each[0]) for partition, each in was["partitions"].items()}
+            replicas = {partition: {*each[0]} for partition, each in was["partitions"].items()}
+            for (name, partition), known in self._overwritten.items():
+                if name == topic:
+                    replicas.setdefault(partition, set()).update(known[0])
             if any(set(each[0]) - replicas.get(partition, set()) for partition, each in value["partitions"].items()):
                 text = f"topic {topic} grows after its deletion has started"
                 return Violation("INV-43", text, event=event, contradicts=started)

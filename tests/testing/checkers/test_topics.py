@@ -155,6 +155,30 @@ def test_a_dying_topic_that_grows_breaks_inv_43() -> None:
     assert one.found == ["INV-43"]
 
 
+@pytest.mark.parametrize(("restored", "found"), [([3, 4], []), ([3, 5], ["INV-43"])])
+def test_dying_topic_may_be_restored_over_an_older_assignment(restored: list[int], found: list[str]) -> None:
+    """A tool has read the topic before a reassignment from 1, 2 to 3, 4, and adds a partition during the deletion."""
+    one = story()
+    ask(one, {"t1-0": [3, 4]})
+    one.topic({0: ([3, 4, 1, 2], [3, 4], [1, 2])}, fence=1)
+    one.lead(3, 1, [3, 4])
+    one.topic({0: [3, 4]}, fence=1)
+    say(one, "deletion started")
+    one.topic({0: [1, 2], 1: [1]})
+    one.topic({0: restored}, fence=1)
+
+    assert one.found == found
+
+
+def test_added_partition_of_a_dying_topic_on_other_replicas_breaks_inv_43() -> None:
+    one = story()
+    say(one, "deletion started")
+    one.topic({0: [1, 2], 1: [1]})
+    one.topic({0: [1, 2], 1: [2]}, fence=1)
+
+    assert one.found == ["INV-43"]
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_the_next_controller_starts_the_deletion_again(is_killed: bool) -> None:
     one = story()
