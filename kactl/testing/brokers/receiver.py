@@ -216,11 +216,15 @@ class Receiver:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def _check_complete(self, entries: list[StateEntry]) -> None:
-        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old."""
+        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old.
+
+        A reassignment that adds this broker again may find the log of its earlier replica: its stop was lost. As in
+        Kafka, a request without `is_new` may precede the one that creates the replica.
+        """
         if self.named is not None:
             for entry in entries:
                 is_old = self.older.get(entry.name) == entry.topic_id and not entry.is_new
-                if is_old and entry.name not in self.named:
+                if is_old and self.broker not in entry.adding and entry.name not in self.named:
                     self.complain(
                         "INV-49", f"{entry.name} was hosted from the start, and is not in the first LeaderAndIsr"
                     )

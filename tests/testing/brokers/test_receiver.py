@@ -1,5 +1,6 @@
 """Checks of a modelled broker on the controller's requests, in Kafka's order."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -249,7 +250,10 @@ def test_partition_is_not_blocked_after_the_earlier_replica_is_stopped(greeted: 
     assert T_0 not in greeted.receiver.blocked
 
 
-def test_later_leader_and_isr_with_an_old_partition_is_a_complaint(made: Made) -> None:
+@pytest.mark.parametrize(("adding", "complaints"), [((), ["INV-49"]), ((2,), ["INV-49"]), ((1,), [])])
+def test_later_leader_and_isr_names_an_old_partition_only_if_it_is_added(
+    adding: tuple[int, ...], complaints: list[str], made: Made
+) -> None:
     made.receiver.registering({T_0: T.id})
     made.receiver.registered(EPOCH + 1)
     made.send(metadata(broker_epoch=EPOCH + 1))
@@ -257,7 +261,8 @@ def test_later_leader_and_isr_with_an_old_partition_is_a_complaint(made: Made) -
     old = lead(broker_epoch=EPOCH + 1)
     assert old.states.is_new is not None
     old.states.is_new[0] = False
+    states_of_old = dataclasses.replace(old.states, adding=np.array([adding], np.int32).T)
 
-    made.send(old)
+    made.send(dataclasses.replace(old, states=states_of_old))
 
-    assert made.complaints() == ["INV-49"]
+    assert made.complaints() == complaints
