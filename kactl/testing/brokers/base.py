@@ -85,6 +85,13 @@ class SimulatedBroker(Member):
         copy of a request has started it, or its stop was lost with an earlier controller.
         """
 
+    def has_missed_deletion(self, name: TopicPartition, twin: "SimulatedBroker") -> bool:
+        """Whether another process with the broker's id has responded to the deletion of a replica, which is here still.
+
+        The controller does not know of the replica, and the next topic of the name may be created.
+        """
+        return False
+
     @abstractmethod
     def logs(self) -> Mapping[TopicPartition, bytes]:
         """Returns the topic ids of the logs on the broker's disk.

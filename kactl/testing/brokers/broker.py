@@ -107,6 +107,12 @@ class ModelBroker(SimulatedBroker):
         receiver = self.process.receiver
         return name in receiver.late_stops.lost or name in receiver.blocked
 
+    def has_missed_deletion(self, name: TopicPartition, twin: SimulatedBroker) -> bool:
+        other = twin.process if isinstance(twin, ModelBroker) else None
+        if self.process is None or other is None:
+            return False
+        return self.process.receiver.has_missed_deletion(name, other.receiver)
+
     def logs(self) -> Mapping[TopicPartition, bytes]:
         return {name: log.topic_id for name, log in self.disk.logs.items() if not log.is_overtaken}
 

@@ -13,19 +13,19 @@ class Fleet:
 
     Attributes:
         twins: brokers that were started although another one with their id runs, by id.
-        doubled: ids of which there were two at a time.
+        doubled: all brokers that were started so in the run, also those that have ended since, by id.
     """
 
     def __init__(self, count: int, make: Callable[[int, str], SimulatedBroker]) -> None:
         self._make = make
         self.brokers = {number: make(number, f"broker {number}") for number in range(1, count + 1)}
         self.twins: dict[int, SimulatedBroker] = {}
-        self.doubled: set[int] = set()
+        self.doubled: dict[int, list[SimulatedBroker]] = {}
 
     def start_twin(self, number: int) -> SimulatedBroker:
         """Start another broker with the id of one, at an address of its own, with an empty disk."""
         twin = self.twins[number] = self._make(number, f"twin {number}")
-        self.doubled.add(number)
+        self.doubled.setdefault(number, []).append(twin)
         twin.start()
         return twin
 

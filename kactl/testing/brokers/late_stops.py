@@ -30,6 +30,10 @@ class LateStops:
         self._started[name] = message
         self.lost.discard(name)
 
+    def last_start(self, name: TopicPartition) -> int:
+        """Returns the number of the last request that has started a replica or changed its role; 0 if it is stopped."""
+        return self._started.get(name, 0)
+
     def stopped(self, name: TopicPartition, message: int) -> None:
         """A request has stopped a replica."""
         if message < self._started.pop(name, 0):

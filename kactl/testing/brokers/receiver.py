@@ -150,6 +150,10 @@ class Receiver:
                     return StopReplicaResponse(error, PartitionErrors.none())
                 return StopReplicaResponse(error, _errors(stops, [self._stop(stop) for stop in stops]))
 
+    def has_missed_deletion(self, name: TopicPartition, twin: "Receiver") -> bool:
+        """Whether another process with the broker's id has deleted a replica that this one has started before."""
+        return name in self.replicas and twin._deleted.get(name, 0) > self.late_stops.last_start(name)
+
     def _rejection(self, request: Request) -> int:
         """Returns the error of the whole request. A higher broker epoch is accepted: the controller may know of a
         registration first."""

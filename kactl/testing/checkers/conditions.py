@@ -47,9 +47,10 @@ class ConditionsNow:
         """Whether a broker cannot serve a replica, and the controller cannot know.
 
         A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or a Kafka broker rejects it for
-        one of an earlier topic id, see `SimulatedBroker.has_lost`. Or it has one of an earlier topic without an id: a
-        stop was lost with the controller that had queued it, or another process with the broker's id has answered it.
-        The stored leader epoch is never below one that was sent for it.
+        one of an earlier topic id, see `SimulatedBroker.has_lost`. Or it has one of an earlier topic, which another
+        process with the broker's id has deleted instead of it. Or one of an earlier topic without an id, of which a
+        stop was lost with the controller that had queued it: the stored leader epoch is never below one that was sent
+        for it.
         """
         member = self._running.get(broker)
         if member is None:
@@ -62,7 +63,9 @@ class ConditionsNow:
             and not any(replica.topic_id)
             and replica.leader_epoch > held.leader_epoch
         )
-        return member.has_lost(name) or is_earlier
+        twins = self._cluster.fleet.doubled.get(broker, ())
+        is_missed = any(member.has_missed_deletion(name, twin) for twin in twins)
+        return member.has_lost(name) or is_earlier or is_missed
 
     def _deleted(self, name: TopicPartition) -> bool:
         return name.topic in self._cluster.stored.deletions()

@@ -250,6 +250,27 @@ def test_partition_is_not_blocked_after_the_earlier_replica_is_stopped(greeted: 
     assert T_0 not in greeted.receiver.blocked
 
 
+IGNORED, MOVE, STOP = "ignored", "move", "stop"
+
+
+@pytest.mark.parametrize(("number", "then", "is_missed"), [
+    (3, None, True), (1, None, False), (3, IGNORED, True), (3, MOVE, False), (3, STOP, False),
+])  # fmt: skip
+def test_deletion_of_a_twin_is_missed_until_the_broker_starts_or_stops_the_replica(
+    greeted: Made, number: int, then: str | None, is_missed: bool
+) -> None:
+    twin = Made()
+    greeted.send(lead(epoch=5), number=2)
+    assert not greeted.receiver.has_missed_deletion(T_0, twin.receiver)
+
+    twin.send(stop(epoch=6, delete=True), number=number)
+    if then is not None:
+        later: dict[str, Request] = {IGNORED: lead(epoch=5), MOVE: lead(epoch=7), STOP: stop(epoch=7, delete=True)}
+        greeted.send(later[then], number=4)
+
+    assert greeted.receiver.has_missed_deletion(T_0, twin.receiver) == is_missed
+
+
 @pytest.mark.parametrize(("adding", "complaints"), [((), ["INV-49"]), ((2,), ["INV-49"]), ((1,), [])])
 def test_later_leader_and_isr_names_an_old_partition_only_if_it_is_added(
     adding: tuple[int, ...], complaints: list[str], made: Made

@@ -283,10 +283,18 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
     delete = Action("delete", at_ms=11_000, args={"topic": "t1", "to": "active controller"})
     again = Action("create", at_ms=14_000, args={"topic": "t1", "replicas": [[1, 2, 3], [3, 2, 1]]})
     actions = (raised, pause, twin, delete, again)
+    by_one = Action("create", at_ms=14_000, args={"topic": "t1", "replicas": [[1, 2, 3], [1, 2, 3]]})
+    raised_again = Action("reassign", at_ms=20_000, args={"targets": {"t1-1": [1, 3, 2]}, "to": "active controller"})
+    same_epoch = (raised, pause, twin, delete, by_one, raised_again)
     assert signature(*actions, level="2.6").startswith("pass")
+    assert signature(*actions, level="3.9").startswith("pass")
+    assert signature(*same_epoch, level="2.6").startswith("pass")
+
+    monkeypatch.setattr(ModelBroker, "has_missed_deletion", lambda self, name, twin: False)
+    assert "LIV-03: broker 2 has leader" in signature(*actions, level="3.9")
+    assert "LIV-03: broker 2 has leader 3 under epoch 2" in signature(*same_epoch, level="2.6")
 
     monkeypatch.setattr(ConditionsNow, "_has_lost", lambda self, broker, name: False)
-
     assert "LIV-03: broker 2 has leader" in signature(*actions, level="2.6")
 
 
