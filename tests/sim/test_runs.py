@@ -103,6 +103,24 @@ def test_topic_is_not_removed_by_hand_during_a_creation(level: str, to: dict[str
     assert list(outcome.skipped) == [2]
 
 
+@pytest.mark.parametrize("at_point", ["", "store.commit before"])
+def test_any_topic_may_be_removed_by_hand_and_created_again_under_its_name(at_point: str) -> None:
+    args = {"topic": "any topic ~1", "removal": "vanish", "after_ms": 50.0, "replicas": [[3], [2, 3], [1]]}
+    script = small(
+        Action("recreate", at_ms=10_000, at_point=at_point, args=args),
+        Action("kill", at_ms=10_000, args={"node": "broker 2", "restart_after_ms": 500, "ends_session": True}),
+    )
+
+    outcome = run_script(script)
+
+    assert outcome.passed, outcome.error
+    written = [
+        key for event in outcome.history.events if event.kind == "store.commit" for key, *_ in event.fields["ops"]
+    ]
+    assert written.count("topics/t1") == 3
+    assert "leadership/t1/2" in written
+
+
 def test_tools_add_partitions_to_a_topic_one_after_the_other() -> None:
     # Each would write its own partition 2, and the controller takes only the first one.
     script = small(

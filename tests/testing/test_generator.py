@@ -10,7 +10,7 @@ from kactl.testing.generator.faults import KINDS
 from kactl.testing.generator.operations import _Sequences, operations
 from kactl.testing.generator.pace import CALM, drawn_pace
 from kactl.testing.generator.stores import KINDS as STORE_KINDS
-from kactl.testing.generator.workload import TOPICS
+from kactl.testing.generator.workload import TOPICS, created_again
 from kactl.testing.generator.worlds import drawn_world
 from kactl.testing.points import EVENTS, POINTS
 from kactl.testing.run import run_script
@@ -78,6 +78,23 @@ def test_scripts_name_known_verbs_and_points() -> None:
         assert action.do in (*VERBS, "fail")  # a failure belongs to the point itself
         assert point in ("", *POINTS)
         assert event in ("", *EVENTS)
+
+
+def test_topics_that_were_removed_by_hand_are_often_created_again() -> None:
+    world = WorldSpec(brokers=BrokersSpec(count=3))
+    removals = [Action("vanish", at_ms=number, args={"topic": f"any topic ~{number}"}) for number in range(200)]
+    others = [Action("mark", at_ms=1.5, args={"topic": "t1"})]
+
+    drawn = created_again(random.Random(1), world, [*others, *removals])
+
+    again = [action for action in drawn if action.do == "recreate"]
+    assert 0.5 * len(removals) < len(again) < len(removals)
+    assert {(action.do, action.at_ms, action.args["topic"]) for action in drawn if action not in again} < {
+        (action.do, action.at_ms, action.args["topic"]) for action in (*others, *removals)
+    }
+    assert {action.args["removal"] for action in again} == {"vanish"}
+    assert {action.args.get("has_id", True) for action in again} == {True, False}
+    assert all(action.args["topic"] == f"any topic ~{action.at_ms:.0f}" for action in again)
 
 
 def test_controller_is_deposed_in_the_handlers_of_short_events() -> None:

@@ -79,8 +79,14 @@ def vanish(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def recreate(cluster: SimulatedCluster, args: Args) -> None:
-    """`topic`, `removal`: delete, mark, vanish or none; `after_ms`: create it after this time, as `create` does."""
-    target = {"topic": args["topic"], "to": "active controller"}
+    """`topic`, `removal`: delete, mark, vanish or none; `after_ms`: create it after this time, as `create` does.
+
+    `topic` may select any one, whose name the new topic then has.
+    """
+    topic = args["topic"]
+    if topic.startswith("any topic "):
+        topic = selectors.topic(cluster, topic)
+    target = {"topic": topic, "to": "active controller"}
     match args.get("removal", "none"):
         case "delete":
             delete(cluster, target)
@@ -88,7 +94,7 @@ def recreate(cluster: SimulatedCluster, args: Args) -> None:
             mark(cluster, target)
         case "vanish":
             vanish(cluster, target)
-    new = {name: value for name, value in args.items() if name not in ("removal", "after_ms")}
+    new = {name: value for name, value in args.items() if name not in ("removal", "after_ms")} | {"topic": topic}
 
     def again() -> None:
         with contextlib.suppress(Skipped):

@@ -16,7 +16,7 @@ from .faults import failing_calls, faults, loss
 from .operations import operations
 from .pace import drawn_pace
 from .participants import participant_faults
-from .workload import last_requests, workload
+from .workload import created_again, last_requests, workload
 from .worlds import (
     LARGE,
     Store,
@@ -68,7 +68,8 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
         actions = workload(streams["workload"], world, 0.0, pace.rates)
     else:
         swarm, actions = faults(streams["faults"], world, duration_ms, pace)
-        actions += workload(streams["workload"], world, duration_ms, pace.rates)
+        requests = workload(streams["workload"], world, duration_ms, pace.rates)
+        actions += created_again(streams["created again"], world, requests)
     actions += operations(streams["operations"], world, duration_ms, calm=pace.is_calm, alone=is_alone)
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)

@@ -1,8 +1,10 @@
 """Workload: requests of operators and of brokers, on a few topics so that they collide."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from kactl.testing.script import Action, WorldSpec
 
@@ -45,6 +47,10 @@ _ABOUT_NAME: Final = ("create", "recreate", "mark")
 _ABOUT_TOPIC: Final = ("delete", "grow", "grow stored", "grow stored", "vanish", "config")
 # Share of the requests about a topic that another one about it follows at once.
 _TOGETHER: Final = 0.15
+# Share of the removals of a topic by hand after which it is created again.
+_AGAIN: Final = 0.7
+# A topic is created again within a share of one of these.
+_AGAIN_MS: Final = (0.0, 5.0, 50.0, 500.0, 5_000.0)
 
 
 def workload(rng: random.Random, world: WorldSpec, duration_ms: float, rates: Sequence[float]) -> list[Action]:
@@ -71,6 +77,17 @@ def workload(rng: random.Random, world: WorldSpec, duration_ms: float, rates: Se
             actions.append(Action(kind, at_ms=at_ms, at_point=point, args=draw.args(kind)))
         at_ms += rng.expovariate(rate) * 1000
     return actions
+
+
+def created_again(rng: random.Random, world: WorldSpec, actions: Iterable[Action]) -> list[Action]:
+    """Returns a workload in which most topics that were removed by hand are created again soon, on other replicas."""
+    draw = _Draw(rng, world)
+    return [
+        msgspec.structs.replace(action, do="recreate", args=draw.life("vanish", action.args["topic"]))
+        if action.do == "vanish" and rng.random() < _AGAIN
+        else action
+        for action in actions
+    ]
 
 
 def last_requests(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
@@ -109,7 +126,7 @@ class _Draw:
             "grow": lambda: {"topic": self._topic(), "replicas": self._replicas(), "to": self._to()},
             "grow stored": lambda: {"topic": self._topic(), "replicas": self._replicas()},
             "vanish": lambda: {"topic": self._topic()},
-            "recreate": self._life,
+            "recreate": lambda: self.life(rng.choice(("delete", "mark", "vanish", "none")), self._name()),
             "config": lambda: {"topic": self._topic(), "unclean": rng.random() < 0.5},
             "drain": lambda: {"broker": self._broker(), "to": self._to()},
             "undrain": lambda: {"broker": self._broker(), "to": self._to()},
@@ -165,15 +182,10 @@ class _Draw:
         brokers = range(1, self._brokers + 1)
         return {"topic": topic, "replicas": [self._rng.sample(brokers, 3) for _ in range(_LARGE_PARTITIONS)]}
 
-    def _life(self) -> dict[str, Any]:
-        """A topic of a known name is removed in some way, and created again soon."""
-        rng = self._rng
-        removal = rng.choice(("delete", "mark", "vanish", "none"))
-        return {
-            **self.new_topic(self._name(), to=None),
-            "removal": removal,
-            "after_ms": rng.choice((0.0, 5.0, 50.0, 500.0, 5_000.0)) * rng.random(),
-        }
+    def life(self, removal: str, topic: str) -> dict[str, Any]:
+        """A topic is removed in some way, and created again soon."""
+        created = self.new_topic(topic, to=None)
+        return created | {"removal": removal, "after_ms": self._rng.choice(_AGAIN_MS) * self._rng.random()}
 
     def _to(self) -> str:
         return "active controller" if self._rng.random() < 0.6 else f"any controller #{self._rng.randrange(6)}"
