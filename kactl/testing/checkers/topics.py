@@ -184,7 +184,8 @@ class Topics(Checker):
         if is_zero(topic_id):
             return None
         other = self._id_of.get(topic_id)
-        if other is not None:
+        # A client repeats a request with an unknown outcome; the topic may have been deleted meanwhile.
+        if other is not None and (other[0] != topic or not _is_same_creation(other[1], event)):
             text = f"topic {topic} is given id {topic_id}, which topic {other[0]} had"
             return Violation("INV-40", text, event=event, contradicts=other[1])
         self._id_of[topic_id] = (topic, event)
@@ -294,6 +295,12 @@ class Topics(Checker):
         """A controllership ends, also without a resignation if the process was killed."""
         for key in [key for key in self._started if key[0] == event.node]:
             del self._started[key]
+
+
+def _is_same_creation(first: Event, second: Event) -> bool:
+    """Whether two commits are of one request to create a topic."""
+    is_creation = first.fields["operation"] == second.fields["operation"] == "create_topic"
+    return is_creation and all(first.fields[name] == second.fields[name] for name in ("client", "sent"))
 
 
 _CHECKS: Final[dict[str, Callable[[Topics, Event], Violation | None]]] = {

@@ -92,6 +92,18 @@ def test_an_id_that_is_given_twice_breaks_inv_40(name: str) -> None:
     assert one.found == ["INV-40"]
 
 
+@pytest.mark.parametrize(("name", "sent", "found"), [("t1", 1, []), ("t2", 1, ["INV-40"]), ("t1", 2, ["INV-40"])])
+def test_creation_that_a_client_repeats_after_the_deletion_is_legal(name: str, sent: int, found: list[str]) -> None:
+    """Its first outcome was unknown to the client."""
+    one = Story(Topics())
+    value = {"id": T1, "partitions": {"0": [[1, 2], [], []]}}
+    one.commit({"topics/t1": value}, operation="create_topic", sent=1)
+    delete(one)
+    one.commit({f"topics/{name}": value}, operation="create_topic", sent=sent)
+
+    assert one.found == found
+
+
 @pytest.mark.parametrize("left", ["topics/t1", "leadership/t1/0", "configs/t1"])
 def test_data_left_of_a_deleted_topic_breaks_inv_42(left: str) -> None:
     one = story()
