@@ -49,25 +49,38 @@ class Limits:
     """Limits of the conditions.
 
     Preferred leaders may be elected long after everything else has come to rest. Their election is a change, after
-    which the other conditions have their limits again.
+    which the other conditions have their limits again. So is the end of a shutdown mark: until then the broker was not
+    eligible as a leader. Marks that are set later do not count.
     """
 
     def __init__(self) -> None:
-        self._balanced_ms = 0.0
+        self._changed_ms = 0.0
+        self._leaving: frozenset[int] | None = None
 
-    def violation(self, unmet: list[Unmet], *, since_ms: float) -> Violation | None:
+    def violation(
+        self, unmet: list[Unmet], *, since_ms: float, leaving: frozenset[int] | None = None
+    ) -> Violation | None:
         """Returns the violation of the first condition whose limit has passed.
 
         Args:
             since_ms: time since the end of all faults; it grows with each call.
+            leaving: brokers that are marked as shutting down; None if no controller is active.
         """
-        if unmet and all(condition.invariant == _PREFERRED for condition in unmet):
-            self._balanced_ms = since_ms
+        if self._has_restored(leaving) or (unmet and all(condition.invariant == _PREFERRED for condition in unmet)):
+            self._changed_ms = since_ms
         for condition in sorted(unmet, key=lambda each: each.limit_ms):
-            begin_ms = 0.0 if condition.invariant == _PREFERRED else self._balanced_ms
+            begin_ms = 0.0 if condition.invariant == _PREFERRED else self._changed_ms
             if since_ms - begin_ms > condition.limit_ms:
                 return Violation(condition.invariant, f"{condition.text}, {since_ms / 1000:.1f} s after the last fault")
         return None
+
+    def _has_restored(self, leaving: frozenset[int] | None) -> bool:
+        """Returns whether the shutdown mark of a broker has ended since the last call."""
+        if leaving is None:
+            return False
+        before = leaving if self._leaving is None else self._leaving
+        self._leaving = before & leaving
+        return self._leaving != before
 
 
 class Quiet:
@@ -127,7 +140,9 @@ class Quiet:
 
     def violation(self, unmet: list[Unmet], *, since_ms: float) -> Violation | None:
         """Returns the violation of the first condition whose limit has passed; see `Limits`."""
-        return self._limits.violation(unmet, since_ms=since_ms)
+        active = self._active()
+        leaving = None if active is None or active.controller is None else active.controller.cluster.shutting_down
+        return self._limits.violation(unmet, since_ms=since_ms, leaving=leaving)
 
     def _active(self) -> ControllerMember | None:
         """Returns the controller if exactly one instance is active and has taken over."""

@@ -94,14 +94,15 @@ def test_leaders_may_wait_for_the_repetition_of_a_write(
     assert signature(create, fault).startswith(expected)
 
 
+async def elect_nothing(self: Handlers) -> MoveResult:
+    nothing = np.zeros(0, np.intp)
+    return MoveResult(nothing, nothing.astype(np.uint8), nothing.astype(np.bool_))
+
+
 @pytest.mark.parametrize("elects", [True, False])
 def test_partitions_in_many_chunks_have_longer_to_get_leaders(elects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none(self: Handlers) -> MoveResult:
-        nothing = np.zeros(0, np.intp)
-        return MoveResult(nothing, nothing.astype(np.uint8), nothing.astype(np.bool_))
-
     if not elects:
-        monkeypatch.setattr(Handlers, "elect_offline", none)
+        monkeypatch.setattr(Handlers, "elect_offline", elect_nothing)
     kill = Action("kill", at_ms=29_990, args={"node": "broker 1", "ends_session": True})
     script = Script(
         world=WorldSpec(brokers=BrokersSpec(count=3), settings=SETTINGS | {"chunk_partitions": 1}),
@@ -337,6 +338,48 @@ def test_election_of_preferred_leaders_begins_the_limits_anew() -> None:
     assert first_violation(waiting, (281_000.0, [LATE]), (282_000.0, [])) == "pass"
     assert first_violation(waiting, (281_000.0, [LATE]), (290_001.0, [LATE])) == "LIV-03 at 290001"
     assert first_violation(waiting, (281_000.0, [LATE, UNBALANCED]), (300_001.0, [UNBALANCED])) == "LIV-07 at 300001"
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ([(5_000, {1, 2}), (20_000, {1}), (30_000, {1})], "pass"),
+        ([(5_000, {1, 2}), (20_000, {1}), (30_001, {1})], "LIV-03 at 30001"),
+        ([(5_000, {1, 2}), (20_000, {1, 2})], "LIV-03 at 20000"),
+        ([(5_000, {1, 2}), (20_000, None)], "LIV-03 at 20000"),
+        ([(5_000, set()), (9_000, {2}), (20_000, set())], "LIV-03 at 20000"),
+    ],
+    ids=["ends", "ended long ago", "stays", "no controller", "set later"],
+)
+def test_end_of_a_shutdown_mark_begins_the_limits_anew(
+    looks: list[tuple[float, set[int] | None]], expected: str
+) -> None:
+    limits, found = Limits(), "pass"
+    for since_ms, marked in looks:
+        leaving = None if marked is None else frozenset(marked)
+        violation = limits.violation([LATE], since_ms=since_ms, leaving=leaving)
+        found = found if violation is None else f"{violation.invariant} at {since_ms}"
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(("elects", "expected"), [(True, "pass"), (False, "LIV-02")])
+def test_partition_may_wait_for_the_end_of_a_shutdown(
+    elects: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shutdown of its only replica ends after the limit of leaders, while the store needs 200 ms for each write."""
+    if not elects:
+        monkeypatch.setattr(Handlers, "elect_offline", elect_nothing)
+    leave = Action("leave", at_ms=18_000, args={"broker": "broker 3", "to": "active controller"})
+    create = Action("create", at_ms=19_000, args={"topic": "t2", "replicas": [[3]]})
+    script = Script(
+        world=WorldSpec(brokers=BrokersSpec(count=3), settings=SETTINGS | {"shutdown_limit_ms": 18_950}),
+        latency=LatencySpec(store_ms=(100.0, 100.0)),
+        duration_ms=20_000,
+        actions=[TOPIC, leave, create],
+    )
+
+    assert run_script(script).signature == expected
 
 
 def test_timer_of_an_ended_registration_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
