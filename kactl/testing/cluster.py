@@ -253,8 +253,12 @@ class SimulatedCluster:
 
     @property
     def store_round_trip_ms(self) -> float:
-        """Returns the longest time between a request to the store and its response, without faults."""
-        return 2 * self._store_ms[1]
+        """Returns the longest time between a write of the store and its response, without faults.
+
+        A server of ZooKeeper sends the write to the leader, and responds when it has received the decision.
+        """
+        _, peers_ms = self.links.latency_ms.get(PEERS, (0.0, 0.0))
+        return 2 * (self._store_ms[1] + min(peers_ms, PEERS_CALM_MS))
 
     @property
     def session_end_ms(self) -> float:

@@ -1,5 +1,6 @@
 """Conditions of a cluster at rest: each bug below leaves everything as it should be, except for one condition."""
 
+import asyncio
 import math
 from collections.abc import Collection
 from pathlib import Path
@@ -29,8 +30,10 @@ from kactl.testing.brokers.replication import Replication
 from kactl.testing.checkers.conditions import ConditionsNow
 from kactl.testing.checkers.quiet import Limits, Unmet
 from kactl.testing.run import run_script
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec, load
+from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, ScheduleSpec, Script, WorldSpec, load
 
+# The servers of its ZooKeeper ensemble need up to 400 ms for a message to each other, and 40 ms after all faults.
+SEED_OF_FAR_SERVERS: Final = 0
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
 REFUSED_PROPOSALS: Final = Path(__file__).with_name("refused_proposals.json")
@@ -115,6 +118,35 @@ def test_partitions_in_many_chunks_have_longer_to_get_leaders(elects: bool, monk
     outcome = run_script(script)
 
     assert outcome.signature == ("pass" if elects else "LIV-02")
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_takeover_in_many_chunks_has_longer_if_servers_of_a_store_are_far_apart(
+    takes_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 160 partitions leaves two dead brokers; a write takes up to 81 ms, 1 ms of them to a server."""
+
+    async def never(self: Handlers) -> MoveResult:
+        result: asyncio.Future[MoveResult] = asyncio.get_running_loop().create_future()
+        return await result
+
+    if not takes_over:
+        monkeypatch.setattr(Handlers, "elect_offline", never)
+    script = Script(
+        world=WorldSpec(store="zookeeper", brokers=BrokersSpec(count=3), settings=SETTINGS | {"chunk_partitions": 1}),
+        schedule=ScheduleSpec(seed=SEED_OF_FAR_SERVERS),
+        latency=LatencySpec(store_ms=(0.5, 0.5)),
+        duration_ms=40_000,
+        actions=[
+            Action("create", at_ms=500, args={"topic": "t1", "replicas": [[1, 2, 3]] * 160}),
+            Action("kill", at_ms=38_990, args={"node": "active controller", "ends_session": True}),
+            Action("kill", at_ms=39_000, args={"node": "broker 1", "ends_session": True}),
+            Action("kill", at_ms=39_000, args={"node": "broker 2", "ends_session": True}),
+        ],
+        liveness=LivenessSpec(["broker 1", "broker 2"]),
+    )
+
+    assert run_script(script).signature == ("pass" if takes_over else "LIV-01")
 
 
 def test_preferred_replica_that_does_not_lead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
