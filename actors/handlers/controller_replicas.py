@@ -58,8 +58,13 @@ class Hosting(Handlers):
             return
         topics = sorted({table.view(row).topic for row in row_numbers.tolist()})
         loaded = await self.store.assignments(topics)
+        known = [(ref, table.topic(ref.name)) for ref in loaded.topics]
         begun = (await self.store.leaderships(Names(loaded.topics, loaded.topic, loaded.partition))).status
         fresh = loaded.take(begun == Found.MISSING)
+        # An earlier attempt may have written some of them, and its response was lost.
+        listed = np.isin(table.rows_at(Names(fresh.topics, fresh.topic, fresh.partition)), row_numbers)
+        same = np.array([topic is not None and topic.ref == ref for ref, topic in known], np.bool_)
+        self.cluster.put_assignments(fresh.take(listed & same[fresh.topic]))
         changed = rewritten(dict(fresh.items()), controllers=controllers, load=self._load())
         for ref in loaded.topics:
             await self._write(

@@ -5,10 +5,10 @@ Source: the classic controller's processPartitionModifications, and the admin to
 
 import numpy as np
 
-from kactl.errors import BeingDeleted, NotFound
+from kactl.errors import BeingDeleted, NotFound, StoreError
 from kactl.machines.placement import check_growth
 from kactl.messages.admin import PartitionsRequested
-from kactl.messages.events import Event, TopicModified
+from kactl.messages.events import Event, TopicModified, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
@@ -45,6 +45,14 @@ class Growth(Handlers):
         The topic may be another one of that name, of which the controller has yet to learn: brokers would start its
         replicas under the id of the deleted topic.
         """
+        try:
+            await self._create_added(event)
+        except StoreError:
+            # The next attempt would not find partitions that are in the table by now.
+            self.context.enqueue(TopicsChanged())
+            raise
+
+    async def _create_added(self, event: TopicModified) -> None:
         loaded = bounded(await self.store.assignments([event.topic]))
         if deleted := self.store.take_deleted_topics():
             await self._topics.follow(deleted)

@@ -22,7 +22,7 @@ from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChange
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
-from kactl.state.rows import common, some
+from kactl.state.rows import RowNumbers, common, some
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers
@@ -81,6 +81,8 @@ class TopicEvents(Handlers):
     async def follow(self, deleted: Collection[str]) -> None:
         """Forget topics that do not exist any more, and create new ones.
 
+        Partitions that are in the table, and whose creation failed before it began, are created too.
+
         Args:
             deleted: topics that were deleted since they were read, besides those that the store reports now.
         """
@@ -101,6 +103,10 @@ class TopicEvents(Handlers):
         if new:
             self.context.requests.read_back("creation", new, self.history.current)
             await self.create(new)
+        abandoned = table.in_state(ABSENT)
+        abandoned = abandoned[~table.rows(abandoned).has_leadership]
+        if len(abandoned):
+            await self._create_rows(abandoned)
         log.info("topics: %d new, %d gone", len(new), len(gone))
 
     async def create(self, names: list[str]) -> None:
@@ -114,8 +120,10 @@ class TopicEvents(Handlers):
 
     async def create_partitions(self, loaded: Assignments) -> None:
         """Elect the first leaders of new partitions. Their assignments are in the table."""
+        await self._create_rows(self.cluster.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition)))
+
+    async def _create_rows(self, row_numbers: RowNumbers) -> None:
         table = self.cluster.table
-        row_numbers = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
         await self.hosting.rewrite(row_numbers)
         # A partition that had no replicas until now is NEW already.
         await self.move(Move(row_numbers[table.rows(row_numbers).state == ABSENT], NEW))

@@ -5,6 +5,7 @@ host them. kactl's controller never responds as a broker, so that such partition
 """
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ import pytest
 from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.state.rows import RowNumbers
 from kactl.stores.base import Names, Write
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, partitions_of, world
-from tests.support.scripted_store import fails
+from tests.support.scripted_store import Step, fails, fails_after
 
 pytestmark = pytest.mark.anyio
 
@@ -179,15 +181,33 @@ async def test_partition_assigned_only_to_controllers_waits_for_a_broker() -> No
         await w.check()
 
 
-async def test_failed_rewrite_is_retried_before_other_steps() -> None:
+@pytest.mark.parametrize("call", ["assignments", "leaderships", "write_assignment"])
+@pytest.mark.parametrize(("step", "times"), [(fails, 1), (fails_after, 1), (fails, 5)])
+@pytest.mark.parametrize("is_added", [False, True])
+async def test_failed_rewrite_is_retried_before_other_steps(
+    call: str, step: Callable[[Exception], Step], times: int, is_added: bool
+) -> None:
     async with world(1, 2) as w:
-        left = w.script("write_assignment", fails(StoreUnavailable("slow")))
-        await w.create("orders", [[CONTROLLER, 1]])
-        await w.wait(1000)
+        await w.create("orders", [[1, 2]])
+        rewrite = w.controller.loop.hosting.rewrite
+        left: list[list[Step]] = []
 
-        assert left == []
-        assert await assigned(w, "orders") == [(2, 1)]
-        assert await w.stored("orders-0") == (2, 0, (1, 2))
+        async def failing(row_numbers: RowNumbers) -> None:
+            w.controller.loop.hosting.rewrite = rewrite  # type: ignore[method-assign]
+            left.append(w.script(call, *[step(StoreUnavailable("slow"))] * times))
+            await rewrite(row_numbers)
+
+        w.controller.loop.hosting.rewrite = failing  # type: ignore[method-assign]
+        if is_added:
+            await w.grow("orders", [CONTROLLER, 1])
+        else:
+            await w.create("payments", [[1, 2], [CONTROLLER, 1]])
+        await w.wait(30_000)
+
+        name = "orders" if is_added else "payments"
+        assert left == [[]]
+        assert await assigned(w, name) == [(1, 2), (2, 1)]
+        assert await w.stored(f"{name}-1") == (2, 0, (1, 2))
         await w.check()
 
 
