@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from kactl.errors import StoreUnavailable
 from kactl.messages.events import Event
 
 from .nodes import NODE, Node
@@ -185,13 +186,15 @@ class Points:
 
         Raises:
             InjectedError: the script lets the function fail.
+            StoreUnavailable: the same for a call of the store, which raises nothing else when its server fails.
         """
         waiting = self._armed[point]
         due = [armed for armed in waiting if self._is_due(armed, node)]
         for armed in due:
             waiting.remove(armed)
             if armed.action.do == "fail":
-                raise InjectedError(f"{point}: injected by action {armed.number}")
+                text = f"{point}: injected by action {armed.number}"
+                raise StoreUnavailable(text) if point.startswith("store.") else InjectedError(text)
             self.node = node
             token = NODE.set(None)
             try:

@@ -309,6 +309,14 @@ def test_late_copy_of_a_stop_is_no_violation_with_kafkas_brokers(monkeypatch: py
     assert "LIV-03: broker 2 has no replica of t2-0" in signature(*leader)
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_first_leader_is_elected_after_an_injected_failure_of_the_store(side: str) -> None:
+    create = Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[2, 1]]})
+    fail = Action("fail", at_ms=1_900, at_point=f"TopicsChanged: store.commit {side}")
+
+    assert signature(create, fail).startswith("pass")
+
+
 def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     raised = Action("reassign", at_ms=3_000, args={"targets": {"t1-1": [3, 2, 1]}, "to": "active controller"})
     pause = Action("pause", at_ms=5_000, args={"node": "broker 2", "for_ms": 13_000})
