@@ -185,14 +185,20 @@ class ConditionsNow:
                     )
 
     def unknown_replicas(self) -> Iterator[str]:
-        """Leaders know the replicas of their partitions, also while they shut down."""
+        """Leaders know the replicas of their partitions, also while they shut down.
+
+        As in Kafka, a controller that ends between storing the cancellation of a reassignment and stopping the added
+        replicas leaves them to the leader until the next leader epoch: the store does not tell the next controller.
+        """
+        epoch = self._controller.cluster.fence.epoch
         for name, assignment, held in self._partitions():
             if held is None or not self._serves(held.leader, name) or self._has_lost(held.leader, name):
                 continue
             replica = self._running[held.leader].replicas().get(name)
             if replica is None or not replica.replicas or replica.leader_epoch != held.leader_epoch:
                 continue  # reported as a disagreement
-            if set(replica.replicas) != set(assignment.replicas):
+            known, stored = set(replica.replicas), set(assignment.replicas)
+            if known != stored and not (known > stored and held.controller_epoch < epoch):
                 yield (
                     f"leader {held.leader} of {name} knows replicas {list(replica.replicas)}, and stored are "
                     f"{list(assignment.replicas)}"

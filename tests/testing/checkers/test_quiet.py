@@ -184,6 +184,23 @@ def test_drained_leader_without_its_final_assignment_is_found(monkeypatch: pytes
     )
 
 
+def test_leader_may_keep_the_replicas_of_a_cancelled_reassignment_of_an_earlier_controller() -> None:
+    """The controller ends when it has stored the cancellation, and has not sent it."""
+    script = Script(
+        world=WorldSpec(brokers=BrokersSpec(count=3), controllers=1),
+        latency=LatencySpec(store_ms=(20.0, 20.0), network_ms=(0.0, 0.0)),
+        duration_ms=6_700,
+        actions=[
+            Action("create", at_ms=2_000, args={"topic": "t1", "replicas": [[1]]}),
+            Action("reassign", at_ms=5_000, args={"targets": {"t1-0": [2, 3]}, "to": "active controller"}),
+            Action("cancel", at_ms=5_130, args={"partition": 0, "to": "active controller"}),
+            Action("kill", at_ms=5_130, at_point="store assignment after", args={"node": "node at point"}),
+        ],
+    )
+
+    assert run_script(script).signature == "pass"
+
+
 def test_dead_member_of_an_isr_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     go_offline = replica.go_offline
 
