@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -56,7 +56,7 @@ class _Column(msgspec.Struct, frozen=True, array_like=True):
     name: str
     slots: int  # -1 for a one-dimensional column
     code: str  # the numpy type; "" if every value is `value`
-    value: int
+    value: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
