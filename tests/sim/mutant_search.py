@@ -102,7 +102,7 @@ def save(found: Iterable[Found], path: Path = FOUND) -> None:
     """Write the results, in the order of their mutants."""
     text = ["# Results of `python -m tests.sim.mutant_search`; see there.\n"]
     for one in sorted(found, key=lambda one: (one.mutant, one.store)):
-        values = {name: getattr(one, name) for name in one.__struct_fields__}
+        values = {name: getattr(one, name) for name in one.__struct_fields__ if name != "reached" or one.reached >= 0}
         text.append("\n[[found]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items()))
     path.write_text("".join(text), encoding="utf-8")
 
