@@ -176,6 +176,8 @@ class BrokerEvents(Handlers):
             # Directories of a broker that stayed registered; a new registration has none marked.
             row_numbers = without(row_numbers, cluster.table.dirs_offline(broker))
         await self.introduce(ids, row_numbers)
+        # If the first attempt to handle the start has failed, its channels were removed with what it had sent.
+        await self._deletion.requests_dropped(ids)
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)

@@ -25,7 +25,7 @@ from kactl.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
-from kactl.state.rows import Bools, Ints, RowNumbers, holds, some
+from kactl.state.rows import Bools, Ints, RowNumbers, some
 
 from .base import ControllerContext, Handlers
 from .timers import Timers
@@ -103,12 +103,17 @@ class Deletion(Handlers):
 
     async def send_again(self, broker: int) -> None:
         """Retry replicas of a broker after its StopReplica was dropped without a response."""
-        row_numbers = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
+        if await self.requests_dropped(frozenset({broker})):
+            await self.resume()
+
+    async def requests_dropped(self, brokers: frozenset[int]) -> bool:
+        """Mark replicas as not deletable now whose StopReplica was dropped. Returns whether there are any."""
+        row_numbers = self.cluster.table.queued(self.cluster.table.with_replica_on(brokers))
         rows = self.cluster.table.rows(row_numbers)
-        waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
+        waiting = np.isin(rows.replicas, sorted(brokers)) & (rows.replica_state == ReplicaState.DELETION_STARTED)
         if waiting.any():
             await self._move(row_numbers, waiting, ReplicaState.DELETION_INELIGIBLE)
-            await self.resume()
+        return bool(waiting.any())
 
     def mark_ineligible(
         self,
