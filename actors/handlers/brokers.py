@@ -97,12 +97,12 @@ class BrokerEvents(Handlers):
         stored = await self.store.brokers()
         self.context.sessions.observe(stored, read_ns=read_ns)
         registered = self._features.compatible(self._leases.without_evicted(stored))
-        known = cluster.brokers
-        new = sorted(registered.keys() - known.keys())
+        known = cluster.brokers | cluster.start_failed
         dead = sorted(known.keys() - registered.keys())
         bounced = sorted(
             broker for broker in registered.keys() & known.keys() if registered[broker].epoch > known[broker].epoch
         )
+        new = sorted(registered.keys() - cluster.brokers.keys() - set(bounced))
         if not (new or dead or bounced):
             return
         log.info("brokers: new %s, dead %s, bounced %s; registered %s", new, dead, bounced, sorted(registered))
@@ -121,14 +121,14 @@ class BrokerEvents(Handlers):
         if new:
             # Not between the registration and the first full LeaderAndIsr; see `on_broker_startup`.
             await self.context.yield_point()
-            with self._or_found_again():
+            with self._or_found_again(new):
                 self.add_brokers(registered[broker] for broker in new)
                 for broker in new:
                     self._leases.life_began(registered[broker])
                 await self._hosting.brokers_came()
                 await self._brokers_started(new, "started")
         if bounced:
-            with self._or_found_again():
+            with self._or_found_again(bounced):
                 for broker in bounced:
                     self._leases.life_ended(known[broker], stored[broker])
                 cluster.remove_brokers(bounced)
@@ -137,22 +137,29 @@ class BrokerEvents(Handlers):
                 self.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:
-            with self._or_found_again():
+            with self._or_found_again(dead):
                 for broker in dead:
                     self._leases.life_ended(known[broker], stored.get(broker))
                 cluster.remove_brokers(dead)
                 await self._brokers_failed(dead)
 
     @contextlib.contextmanager
-    def _or_found_again(self) -> Iterator[None]:
-        """If the block raises, restore the known brokers, so that the next event finds the same differences."""
-        before = self.cluster.brokers.copy()
+    def _or_found_again(self, brokers: list[int]) -> Iterator[None]:
+        """If the block raises, restore the known brokers, so that the next event finds the same differences.
+
+        New brokers may lead partitions by then. They are kept apart: if one has failed before the next event, that
+        event processes its failure.
+        """
+        cluster, before = self.cluster, self.cluster.brokers.copy()
         try:
             yield
         except Exception:
-            self.cluster.remove_brokers(tuple(self.cluster.brokers))
-            self.cluster.add_brokers(before.values())
+            cluster.start_failed |= {id_: broker for id_, broker in cluster.brokers.items() if id_ not in before}
+            cluster.remove_brokers(tuple(cluster.brokers))
+            cluster.add_brokers(before.values())
             raise
+        for broker in brokers:
+            cluster.start_failed.pop(broker, None)
 
     async def _brokers_started(self, brokers: list[int], kind: str) -> None:
         for broker in brokers:

@@ -79,6 +79,8 @@ class Cluster:
         self.awaited: dict[str, float] = {}
         self.acknowledged = Readiness()
         self._brokers: dict[int, Broker] = {}
+        # Registrations that are not known because the handling of their start failed; it is repeated.
+        self.start_failed: dict[int, Broker] = {}
         self._leaving: set[int] = set()  # brokers that requested their shutdown
         self._drained: set[int] = set()
         self._fenced: frozenset[int] = frozenset()

@@ -7,8 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.actors.controller import RETRY_LATER_MS
-from kactl.actors.handlers.brokers import BrokerEvents
 from kactl.actors.system import Controller
 from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from kactl.messages.admin import TopicDeletionRequested
@@ -307,35 +305,6 @@ async def test_deletions_are_sent_again_to_a_new_address() -> None:
         await settle()
 
         assert await is_gone(w, "t")
-
-
-async def test_deletion_is_sent_again_when_a_failed_start_is_handled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = BrokerEvents.on_broker_startup
-    failures = [ZeroDivisionError("a bug")]
-
-    async def fails_once(self: BrokerEvents, brokers: list[int], kind: str) -> None:
-        await handle(self, brokers, kind)
-        if failures:
-            raise failures.pop()
-
-    async with world(1, 2) as w:
-        await w.create("t", [[1, 2]])
-        await w.stop(2)
-        await w.delete("t")
-        w.brokers.silent.add(2)
-        monkeypatch.setattr(BrokerEvents, "on_broker_startup", fails_once)
-        await w.start(2)
-        # The deletion has begun on broker 2, which counts as not started. Its channel is removed with the request.
-        assert not failures
-        assert await waits(w, "t")
-
-        w.brokers.silent.discard(2)
-        for _ in range(4):
-            await keep_alive(w, RETRY_LATER_MS / 4)
-
-        assert deletions(w, 2)[-1:] == ["t-0"]
-        assert await is_gone(w, "t")
-        await w.check()
 
 
 # -- controller failover -----------------------------------------------------------------------------------------------
