@@ -8,6 +8,9 @@ the row is read before the response, so that the next proposal is validated agai
 written twice. While the stored assignment of a topic is in doubt, it is written again first: a replica must not join an
 ISR without being assigned in the store.
 
+A leader that proposes an unassigned replica has replicas which it should not have. The proposal is rejected, and these
+replicas are stopped afterwards; see `proposed_strays`.
+
 Source: the classic controller's processAlterPartition. Unlike there, rows that the store rejects are read again.
 """
 
@@ -17,9 +20,19 @@ from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.topic_entries import TopicEntries
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.machines import reassignment
-from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
+from kactl.machines.alter_partition import (
+    VERSION_WITH_IDS,
+    Errors,
+    Judged,
+    Proposed,
+    ineligible,
+    is_ahead,
+    is_same,
+    judge,
+    unassigned_members,
+)
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.messages.events import Event, LeadershipWritten
+from kactl.messages.events import Event, LeadershipWritten, StraysProposed
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import RowNumbers, some
@@ -27,6 +40,7 @@ from kactl.state.table import NO_ROW, in_sync_of
 
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes
+from .proposed_strays import ProposedStrays
 
 log = logger(__name__)
 
@@ -38,6 +52,7 @@ class IsrProposals(Handlers):
         super().__init__(context)
         self._committer = Committer(context.cluster, context.store, context.history)
         self._entries = TopicEntries(context.cluster, context.store)
+        self._strays = ProposedStrays(context.clock)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {AlterPartitionRequested: self.on_alter_partition_requested}
@@ -93,8 +108,11 @@ class IsrProposals(Handlers):
             live=self.cluster.live_brokers.electable,
             registered=self.cluster.live_brokers.registered,
             version=event.version,
-            epochs={broker.id: broker.epoch for broker in self.cluster.brokers.values()},
+            epochs=self._epochs(),
         )
+        rejected = np.flatnonzero(judged.error == ineligible(event.version))
+        if len(rejected):
+            self._collect_strays(row_numbers[rejected], proposed.take(rejected))
         error, unsure = judged.error.copy(), self._entries.is_unsure(row_numbers)
         error[judged.taken & unsure] = ErrorCode.UNKNOWN_SERVER_ERROR
         taken = np.flatnonzero(judged.taken & ~unsure)
@@ -169,6 +187,33 @@ class IsrProposals(Handlers):
         for name, is_unassigned in zip(names, unassigned, strict=True):
             if is_unassigned or name in self.cluster.reassigning:
                 self.context.enqueue(LeadershipWritten(name))
+
+    def _epochs(self) -> dict[int, int]:
+        return {broker.id: broker.epoch for broker in self.cluster.brokers.values()}
+
+    def _collect_strays(self, row_numbers: RowNumbers, proposed: Proposed) -> None:
+        """Collect the unassigned replicas in rejected proposals. Queue those of a partition that are complete.
+
+        A reassignment in progress stops its replicas itself.
+        """
+        table, brokers = self.cluster.table, self.cluster.live_brokers
+        unassigned = unassigned_members(
+            table.rows(row_numbers),
+            proposed,
+            live=brokers.electable,
+            registered=brokers.registered,
+            epochs=self._epochs(),
+        )
+        self._strays.prune()
+        positions = np.flatnonzero(some(unassigned))
+        for position, name in zip(positions.tolist(), table.names(row_numbers[positions]), strict=True):
+            if name in self.cluster.reassigning:
+                continue
+            leader_epoch = int(proposed.leader_epoch[position])
+            members = proposed.isr[unassigned[:, position], position].tolist()
+            strays = self._strays.add(name, members, leader_epoch=leader_epoch, controller_epoch=self.epoch)
+            if strays:
+                self.context.enqueue(StraysProposed(name, leader_epoch, strays))
 
     def _refused(self, event: AlterPartitionRequested, row_numbers: RowNumbers, judged: Judged, error: Errors) -> None:
         """Log the rejected proposals, one line per error."""

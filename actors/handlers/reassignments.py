@@ -3,6 +3,7 @@
     requested  by an admin request, with a result for each partition; or by a request that an older tool wrote into the
                store
     resumed    by a takeover, by the start of a broker of the target, by an ISR update, and after a store error
+    begun      without a new target, to stop unassigned replicas that are in sync or that a leader proposes
 
 `reassignment_steps` has the steps of one reassignment.
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from kactl.machines import reassignment
 from kactl.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
+from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, RowNumbers, Rows, choose, common, some
@@ -44,6 +45,7 @@ class Reassignments(Handlers):
             ReassignmentsListed: self.on_reassignments_listed,
             ReassignmentStored: self.on_reassignment_stored,
             LeadershipWritten: self.on_leadership_written,
+            StraysProposed: self.on_strays_proposed,
         }
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -132,16 +134,22 @@ class Reassignments(Handlers):
             return
         rows = table.rows(row_numbers)
         strays = reassignment.unassigned_in_sync(rows)
+        self._take_up(row_numbers, strays)
+        log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(row_numbers))
+        names = list(table.names(row_numbers))
+        foreign = np.flatnonzero(~some(rows.assigned & rows.in_sync)).tolist()
+        self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
+
+    def _take_up(self, row_numbers: RowNumbers, strays: Bools) -> None:
+        """Give unassigned replicas a state, bool[W, n] `strays`. Their partitions count as being reassigned."""
+        table = self.cluster.table
+        rows = table.rows(row_numbers)
         self.history.add_replicas(rows, strays, ReplicaState.NEW, table.refs, controller_epoch=self.epoch)
         created = rows.replace(replica_state=choose(strays, np.uint8(ReplicaState.NEW), rows.replica_state))
         self.history.add_replicas(created, strays, ReplicaState.ONLINE, table.refs, controller_epoch=self.epoch)
         for slot, position in np.argwhere(strays).tolist():
             table.admit_replica(int(row_numbers[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
-        log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(row_numbers))
-        names = list(table.names(row_numbers))
-        self.cluster.reassigning |= set(names)
-        foreign = np.flatnonzero(~some(rows.assigned & rows.in_sync)).tolist()
-        self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
+        self.cluster.reassigning |= set(table.names(row_numbers))
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Resume reassignments to one of the brokers, which have started."""
@@ -180,6 +188,30 @@ class Reassignments(Handlers):
             # Such events arrive for many partitions at once. The first one completes all that are complete, and each
             # topic's assignment is stored once.
             await self.check_complete(self._running())
+
+    async def on_strays_proposed(self, event: StraysProposed) -> None:
+        """Have unassigned replicas stopped that a leader proposes, and the leader receive its replicas.
+
+        The new leader epoch rejects the leader's later proposals, so this happens once. Where no assigned replica is in
+        sync, all replicas stay: they may have the only copies.
+        """
+        name, table = event.partition, self.cluster.table
+        row = table.row(name)
+        if row == NO_ROW or name in self.cluster.reassigning:
+            return
+        row_numbers = np.array([row], np.intp)
+        rows = table.rows(row_numbers)
+        if rows.queued.any() or rows.leader_epoch[0] != event.leader_epoch:
+            return
+        if not (reassignment.target_of(rows) & rows.in_sync).any():
+            return
+        table.admit(row_numbers, np.array([event.brokers], np.int32).T)
+        rows = table.rows(row_numbers)
+        strays = rows.stopped & ~rows.in_sync & np.isin(rows.replicas, event.brokers)
+        if strays.any():
+            log.warning("%s has replicas on %s that are not assigned; they are stopped", name, list(event.brokers))
+            self._take_up(row_numbers, strays)
+            self.context.enqueue(LeadershipWritten(name))
 
     def _running(self) -> RowNumbers:
         """Returns the rows that are being reassigned now, without topics with a started deletion.

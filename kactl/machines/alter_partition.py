@@ -9,9 +9,10 @@ lost. Repetitions are therefore detected before the partition epoch is compared.
 Source: the classic controller's tryProcessAlterPartition. Unlike there, only the stored leader may propose, the
 proposed ISR must contain the leader, and the broker epochs in it are compared: a follower that has restarted since the
 leader found it in sync may have lost its log. A broker that is not assigned cannot join: a reassignment has stopped it
-and the leader does not know yet. Members of the ISR that are no longer assigned may stay until the controller removes
-them. So may members that are shutting down, as long as they are registered: the leader may be one itself, for as long
-as it is drained and no other replica is in sync, and only others that join the ISR end this.
+and the leader does not know yet, or a controller has ended before it could stop it. Members of the ISR that are no
+longer assigned may stay until the controller removes them. So may members that are shutting down, as long as they are
+registered: the leader may be one itself, for as long as it is drained and no other replica is in sync, and only others
+that join the ISR end this.
 """
 
 import dataclasses
@@ -145,7 +146,6 @@ def judge(
     """
     same = is_same(rows, proposed, broker=broker)
     is_member = proposed.isr != NO_BROKER
-    not_live = ErrorCode.INELIGIBLE_REPLICA if version >= VERSION_WITH_IDS else ErrorCode.OPERATION_NOT_ATTEMPTED
     error = choose(
         ~rows.has_leadership,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -164,10 +164,32 @@ def judge(
         proposed.recovering & ~rows.recovering,
         ErrorCode.INVALID_REQUEST,
         some(is_member & ~(_may_be_member(rows, proposed.isr, live, registered) & ~_is_stale(proposed, epochs or {}))),
-        not_live,
+        ineligible(version),
         ErrorCode.NONE,
     ).astype(np.int16)
     return Judged(error, same & (error == ErrorCode.NONE))
+
+
+def ineligible(version: int) -> ErrorCode:
+    """Returns the error of a proposal with a member that may not be in the ISR. No other proposal has it."""
+    return ErrorCode.INELIGIBLE_REPLICA if version >= VERSION_WITH_IDS else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def unassigned_members(
+    rows: Rows, proposed: Proposed, *, live: BrokerSet, registered: BrokerSet, epochs: Mapping[int, int]
+) -> Bools:
+    """Returns bool[K, n]: members of rejected ISRs that are live, but not assigned. Their leader has replicas which it
+    should not have.
+
+    Only rows where this is the only reason of the rejection have any. All proposals must have the error `ineligible`.
+    """
+    fresh = ~_is_stale(proposed, epochs)
+    rejected = (proposed.isr != NO_BROKER) & ~(_may_be_member(rows, proposed.isr, live, registered) & fresh)
+    unassigned = rejected & live[proposed.isr] & fresh
+    for replica, assigned in zip(rows.replicas, rows.assigned, strict=True):
+        unassigned &= ~((proposed.isr == replica) & assigned)
+    only: Bools = unassigned & ~some(rejected & ~unassigned)
+    return only
 
 
 def _may_be_member(rows: Rows, isr: Ints, live: BrokerSet, registered: BrokerSet) -> Bools:

@@ -215,6 +215,15 @@ class LeadershipWritten(Event, frozen=True):
     partition: TopicPartition
 
 
+class StraysProposed(Event, frozen=True):
+    """A leader wants replicas in the ISR that are not assigned, under the current leader epoch."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    partition: TopicPartition
+    leader_epoch: int
+    brokers: tuple[int, ...]
+
+
 class BalanceDue(Event, frozen=True):
     """Check whether leadership should return to preferred replicas."""
 

@@ -187,8 +187,9 @@ class ConditionsNow:
     def unknown_replicas(self) -> Iterator[str]:
         """Leaders know the replicas of their partitions, also while they shut down.
 
-        As in Kafka, a controller that ends between storing the cancellation of a reassignment and stopping the added
-        replicas leaves them to the leader until the next leader epoch: the store does not tell the next controller.
+        A controller that ends between storing the cancellation of a reassignment and stopping the added replicas leaves
+        them to the leader. The next controller learns of those that the leader proposes for the ISR. As in Kafka, the
+        others stay until the next leader epoch: the store does not name them.
         """
         epoch = self._controller.cluster.fence.epoch
         for name, assignment, held in self._partitions():
@@ -198,11 +199,20 @@ class ConditionsNow:
             if replica is None or not replica.replicas or replica.leader_epoch != held.leader_epoch:
                 continue  # reported as a disagreement
             known, stored = set(replica.replicas), set(assignment.replicas)
-            if known != stored and not (known > stored and held.controller_epoch < epoch):
+            is_left = known > stored and held.controller_epoch < epoch
+            is_left &= not any(self._follows(broker, name, held) for broker in known - stored)
+            if known != stored and not is_left:
                 yield (
                     f"leader {held.leader} of {name} knows replicas {list(replica.replicas)}, and stored are "
                     f"{list(assignment.replicas)}"
                 )
+
+    def _follows(self, broker: int, name: TopicPartition, held: Leadership) -> bool:
+        """Whether a broker can come in sync, and copies from the stored leader under its epoch."""
+        if not self._may_join(broker, name, held):
+            return False
+        replica = self._running[broker].replicas().get(name)
+        return replica is not None and (replica.leader, replica.leader_epoch) == (held.leader, held.leader_epoch)
 
     def _metadata_differences(self, broker: SimulatedBroker) -> Iterator[str]:
         """Kafka's brokers apply an abandoned UpdateMetadata that arrives late, and keep it until the next one."""

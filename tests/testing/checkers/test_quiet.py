@@ -184,8 +184,12 @@ def test_drained_leader_without_its_final_assignment_is_found(monkeypatch: pytes
     )
 
 
-def test_leader_may_keep_the_replicas_of_a_cancelled_reassignment_of_an_earlier_controller() -> None:
+@pytest.mark.parametrize(("down", "signature"), [((), "LIV-03"), (("broker 2", "broker 3"), "pass")])
+def test_replicas_of_a_cancelled_reassignment_are_found_unless_they_do_not_copy(
+    monkeypatch: pytest.MonkeyPatch, down: tuple[str, ...], signature: str
+) -> None:
     """The controller ends when it has stored the cancellation, and has not sent it."""
+    monkeypatch.setattr(IsrProposals, "_collect_strays", lambda *_: None)
     script = Script(
         world=WorldSpec(brokers=BrokersSpec(count=3), controllers=1),
         latency=LatencySpec(store_ms=(20.0, 20.0), network_ms=(0.0, 0.0)),
@@ -195,10 +199,12 @@ def test_leader_may_keep_the_replicas_of_a_cancelled_reassignment_of_an_earlier_
             Action("reassign", at_ms=5_000, args={"targets": {"t1-0": [2, 3]}, "to": "active controller"}),
             Action("cancel", at_ms=5_130, args={"partition": 0, "to": "active controller"}),
             Action("kill", at_ms=5_130, at_point="store assignment after", args={"node": "node at point"}),
+            *(Action("kill", at_ms=6_000, args={"node": node}) for node in down),
         ],
+        liveness=LivenessSpec(core_down=list(down)),
     )
 
-    assert run_script(script).signature == "pass"
+    assert run_script(script).signature == signature
 
 
 def test_dead_member_of_an_isr_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
