@@ -74,7 +74,7 @@ def test_stopped_leader_moves_its_partitions_first(bench: Bench) -> None:
 
 @pytest.mark.checklist(9)
 def test_leaders_return_to_a_restarted_broker(bench: Bench) -> None:
-    until(bench.preferred, "preferred leaders everywhere, by kactl's own doing", MARGIN_S)
+    until(bench.balanced, "preferred leaders, by kactl's own doing", MARGIN_S)
 
     assert bench.reader.data("/admin/preferred_replica_election") is None
     bench.rest()
