@@ -167,7 +167,7 @@ class Controllership(Handlers):
         except Exception as error:
             log.error(
                 "taking over under epoch %d failed, the controllership is given up: %s", fence.epoch, error,
-                # The text says what has failed in the store.
+                # An error of the store is no bug of the controller: its message is enough.
                 exc_info=not isinstance(error, StoreError),
             )  # fmt: skip
             await self.give_up("taking over failed")
