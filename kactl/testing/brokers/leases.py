@@ -177,7 +177,7 @@ class LeaseRecorder:
             if name in self._leads or name in self._lapsed:
                 self._leads.pop(name, None)
                 self._lapsed.pop(name, None)
-                self._record("lease.end", topic=name.topic, partition=name.partition)
+                self._record("lease.end", topic=name.topic, partition=name.partition, late_ms=self._late_ms())
                 self._expect_silence([name])
 
     def _lapses(self) -> None:
@@ -188,11 +188,14 @@ class LeaseRecorder:
             self._leads.clear()
             if node is not None:
                 self._clocks.remove(node.name, incarnation.epoch)
-            late_ns = LoopClock().lease_ns() - incarnation._lease.ends_ns
-            self._record("lease.lapse", late_ms=max(0, late_ns) / NS_PER_MS)
+            self._record("lease.lapse", late_ms=self._late_ms())
             if self._deadline_ns is not None and incarnation._lease.ends_ns > self._deadline_ns:
                 self._record("lease.late", what="deadline of the lease")
             self._expect_silence(names)
+
+    def _late_ms(self) -> float:
+        """Returns how long ago the lease ended; 0 if it is valid."""
+        return max(0, LoopClock().lease_ns() - self._incarnation._lease.ends_ns) / NS_PER_MS
 
     def _expect_silence(self, names: Iterable[TopicPartition]) -> None:
         """Look after the margin whether a call of `lead` runs. Nothing is known of one that ignores its cancellation

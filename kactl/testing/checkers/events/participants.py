@@ -38,12 +38,17 @@ class LeaseBegan(Fields, frozen=True, kw_only=True):
 
 
 class LeaseEnded(Fields, frozen=True, kw_only=True):
-    """`lease.end`: a leadership of a participant has ended. Recorded on its node."""
+    """`lease.end`: a leadership of a participant has ended. Recorded on its node.
+
+    Attributes:
+        late_ms: as for a lapse: a process that was paused may handle an order before it notices that its lease ended.
+    """
 
     broker: int
     life: int
     topic: str
     partition: int
+    late_ms: float = 0.0
 
 
 class LeaseLapsed(Fields, frozen=True, kw_only=True):
