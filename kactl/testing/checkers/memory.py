@@ -86,14 +86,28 @@ class Memory:
     live: int
 
 
+class _Overwrite(NamedTuple):
+    """Latest write or removal of a topic by a tool, over the removal of a replica.
+
+    Attributes:
+        seq: of its event.
+        epoch: the controller epoch in the store. Later controllers read what the tool has written.
+    """
+
+    seq: int
+    epoch: int
+
+
 @dataclasses.dataclass
 class _Replay:
     """States of one controllership, folded from its events."""
 
     partitions: dict[tuple[str, int], tuple[str, Event]] = dataclasses.field(default_factory=dict)
     replicas: dict[tuple[str, int, int], tuple[str, Event]] = dataclasses.field(default_factory=dict)
+    gone: dict[str, int] = dataclasses.field(default_factory=dict)  # when each topic was last found to be gone, by seq
 
-    def forget(self, topic: str) -> None:
+    def forget(self, topic: str, seq: int) -> None:
+        self.gone[topic] = seq
         self.partitions = {key: state for key, state in self.partitions.items() if key[0] != topic}
         self.replicas = {key: state for key, state in self.replicas.items() if key[0] != topic}
 
@@ -119,7 +133,7 @@ class Memories(Checker):
         self._replays: dict[tuple[str, int], _Replay] = {}
         self._lives: dict[str, int] = {}  # how often each topic was created
         self._next_ms = FULL_MS
-        self._overwritten: set[tuple[str, int, int]] = set()  # topic, partition and broker
+        self._overwritten: dict[tuple[str, int, int], _Overwrite] = {}  # by topic, partition and broker
 
     def check(self, event: Event) -> Violation | None:
         return _CHECKS[event.kind](self, event)
@@ -147,16 +161,18 @@ class Memories(Checker):
         return None
 
     def _overwrite(self, event: Event, topic: str, value: dict[str, Any] | None) -> None:
-        """Note the replicas that were being removed, according to an assignment that a tool has overwritten."""
-        if event.fields["fence"] is not None and self._stored.grows(topic, value):
+        """Note the replicas that were being removed, according to an assignment that a tool has overwritten or removed.
+
+        A write of the controller that only adds partitions ends no exception.
+        """
+        if event.fields["fence"] is not None:
+            if not self._stored.grows(topic, value):
+                self._overwritten = {key: kept for key, kept in self._overwritten.items() if key[0] != topic}
             return
-        if event.fields["fence"] is not None or value is None:
-            self._overwritten = {key for key in self._overwritten if key[0] != topic}
-            return
-        for partition in value["partitions"]:
-            was = self._stored.assignment(topic, partition)
-            if was is not None:
-                self._overwritten |= {(topic, int(partition), broker) for broker in was[2]}
+        before = self._stored.value(f"topics/{topic}") or {"partitions": {}}
+        overwrite = _Overwrite(event.seq, self._stored.epoch)
+        for partition, (_, _, removing) in before["partitions"].items():
+            self._overwritten |= {(topic, int(partition), broker): overwrite for broker in removing}
 
     def _replay(self, event: Event) -> _Replay:
         return self._replays.setdefault((event.node, event.fields["controller_epoch"]), _Replay())
@@ -236,23 +252,28 @@ class Memories(Checker):
             return Violation("INV-11", text, event=event)
         if last is not None and last[0] != move[0]:
             return Violation("INV-11", f"{text}, and was {last[0]}", event=event, contradicts=last[1])
-        if move[1] == "deletion_started" and not self._may_be_deleted(*name):
+        if move[1] == "deletion_started" and not self._may_be_deleted(event):
             return Violation("INV-12", f"{text}; no deletion and no removal is stored", event=event)
         return None
 
-    def _may_be_deleted(self, topic: str, partition: int, broker: int) -> bool:
+    def _may_be_deleted(self, event: Event) -> bool:
+        topic, partition, broker = (event.fields[name] for name in ("topic", "partition", "broker"))
         if self._stored.value(f"deletions/{topic}") is not None:
             return True
         assignment = self._stored.assignment(topic, partition)
         if assignment is None or broker in assignment[2] or broker not in assignment[0]:
             return True
         # A tool that had read the topic before may have written it over the reassignment. The controller takes only
-        # added partitions from such a write, as in Kafka, and goes on.
-        return (topic, partition, broker) in self._overwritten
+        # added partitions from such a write, as in Kafka, and goes on. It also goes on with a topic that was removed by
+        # hand, and maybe created again, until it handles the notification.
+        overwrite = self._overwritten.get((topic, partition, broker))
+        if overwrite is None or overwrite.epoch < event.fields["controller_epoch"]:
+            return False
+        return overwrite.seq > self._replay(event).gone.get(topic, -1)
 
     def _topic_changed(self, event: Event) -> None:
         if event.fields["what"] in ("vanished", "deleted"):
-            self._replay(event).forget(event.fields["topic"])
+            self._replay(event).forget(event.fields["topic"], event.seq)
 
     # -- whole memories ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 from kactl.testing.checkers import Memories, Memory
 from kactl.testing.checkers.memory import PartitionMemory
 
-from .stories import T1, A, B, Story
+from .stories import T1, T2, A, B, Story
 
 PARTITION = PartitionMemory(
     topic="t1",
@@ -45,6 +45,7 @@ def memory(partition: PartitionMemory = PARTITION, **fields: Any) -> Memory:
 def story(*memories: Memory) -> Story:
     """A partition that comes online on 1 and 2."""
     one = Story(Memories(lambda: memories))
+    one.contest(1)
     one.brokers({1: 11, 2: 12})
     one.topic({0: [1, 2]}, operation="create_topic")
     move(one, "absent", "new", leader=-1, leader_epoch=-1, isr=[], partition_epoch=-1)
@@ -73,9 +74,14 @@ def move(one: Story, before: str, after: str, **fields: Any) -> None:
     one.record("fsm.partition", A, **(known | fields))
 
 
-def move_replica(one: Story, broker: int, before: str, after: str) -> None:
+def move_replica(one: Story, broker: int, before: str, after: str, *, client: str = A, epoch: int = 1) -> None:
     name = {"topic": "t1", "partition": 0, "broker": broker}
-    one.record("fsm.replica", A, controller_epoch=1, from_state=before, to_state=after, **name)
+    one.record("fsm.replica", client, controller_epoch=epoch, from_state=before, to_state=after, **name)
+
+
+def gone(one: Story, client: str = A, epoch: int = 1) -> None:
+    """A controller notices that the topic was removed."""
+    one.record("fsm.topic", client, controller_epoch=epoch, topic="t1", what="vanished")
 
 
 def compared(one: Story) -> list[str]:
@@ -220,6 +226,76 @@ def test_deleting_a_replica_is_legal_after_partitions_were_added_to_an_overwritt
     move_replica(one, 2, "offline", "deletion_started")
 
     assert one.found == []
+
+
+def test_deleting_a_replica_breaks_inv_12_if_its_removal_was_overwritten_before_the_election() -> None:
+    one = story()
+    one.topic({0: ([1, 2], [], [2])}, fence=1)
+    one.topic({0: [1, 2]})
+    one.contest(2, B)
+    move_replica(one, 2, "offline", "deletion_started", client=B, epoch=2)
+
+    assert one.found == ["INV-12"]
+
+
+@pytest.mark.parametrize("topic_id", [T1, T2], ids=["same id", "other id"])
+def test_deleting_a_replica_of_a_topic_that_was_removed_by_hand_is_legal(topic_id: str) -> None:
+    """The controller has not noticed that the topic was created again."""
+    one = removed_by_hand()
+    one.topic({0: [1, 2]}, topic_id=topic_id, operation="create_topic")
+    gone(one, B, 2)
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == []
+
+
+def test_deleting_a_replica_breaks_inv_12_once_the_removal_by_hand_was_noticed() -> None:
+    one = removed_by_hand()
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    gone(one)
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == ["INV-12"]
+
+
+def test_deleting_a_replica_breaks_inv_12_if_the_topic_was_removed_before_the_election() -> None:
+    one = removed_by_hand()
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    one.contest(2, B)
+    move_replica(one, 2, "offline", "deletion_started", client=B, epoch=2)
+
+    assert one.found == ["INV-12"]
+
+
+@pytest.mark.parametrize("fence", [None, 1], ids=["by hand", "by the controller"])
+def test_deleting_another_replica_of_a_removed_topic_breaks_inv_12(fence: int | None) -> None:
+    """Only replicas are deleted that the earlier topic was removing; and none after a removal by the controller."""
+    one = removed_by_hand(fence)
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    broker = 1 if fence is None else 2
+    move_replica(one, broker, "online", "offline")
+    move_replica(one, broker, "offline", "deletion_started")
+
+    assert one.found == ["INV-12"]
+
+
+def test_deleting_a_replica_breaks_inv_12_once_the_next_topic_was_written() -> None:
+    one = removed_by_hand()
+    one.topic({0: [1, 2]}, topic_id=T2, operation="create_topic")
+    one.topic({0: ([1, 2, 3], [3], [])}, topic_id=T2, fence=1)
+    move_replica(one, 2, "online", "offline")
+    move_replica(one, 2, "offline", "deletion_started")
+
+    assert one.found == ["INV-12"]
+
+
+def removed_by_hand(fence: int | None = None) -> Story:
+    """A topic that is removed while a reassignment removes replica 2."""
+    one = story()
+    one.topic({0: ([1, 2], [], [2])}, fence=1)
+    one.commit({"topics/t1": None, "leadership/t1/0": None}, fence=fence)
+    return one
 
 
 @pytest.mark.parametrize("assignment", [([1, 2], [], [2]), [1]], ids=["being removed", "removed"])
