@@ -197,9 +197,9 @@ class Topics(Checker):
         Args:
             stopped: replicas that this controllership began to delete when the whole target was in sync.
         """
-        gone = stopped.intersection(was[2]).difference(now[0])
-        origin = [replica for replica in was[0] if replica not in was[1] and replica not in gone]
         kept = [replica for replica in now[0] if replica not in now[1]]
+        gone = stopped.intersection(was[2]).difference(kept)  # the next reassignment may add them again
+        origin = [replica for replica in was[0] if replica not in was[1] and replica not in gone]
         target = [replica for replica in was[0] if replica not in was[2]]
         if was == now:
             return ""

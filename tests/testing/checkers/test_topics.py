@@ -377,6 +377,21 @@ def test_stopped_replicas_may_leave_before_the_end_of_their_reassignment(
     assert one.found == ([] if is_legal else ["INV-45"])
 
 
+@pytest.mark.parametrize(("stopped", "is_legal"), [(2, True), (1, False)], ids=["stopped", "another one stopped"])
+def test_stopped_replica_may_be_added_by_the_next_reassignment(stopped: int, is_legal: bool) -> None:
+    """Its log is deleted: it is no original replica any more, and a cancellation would not keep it."""
+    one = story()
+    ask(one, {"t1-0": [3, 4]})
+    ask(one, {"t1-0": [5, 2]})
+    one.topic({0: BEGUN}, fence=1)
+    one.lead(3, 1, [1, 2, 3, 4])
+    moved = {"from_state": "offline", "to_state": "deletion_started"}
+    one.record("fsm.replica", A, controller_epoch=1, topic="t1", partition=0, broker=stopped, **moved)
+    one.topic({0: ([5, 2, 1], [5, 2], [1])}, fence=1)
+
+    assert one.found == ([] if is_legal else ["INV-45"])
+
+
 def test_removed_topic_that_left_nothing_is_legal() -> None:
     one = story()
     one.commit({"topics/t1": None, "leadership/t1/0": None}, fence=1)
