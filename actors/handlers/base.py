@@ -19,7 +19,7 @@ from kactl.model import Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows
+from kactl.state.rows import Bools, RowNumbers, Rows, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests
@@ -264,6 +264,18 @@ class Handlers:
     ) -> None:
         if brokers is None or brokers:
             await self.replicas.ask(MoveReplicas(row_numbers, target, brokers))
+
+    async def move_replicas_in(self, row_numbers: RowNumbers, state: ReplicaState, target: ReplicaState) -> None:
+        """Move the assigned replicas of some rows that are in one state."""
+        rows = self.cluster.table.rows(row_numbers)
+        which = rows.assigned & (rows.replica_state == state)
+        if which.any():
+            await self.move_some_replicas(row_numbers, which, target)
+
+    async def move_some_replicas(self, row_numbers: RowNumbers, which: Bools, target: ReplicaState) -> None:
+        """Move the replicas `which`, bool[W, n], of n rows."""
+        moving = some(which)
+        await self.replicas.ask(MoveReplicas(row_numbers[moving], target, which=which[:, moving]))
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
         """Add registrations to the cluster. Participants without a link are fenced."""

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.actors.machines.messages import Move
 from kactl.errors import Remedy, StoreError
 from kactl.machines import deletion
 from kactl.messages.events import DeletionsChanged, TopicsChanged
@@ -112,7 +112,7 @@ class Deletion(Handlers):
         rows = self.cluster.table.rows(row_numbers)
         waiting = np.isin(rows.replicas, sorted(brokers)) & (rows.replica_state == ReplicaState.DELETION_STARTED)
         if waiting.any():
-            await self._move(row_numbers, waiting, ReplicaState.DELETION_INELIGIBLE)
+            await self.move_some_replicas(row_numbers, waiting, ReplicaState.DELETION_INELIGIBLE)
         return bool(waiting.any())
 
     def mark_ineligible(
@@ -176,7 +176,7 @@ class Deletion(Handlers):
         if complete.any():
             await self._complete([names[position] for position in np.flatnonzero(complete).tolist()])
         if ineligible.any():
-            await self._move(row_numbers, ineligible, ReplicaState.OFFLINE)
+            await self.move_some_replicas(row_numbers, ineligible, ReplicaState.OFFLINE)
         starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
         if starting:
             await self._start(starting)
@@ -210,6 +210,8 @@ class Deletion(Handlers):
         cluster, table = self.cluster, self.cluster.table
         fresh = [name for name in topics if name not in cluster.deletion_started]
         begun = self._rows_of(fresh)
+        # An error may have ended their creation: a replica without a state cannot be deleted.
+        await self.move_replicas_in(begun, ReplicaState.ABSENT, ReplicaState.NEW)
         # Before they count as started, so that their partitions leave the count of offline partitions.
         await self.partitions.ask(Move(begun, PartitionState.OFFLINE))
         await self.partitions.ask(Move(begun, PartitionState.ABSENT))
@@ -223,9 +225,9 @@ class Deletion(Handlers):
         self.channels.send(self.batch.flush())
         deletable = cluster.deletable
         reachable = deletion.to_delete(rows, deletable)
-        await self._move(row_numbers, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
-        await self._move(row_numbers, reachable, ReplicaState.OFFLINE)
-        await self._move(row_numbers, reachable, ReplicaState.DELETION_STARTED)
+        await self.move_some_replicas(row_numbers, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
+        await self.move_some_replicas(row_numbers, reachable, ReplicaState.OFFLINE)
+        await self.move_some_replicas(row_numbers, reachable, ReplicaState.DELETION_STARTED)
         self._halt_dead(row_numbers)
 
     async def _complete(self, topics: list[str]) -> None:
@@ -234,7 +236,7 @@ class Deletion(Handlers):
         The replicas become ABSENT first, so that a retry after a store error does not find them in another state.
         """
         row_numbers = self._rows_of(topics)
-        await self._move(row_numbers, self.cluster.table.rows(row_numbers).assigned, ReplicaState.ABSENT)
+        await self.move_some_replicas(row_numbers, self.cluster.table.rows(row_numbers).assigned, ReplicaState.ABSENT)
         for some_topics in self._parted(topics):
             failed = await self._delete_stored(some_topics)
             for topic, error in failed.items():
@@ -338,7 +340,3 @@ class Deletion(Handlers):
     def _topics_of(self, row_numbers: RowNumbers) -> set[str]:
         numbers = np.unique(self.cluster.table.column("topic")[row_numbers])
         return {self.cluster.table.topic_at(number).name for number in numbers.tolist()}
-
-    async def _move(self, row_numbers: RowNumbers, which: Bools, target: ReplicaState) -> None:
-        moving = some(which)
-        await self.replicas.ask(MoveReplicas(row_numbers[moving], target, which=which[:, moving]))

@@ -5,7 +5,7 @@ Source: the classic controller's processPartitionModifications, and the admin to
 
 import numpy as np
 
-from kactl.errors import BeingDeleted, NotFound, StoreError
+from kactl.errors import BeingDeleted, NotFound
 from kactl.machines.placement import check_growth
 from kactl.messages.admin import PartitionsRequested
 from kactl.messages.events import Event, TopicModified, TopicsChanged
@@ -47,7 +47,7 @@ class Growth(Handlers):
         """
         try:
             await self._create_added(event)
-        except StoreError:
+        except Exception:
             # The next attempt would not find partitions that are in the table by now.
             self.context.enqueue(TopicsChanged())
             raise

@@ -20,7 +20,7 @@ from kactl.machines.topic_progress import missing_brokers, progress_of
 from kactl.messages.admin import TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
-from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.rows import RowNumbers, common, some
 from kactl.stores.base import Assignments, Names
@@ -81,7 +81,7 @@ class TopicEvents(Handlers):
     async def follow(self, deleted: Collection[str]) -> None:
         """Forget topics that do not exist any more, and create new ones.
 
-        Partitions that are in the table, and whose creation failed before it began, are created too.
+        Creations that an error ended are completed too.
 
         Args:
             deleted: topics that were deleted since they were read, besides those that the store reports now.
@@ -103,8 +103,7 @@ class TopicEvents(Handlers):
         if new:
             self.context.requests.read_back("creation", new, self.history.current)
             await self.create(new)
-        abandoned = table.in_state(ABSENT)
-        abandoned = abandoned[~table.rows(abandoned).has_leadership]
+        abandoned = self._abandoned()
         if len(abandoned):
             await self._create_rows(abandoned)
         log.info("topics: %d new, %d gone", len(new), len(gone))
@@ -122,14 +121,31 @@ class TopicEvents(Handlers):
         """Elect the first leaders of new partitions. Their assignments are in the table."""
         await self._create_rows(self.cluster.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition)))
 
+    def _abandoned(self) -> RowNumbers:
+        """Returns partitions with a creation that an error ended, without those of topics queued for deletion."""
+        table = self.cluster.table
+        row_numbers = table.in_state(*PartitionState)
+        state, leader_epoch = table.column("state")[row_numbers], table.column("leader_epoch")[row_numbers]
+        # Replicas that a reassignment adds are NEW until they are in sync.
+        created = (table.column("assigned") & ~table.column("adding"))[:, row_numbers]
+        replica_state = table.column("replica_state")[:, row_numbers]
+        unfinished = created & ((replica_state == ReplicaState.ABSENT) | (replica_state == ReplicaState.NEW))
+        abandoned: RowNumbers = row_numbers[((state == ABSENT) & (leader_epoch == NO_EPOCH)) | some(unfinished)]
+        return abandoned
+
     async def _create_rows(self, row_numbers: RowNumbers) -> None:
+        """Take partitions and their replicas from ABSENT to ONLINE. After an error, a second call does the rest.
+
+        Unlike in Kafka, the replicas are NEW before the partitions: until then no election finds them, so that no
+        replica leads that cannot become NEW any more.
+        """
         table = self.cluster.table
         await self.hosting.rewrite(row_numbers)
+        await self.move_replicas_in(row_numbers, ReplicaState.ABSENT, ReplicaState.NEW)
         # A partition that had no replicas until now is NEW already.
-        await self.move(Move(row_numbers[table.rows(row_numbers).state == ABSENT], NEW))
-        await self.move_replicas(row_numbers, ReplicaState.NEW)
-        await self.move(Move(row_numbers, ONLINE, Election.OFFLINE))
-        await self.move_replicas(row_numbers, ReplicaState.ONLINE)
+        await self.move(Move(row_numbers[table.column("state")[row_numbers] == ABSENT], NEW))
+        await self.move(Move(row_numbers[table.column("state")[row_numbers] == NEW], ONLINE, Election.OFFLINE))
+        await self.move_replicas_in(row_numbers, ReplicaState.NEW, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
         """Read the assignments of topics into the table; topics without an id are given one.

@@ -1,0 +1,119 @@
+"""Creations of partitions with an error between two of their steps; they are completed later, or deleted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kactl.actors.controller import RETRY_LATER_MS
+from kactl.actors.machines.partitions import Partitions
+from kactl.actors.machines.replicas import Replicas
+from kactl.messages.control import StopReplica
+from kactl.model import PartitionState, ReplicaState, TopicPartition
+from tests.support.clocks import settle
+from tests.support.controller_harness import World, partitions_of, world
+
+pytestmark = pytest.mark.anyio
+
+Fail = Callable[[str, int], None]
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
+    """Let one of the next moves, counted from 1, raise an error `before` or `after` it is made."""
+    armed: list[tuple[str, int]] = []
+
+    def failing(original: Callable[..., Any]) -> Callable[..., Any]:
+        async def receive(self: Any, message: Any) -> Any:
+            side, left = armed.pop() if armed else ("", 0)
+            if left > 1:
+                armed.append((side, left - 1))
+            elif side == "before":
+                raise ZeroDivisionError("a bug")
+            result = await original(self, message)
+            if left == 1:
+                raise ZeroDivisionError("a bug")
+            return result
+
+        return receive
+
+    for machine in (Partitions, Replicas):
+        monkeypatch.setattr(machine, "receive", failing(machine.receive))
+    return lambda side, number: armed.append((side, number))
+
+
+async def until_the_retry(w: World) -> None:
+    """Advance the clock until failed events are handled again, and keep the brokers' sessions alive."""
+    for _ in range(4):
+        for session in w.sessions.values():
+            await session.keep_alive()
+        await w.clock.advance(RETRY_LATER_MS / 4)
+
+
+def assert_online(w: World, name: str, *brokers: int) -> None:
+    topic, _, number = name.rpartition("-")
+    view = w.controller.cluster.view(TopicPartition(topic, int(number)))
+    assert view is not None
+    assert view.state is PartitionState.ONLINE
+    assert view.replica_states == dict.fromkeys(brokers, ReplicaState.ONLINE)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_creation_is_completed_later(fail: Fail, side: str, number: int) -> None:
+    async with world(1, 2) as w:
+        fail(side, number)
+        await w.create("t", [[1, 2]])
+        await until_the_retry(w)
+
+        assert await w.stored("t-0") == (1, 0, (1, 2))
+        assert_online(w, "t-0", 1, 2)
+        await w.check()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_creation_of_an_added_partition_is_completed_later(fail: Fail, side: str, number: int) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        fail(side, number)
+        await w.grow("t", [2, 1])
+        await until_the_retry(w)
+
+        assert await w.stored("t-1") == (2, 0, (1, 2))
+        assert await w.stored("t-0") == (1, 0, (1, 2))
+        assert_online(w, "t-1", 1, 2)
+        await w.check()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_election_before_the_rest_of_the_creation_changes_nothing(fail: Fail, side: str, number: int) -> None:
+    async with world(1, 2) as w:
+        fail(side, number)
+        await w.create("t", [[1, 2]])
+        await w.start(3)
+        await until_the_retry(w)
+
+        assert await w.stored("t-0") == (1, 0, (1, 2))
+        assert_online(w, "t-0", 1, 2)
+        await w.check()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_topic_is_deleted_before_its_creation_is_completed(fail: Fail, side: str, number: int) -> None:
+    async with world(1, 2) as w:
+        fail(side, number)
+        await w.create("t", [[1, 2]])
+        await w.delete("t")
+        await settle()
+
+        assert "t" not in await w.store.topics()
+        for broker in (1, 2):
+            request = w.brokers.of(broker, StopReplica)[-1]
+            assert isinstance(request, StopReplica)
+            assert (partitions_of(request), request.delete.tolist()) == (["t-0"], [True])
+        await until_the_retry(w)
+        assert w.controller.cluster.table.topic("t") is None
+        await w.check()
