@@ -1,13 +1,16 @@
 """Actions of brokers besides replication: shutdowns, failures of directories, and nonsense."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kactl.errors import StoreError
 from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef
 from kactl.testing import selectors
 from kactl.testing.brokers import ParticipantBroker, SimulatedBroker
 from kactl.testing.brokers.handlers import HandlerFailure
+from kactl.testing.brokers.process import RETRY_MS
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.selectors import Skipped
 
@@ -49,7 +52,28 @@ def fail_directory(cluster: SimulatedCluster, args: Args) -> None:
     if not names:
         raise Skipped(f"broker {broker.id} hosts nothing")
     broker.fail_directory(names[args["replica"] % len(names)])
-    in_store(cluster, "notify a failed directory", cluster.operator_store.notify_log_dir(broker.id))
+    in_store(cluster, "notify a failed directory", _notify(cluster, broker))
+
+
+async def _notify(cluster: SimulatedCluster, broker: SimulatedBroker) -> None:
+    """Notify the controller of a failed directory until the store has the notification, or the process has ended.
+
+    The controller learns of the failure in no other way while the registration lasts. A restart mends the directory.
+
+    Raises:
+        StoreError: the process ended first.
+
+    Source: ReplicaManager.handleLogDirFailure and KafkaZkClient.retryRequestUntilConnected, which repeats the request
+    after each loss of the connection.
+    """
+    node = broker.node
+    while True:
+        try:
+            return await cluster.operator_store.notify_log_dir(broker.id)
+        except StoreError:
+            await asyncio.sleep(RETRY_MS / 1000)
+            if broker.node is not node or not broker.is_up:
+                raise
 
 
 def undeletable(cluster: SimulatedCluster, args: Args) -> None:

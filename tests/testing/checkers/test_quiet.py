@@ -24,7 +24,8 @@ from kactl.messages.events import DeletionsChanged
 from kactl.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
 from kactl.testing import cluster
-from kactl.testing.brokers import ModelBroker, entries, receiver
+from kactl.testing.actions import brokers
+from kactl.testing.brokers import ModelBroker, SimulatedBroker, entries, receiver
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replication import Replication
 from kactl.testing.checkers.conditions import ConditionsNow
@@ -95,6 +96,22 @@ def test_leaders_may_wait_for_the_repetition_of_a_write(
     fault = Action("fail store", at_ms=18_000, at_point="TopicsChanged: store.commit before", args=refusals)
 
     assert signature(create, fault).startswith(expected)
+
+
+async def notify_once(cluster: cluster.SimulatedCluster, broker: SimulatedBroker) -> None:
+    await cluster.operator_store.notify_log_dir(broker.id)
+
+
+@pytest.mark.parametrize(("repeats", "expected"), [(True, "pass"), (False, "LIV-02")])
+def test_failed_directory_is_notified_again_if_the_store_stops(
+    repeats: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not repeats:
+        monkeypatch.setattr(brokers, "_notify", notify_once)
+    stop = Action("stop store", at_ms=5_000, args={"for_ms": 1_000})
+    fail = Action("fail directory", at_ms=5_500, args={"broker": "broker 1", "replica": 0})
+
+    assert signature(stop, fail).startswith(expected)
 
 
 async def elect_nothing(self: Handlers) -> MoveResult:
