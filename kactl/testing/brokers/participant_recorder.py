@@ -169,8 +169,9 @@ class ParticipantRecorder:
                 self.late_stops.started(name, same["message"])
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(name)
-            elif error != ErrorCode.INCONSISTENT_TOPIC_ID:
-                # Also an answer that the request is an old one: the replica is said to serve.
+            elif error == ErrorCode.NONE:
+                # No other answer means that it serves. The answer that the request is an old one compares epochs only,
+                # and a handler may have failed under that epoch after its order was answered.
                 self.failed.discard(name)
             self._history.record(
                 "role.apply", **same, topic=name.topic, topic_id=entry.topic_id.hex(), partition=name.partition,
