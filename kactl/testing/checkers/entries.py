@@ -5,6 +5,7 @@ from typing import Any, Final
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
 
+from .earlier_leaders import KINDS, EarlierLeaders
 from .stored import (
     NO_LEADER,
     NO_VERSION,
@@ -29,7 +30,7 @@ Value = dict[str, Any]
 class Entries(Checker):
     """Compares each write of a leadership entry with the one before it, and with the assignment."""
 
-    kinds = ("store.commit", "ctl.brokers", "admin.call", "role.apply", "handler.report")
+    kinds = (*KINDS, "ctl.brokers", "admin.call", "handler.report")
     invariants = ("INV-07", "INV-15", "INV-16", "INV-17", "INV-18", "INV-20", "INV-21")
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -44,12 +45,14 @@ class Entries(Checker):
         self._allowed_ms: dict[str, float] = {}  # when unclean elections were last allowed, by key of the configuration
         self._asked_unclean: set[str] = set()  # partitions for which an operator asked for one; all: ""
         self._failed: set[tuple[int, str, int]] = set()  # broker, topic and partition of replicas that have failed
+        self._earlier = EarlierLeaders()
 
     def check(self, event: Event) -> Violation | None:
         if event.kind == "store.commit":
             if event.fields["outcome"] != "ok":
                 return None
             violation = next(filter(None, (self._written(event, *write) for write in leadership_writes(event))), None)
+            self._earlier.add(event, self._stored)
             self._apply(event)
             return violation
         if event.kind == "ctl.brokers":
@@ -57,8 +60,10 @@ class Entries(Checker):
         elif event.kind == "admin.call":
             if event.fields["operation"] == "elect unclean":
                 self._asked_unclean.update(event.fields["target"].split(", "))
-        elif is_failure(event):
+        elif event.kind in ("role.apply", "handler.report") and is_failure(event):
             self._failed.add((event.fields["broker"], event.fields["topic"], event.fields["partition"]))
+        if event.kind in KINDS:
+            self._earlier.add(event, self._stored)
         return None
 
     def _apply(self, event: Event) -> None:
@@ -96,14 +101,18 @@ class Entries(Checker):
         if value is None:
             self._stored.entries.pop(f"leadership/{topic}/{partition}", None)  # the same commit may write it again
             return None
-        # The cause before its consequences: a leader from nowhere is usually not in the ISR that is written with it.
-        wrong = (
-            self._is_elected_rightly(event, topic, partition, before, value)
-            or self._is_sound(value)
-            or self._epochs_rise(before, value)
-            or self._holds_replicas(event, topic, partition, before, value)
-            or self._recovers_rightly(event, before, value)
-        )
+        if self._earlier.has_written(event, topic, partition, value):
+            # It continues the leadership of another topic, not the one that it replaces.
+            wrong = self._is_sound(value) or self._holds_replicas(event, topic, partition, before, value)
+        else:
+            # The cause before its consequences: a leader from nowhere is usually not in the ISR written with it.
+            wrong = (
+                self._is_elected_rightly(event, topic, partition, before, value)
+                or self._is_sound(value)
+                or self._epochs_rise(before, value)
+                or self._holds_replicas(event, topic, partition, before, value)
+                or self._recovers_rightly(event, before, value)
+            )
         if wrong is None:
             return None
         invariant, text = wrong

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.testing.checkers import Entries, Rules
 
-from .stories import T1, T2, A, Story
+from .stories import NO_ID, T1, T2, A, Story
 
 
 def story(**rules: bool) -> Story:
@@ -140,6 +140,115 @@ def test_an_unclean_election_that_is_not_allowed_breaks_inv_20() -> None:
     one.lead(1, 0, [1])
     one.brokers({2: 12, 3: 13})
     one.lead(2, 1, [2], recovering=True)
+
+    assert one.found == ["INV-20"]
+
+
+def leads(one: Story, message: int, *, leader: int = 3, epoch: int = 0) -> None:
+    """Broker 3 applies a request that names a leader of t1-0."""
+    role = "leader" if leader == 3 else "follower"
+    fields = {"broker": 3, "broker_epoch": 13, "topic": "t1", "topic_id": NO_ID, "partition": 0, "outcome": "applied"}
+    leadership = {"leader": leader, "leader_epoch": epoch, "partition_epoch": 0, "isr": [3, 1]}
+    one.record("role.apply", "broker 3", message=message, role=role, **leadership, **fields)
+
+
+def stops(one: Story, message: int) -> None:
+    fields = {"broker": 3, "broker_epoch": 13, "topic": "t1", "topic_id": NO_ID, "partition": 0, "outcome": "applied"}
+    one.record("role.stop", "broker 3", message=message, leader_epoch=-2, delete=True, **fields)
+
+
+def created_again(replicas: list[int]) -> Story:
+    """A topic without an id, led by 3, was deleted; message 1 was sent for it. The next one is led by 1 alone."""
+    one = Story(Entries())
+    one.brokers({1: 11, 2: 12, 3: 13})
+    one.topic({0: [3, 1, 4]}, topic_id=NO_ID, operation="create_topic")
+    one.lead(3, 0, [3, 1])
+    send(one, 1)
+    one.commit({"leadership/t1/0": None, "topics/t1": None}, operation="delete_topics", fence=1)
+    one.topic({0: replicas}, topic_id=NO_ID, operation="create_topic")
+    one.lead(1, 0, [1])
+    send(one, 2)
+    return one
+
+
+def send(one: Story, message: int) -> None:
+    fields = {"broker": 3, "broker_epoch": 13, "what": "LeaderAndIsr", "controller": 100, "controller_epoch": 1}
+    one.record("req.send", A, message=message, **fields)
+
+
+@pytest.mark.parametrize("isr", [[3], [3, 4]])
+@pytest.mark.parametrize("replicas", [[1, 2, 3], [1, 2]], ids=["a replica", "no replica"])
+def test_leader_of_an_earlier_topic_may_write_its_isr(replicas: list[int], isr: list[int]) -> None:
+    """A late request has started it after the deletion; at this protocol level nothing tells the topics apart."""
+    one = created_again(replicas)
+    leads(one, 1)
+    one.lead(3, 0, isr, fence=None, operation="write_isr", client="broker 3")
+
+    assert one.found == []
+
+
+def test_leader_of_an_earlier_topic_may_write_an_earlier_leader_epoch() -> None:
+    one = created_again([1, 2, 3])
+    one.lead(1, 2, [1])
+    leads(one, 1)
+    one.lead(3, 0, [3], fence=None, operation="write_isr", client="broker 3")
+
+    assert one.found == []
+
+
+def test_write_that_was_sent_for_an_earlier_topic_may_arrive_late() -> None:
+    one = created_again([1, 2, 3])
+    one.lead(3, 0, [3], fence=None, operation="write_isr", client="broker 3", sent=2)
+
+    assert one.found == []
+
+
+def test_empty_isr_of_an_earlier_leader_breaks_inv_17() -> None:
+    one = created_again([1, 2, 3])
+    leads(one, 1)
+    one.lead(3, 0, [], fence=None, operation="write_isr", client="broker 3")
+
+    assert one.found == ["INV-17"]
+
+
+def test_isr_of_an_earlier_leader_holds_replicas_of_one_of_the_topics() -> None:
+    one = created_again([1, 2, 3])
+    leads(one, 1)
+    one.lead(3, 0, [3, 5], fence=None, operation="write_isr", client="broker 3")
+
+    assert one.found == ["INV-16"]
+
+
+@pytest.mark.parametrize(
+    ("message", "epoch", "operation", "client"),
+    [
+        (2, 0, "write_isr", "broker 3"),
+        (1, 1, "write_isr", "broker 3"),
+        (1, 0, "commit", "broker 3"),
+        (1, 0, "write_isr", "broker 2"),
+    ],
+    ids=["sent for the present topic", "another leader epoch", "another operation", "another broker"],
+)
+def test_other_leader_outside_the_isr_breaks_inv_20(message: int, epoch: int, operation: str, client: str) -> None:
+    one = created_again([1, 2, 3])
+    leads(one, message)
+    one.lead(3, epoch, [3], fence=None, operation=operation, client=client)
+
+    assert one.found == ["INV-20"]
+
+
+@pytest.mark.parametrize("how", ["stopped", "follows", "leads anew", "never led"])
+def test_leader_that_has_ended_breaks_inv_20(how: str) -> None:
+    one = created_again([1, 2, 3])
+    if how != "never led":
+        leads(one, 1)
+    if how == "stopped":
+        stops(one, 2)
+    elif how == "follows":
+        leads(one, 2, leader=1)
+    elif how == "leads anew":
+        leads(one, 2, epoch=1)
+    one.lead(3, 0, [3], fence=None, operation="write_isr", client="broker 3")
 
     assert one.found == ["INV-20"]
 
