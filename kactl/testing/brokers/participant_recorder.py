@@ -11,6 +11,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.broker import AlterPartitionRequested, PartitionReport
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.incarnation import Incarnation
 from kactl.testing.history import History
 
@@ -169,9 +170,8 @@ class ParticipantRecorder:
                 self.late_stops.started(name, same["message"])
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(name)
-            elif error == ErrorCode.NONE:
-                # No other answer means that it serves. The answer that the request is an old one compares epochs only,
-                # and a handler may have failed under that epoch after its order was answered.
+            elif error != ErrorCode.INCONSISTENT_TOPIC_ID and not (error and self._is_out_of_use(name)):
+                # Also an answer that the request is an old one: the replica is said to serve.
                 self.failed.discard(name)
             self._history.record(
                 "role.apply", **same, topic=name.topic, topic_id=entry.topic_id.hex(), partition=name.partition,
@@ -179,6 +179,12 @@ class ParticipantRecorder:
                 leader_epoch=entry.leader_epoch, partition_epoch=entry.partition_epoch, isr=list(entry.isr),
                 outcome="applied" if applied else _OUTCOMES.get(ErrorCode(error), "same"),
             )  # fmt: skip
+
+    def _is_out_of_use(self, name: TopicPartition) -> bool:
+        """Whether a handler makes no call any more. It may have failed after the order of its epoch was answered, so
+        that the participant answers a repeated request by its epochs only, and has reported the failure."""
+        hosting = None if self._incarnation is None else self._incarnation._hosting
+        return hosting is not None and hosting.state(name) in (HandlerState.STUCK, HandlerState.ERROR)
 
     def _stopped(self, stops: Iterable[StopEntry], errors: dict[TopicPartition, int], same: dict[str, Any]) -> None:
         for stop in stops:

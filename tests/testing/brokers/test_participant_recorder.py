@@ -1,7 +1,12 @@
 """What the recorder of a participant knows about its replicas."""
 
+from types import SimpleNamespace
+
+import pytest
+
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
+from kactl.participant.handlers.orders import HandlerState
 from kactl.testing.brokers.application import Application
 from kactl.testing.brokers.entries import StopEntry, state_entries
 from kactl.testing.brokers.leases import LeaseClocks
@@ -26,8 +31,21 @@ def test_only_another_deletion_ends_a_failed_one() -> None:
     assert not stopped(ErrorCode.NONE, delete=True)
 
 
-def test_answer_that_a_request_is_old_does_not_end_a_failure() -> None:
+@pytest.mark.parametrize(
+    ("state", "stays"),
+    [
+        (HandlerState.ERROR, True),
+        (HandlerState.STUCK, True),
+        (HandlerState.BACKING_OFF, False),
+        (None, False),  # a listener has no handlers
+    ],
+)
+def test_old_request_ends_no_failure_of_a_handler_out_of_use(
+    monkeypatch: pytest.MonkeyPatch, state: HandlerState | None, stays: bool
+) -> None:
     recorder = ParticipantRecorder(History(lambda: 0.0), Application(1), LeaseClocks())
+    hosting = None if state is None else SimpleNamespace(state=lambda name: state)
+    monkeypatch.setattr(recorder, "_incarnation", SimpleNamespace(_hosting=hosting))
     names = [entry.name for entry in state_entries(LEAD.states)]
 
     def failed_after(error: ErrorCode) -> bool:
@@ -35,6 +53,5 @@ def test_answer_that_a_request_is_old_does_not_end_a_failure() -> None:
         return names[0] in recorder.failed
 
     assert failed_after(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert failed_after(ErrorCode.STALE_CONTROLLER_EPOCH)
-    assert failed_after(ErrorCode.INCONSISTENT_TOPIC_ID)
+    assert failed_after(ErrorCode.STALE_CONTROLLER_EPOCH) is stays
     assert not failed_after(ErrorCode.NONE)
