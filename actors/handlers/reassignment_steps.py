@@ -23,7 +23,7 @@ from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
 from kactl.machines.election import Election
-from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal
 from kactl.state.deletion_blockers import BlockerReason
@@ -383,6 +383,17 @@ class ReassignmentSteps(Handlers):
                 ReplicaState.ABSENT,
             ):
                 await self.move_replicas(row_numbers, state, brokers)
+            await self._lose_leaders(row_numbers)
+
+    async def _lose_leaders(self, row_numbers: RowNumbers) -> None:
+        """Move partitions to OFFLINE whose leader was stopped, so that a replica leads that becomes eligible later.
+
+        Kafka leaves them ONLINE. There, no broker in shutdown becomes eligible again without a new registration.
+        """
+        rows = self.cluster.table.rows(row_numbers)
+        lost = (rows.state == PartitionState.ONLINE) & (rows.leader == NO_LEADER) & rows.has_leadership
+        if lost.any():
+            await self.partitions.ask(Move(row_numbers[lost], PartitionState.OFFLINE))
 
     def _tell(self, row_numbers: RowNumbers) -> None:
         """Send LeaderAndIsr to all replicas of some rows."""

@@ -272,6 +272,29 @@ async def test_drained_leader_receives_its_new_replicas() -> None:
         assert w.brokers.told(1)["t-0"][:3] == (1, epoch + 1, (1,))
 
 
+@pytest.mark.parametrize("how", ["undrained", "restarted"])
+async def test_drained_target_leads_when_it_is_live_again(how: str) -> None:
+    """It is not electable when its reassignment completes. In Kafka the partition stays ONLINE, without a leader."""
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        await w.write_isr("t-0", 2)
+        await w.controller.ask(ControlledShutdownRequested(1, NO_EPOCH))
+        assert await reassign(w, {"t-0": [1]}) == [ErrorCode.NONE]
+        await w.write_isr("t-0", 1, 2)
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (NO_LEADER, (1,))
+        assert w.known("t-0").state is PartitionState.OFFLINE
+
+        if how == "undrained":
+            await w.controller.ask(UndrainRequested(1))
+        else:
+            await w.start(1)
+
+        assert (w.known("t-0").leader, w.known("t-0").state) == (1, PartitionState.ONLINE)
+        assert w.brokers.told(1)["t-0"][0] == 1
+        await w.check()
+
+
 async def test_topic_created_during_a_reassignment_completes_it() -> None:
     async with world(1, 2) as w:
         ref = TopicRef("t", bytes(15) + b"1")
