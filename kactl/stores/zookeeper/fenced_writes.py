@@ -43,7 +43,7 @@ _ANY: Final = -1
 class Op:
     """One operation on a relative path. An optional one is skipped if its effect exists already.
 
-    `data` and `expected` determine the kind: see `create`, `put` and `delete`.
+    `data` and `expected` determine the kind: see `create`, `put`, `delete` and `exists`.
     """
 
     path: str
@@ -51,6 +51,10 @@ class Op:
     expected: int | None
     deletes: bool = False
     optional: bool = False
+
+    @property
+    def is_check(self) -> bool:
+        return self.data is None and self.expected is not None
 
 
 def create(path: str, data: bytes | None, *, optional: bool = False) -> Op:
@@ -65,6 +69,11 @@ def put(path: str, data: bytes, expected: int = _ANY) -> Op:
 def delete(path: str) -> Op:
     """Delete a node; a missing one is skipped."""
     return Op(path, None, None, deletes=True, optional=True)
+
+
+def exists(path: str) -> Op:
+    """The group succeeds only while the node exists."""
+    return Op(path, None, _ANY)
 
 
 async def commit(
@@ -158,6 +167,8 @@ def _operations(client: Client, groups: Sequence[Sequence[Op]], members: Sequenc
                 yield request.delete(path)
             elif op.expected is None:
                 yield client.create(op.path, op.data)
+            elif op.is_check:
+                yield request.check(path, op.expected)
             else:
                 yield request.put(path, op.data or b"", op.expected)
 
@@ -196,8 +207,8 @@ async def _settle(
             groups[group] = [op for op, verdict in zip(group_ops, verdicts, strict=True) if verdict is not _DONE]
             if _CONFLICT in verdicts:
                 groups[group], outcomes[group] = [], Outcome.CONFLICT
-            elif not groups[group]:
-                outcomes[group] = Outcome.COMMITTED
+            elif all(op.is_check for op in groups[group]):
+                groups[group], outcomes[group] = [], Outcome.COMMITTED
             elif blamed:
                 refusal = isinstance(multi.error, BadVersionError | NodeExistsError)
                 groups[group], outcomes[group] = [], Outcome.CONFLICT if refusal else Outcome.FAILED

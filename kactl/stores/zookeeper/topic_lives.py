@@ -3,7 +3,8 @@
 A write names a topic with its id. The id is in the topic's node, which has all partitions and may be large; so a write
 compares the transaction that created the node with that of the node that was read. Between the comparison and the
 write the topic can still be replaced: ZooKeeper has no condition on it. A first leadership then fails, because it is
-written below a node that a new topic does not have; an assignment is written if the new node has the same version.
+written below a node that a new topic does not have; so does an assignment, unless the earlier topic had no leadership
+either, and both nodes have the same version.
 """
 
 from collections.abc import Sequence

@@ -122,10 +122,13 @@ async def write_assignment(
 ) -> None:
     """See `Store.write_assignment`. A topic that is written without an id keeps its id.
 
-    The node is written at the version that it had when it was found to be of this topic.
+    The node is written at the version that it had when it was found to be of this topic. A topic of the same name that
+    replaces this one meanwhile may have that version, and has no leadership: a write is rejected then.
     """
-    path = layout.topic(topic.name)
+    path, container = layout.topic(topic.name), layout.partitions(topic.name)
     for _ in range(ATTEMPTS_MAX):
+        found = await client.ask(client.exists(container))
+        is_led = found is not None and not isinstance(found, ZookeeperError)
         (stat,) = await lives.current(client, [topic])
         if stat is None:
             raise NotFound("topic", topic.name)
@@ -134,17 +137,21 @@ async def write_assignment(
             (node,) = await client.read_all([path])
             topic_id = _stored_id(topic.name, node)
         data = _encode(topic.name, topic_id, assignment)
-        if await _replaced(client, topic.name, data, stat.version, fence):
+        if await _replaced(client, topic.name, data, stat.version, fence, is_led=is_led):
             lives.record([TopicRef(topic.name, topic_id)], [stat.czxid])
             return
     raise StoreError(f"the assignment of topic {topic.name!r} could not be written: other clients change it; try again")
 
 
-async def _replaced(client: Client, topic: str, data: bytes, version: int, fence: Fence | None) -> bool:
-    """Replace a topic's node. Returns False if it is missing, or has another version."""
+async def _replaced(
+    client: Client, topic: str, data: bytes, version: int, fence: Fence | None, *, is_led: bool
+) -> bool:
+    """Replace a topic's node. Returns False if it is missing, has another version, or lacks the leadership it had."""
     path = layout.topic(topic)
     if fence is not None:
-        (outcome,) = await fenced_writes.commit(client, [[fenced_writes.put(path, data, version)]], fence, batch=1)
+        led = [fenced_writes.exists(layout.partitions(topic))] if is_led else []
+        group = [*led, fenced_writes.put(path, data, version)]
+        (outcome,) = await fenced_writes.commit(client, [group], fence, batch=len(group))
         if outcome == Outcome.FAILED:
             raise StoreError(f"the assignment of topic {topic!r} could not be written")
         return outcome == Outcome.COMMITTED

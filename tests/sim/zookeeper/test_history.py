@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import ControllerMoved
-from kactl.model import Broker, Endpoint, Fence, TopicPartition, TopicRef
+from kactl.errors import ControllerMoved, NotFound
+from kactl.model import Assignment, Broker, Endpoint, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.topic_lives import TopicLives
@@ -235,5 +235,41 @@ def test_first_leadership_is_not_written_to_a_topic_that_replaced_its_own_just_b
 
         assert set(committed.outcome.tolist()) == {Outcome.FAILED}
         assert [path for path in bench.world.servers[0].tree.nodes if path.endswith("/state")] == []
+
+    simulated(main)
+
+
+def test_assignment_is_not_written_to_a_topic_that_replaced_its_own_just_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The nodes of both topics have version 0. The replacement has no leadership."""
+    current = TopicLives.current
+    replacement = TopicRef(ORDERS.name, bytes(16)[1:] + b"x")
+
+    async def main(bench: Bench) -> None:
+        async def replace(store: ZooKeeperStore) -> None:
+            bench.world.remove_topic(ORDERS.name)
+            await store.create_topic(replacement, THREE_PARTITIONS, {})
+
+        async def replaced(self: TopicLives, *args: Any) -> list[Any]:
+            found = await current(self, *args)
+            monkeypatch.setattr(TopicLives, "current", current)
+            await bench.run("operators", replace)
+            return found
+
+        async def lead(store: ZooKeeperStore) -> None:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            await store.assignments([ORDERS.name])
+            fence = await store.contest(100)
+            await store.commit(write_of(ORDERS, new_write(ALL)), fence)
+            monkeypatch.setattr(TopicLives, "current", replaced)
+            with pytest.raises(NotFound):
+                await store.write_assignment(ORDERS, {0: Assignment((3,))}, fence)
+
+            stored = await store.assignments([ORDERS.name])
+            assert list(stored.topics) == [replacement]
+            assert dict(stored.items())[ALL[0]] == THREE_PARTITIONS[0]
+
+        await bench.run("controller 100", lead)
 
     simulated(main)

@@ -137,6 +137,18 @@ async def test_equal_content_of_another_writer_is_a_conflict(store: ZooKeeperSto
     assert (await store.commit(change, fence)).outcome.tolist() == [Outcome.CONFLICT]
 
 
+async def test_lost_response_to_an_assignment(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    """The topic has leadership, whose node is checked in the same multi."""
+    await losing_the_answer(
+        proxy,
+        lambda: store.write_assignment(ORDERS, {0: Assignment((3, 1))}, fence),
+        lambda: znode_version(tree, "/brokers/topics/orders") == 1,
+    )
+
+    assert dict((await store.assignments([ORDERS.name])).items()) == {ORDERS_0: Assignment((3, 1))}
+    assert znode_version(tree, "/brokers/topics/orders") == 1
+
+
 async def test_lost_response_to_an_isr_write_of_a_leader(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
 ) -> None:
