@@ -5,14 +5,15 @@
     advance  Where the target is not in sync: raise the leader epoch and have the new replicas follow.
              Where it is: elect a leader from the target, stop the other replicas, and store the final assignment last.
 
-Each partition advances as far as possible; failures are returned as values. Only the loss of the controllership raises.
-Repeating a step after a crash or an error is harmless.
+Each partition advances as far as possible; failures are returned as values. Only the loss of the controllership and
+unexpected errors raise. Repeating a step after a crash or an error is harmless.
 
 Source: the classic controller's onPartitionReassignment.
 """
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -87,11 +88,25 @@ class ReassignmentSteps(Handlers):
         unsure = await self.entries.put_back({name.topic for name in wanted})
         failures: Failures = {name: _failed(unsure[name.topic]) for name in wanted if name.topic in unsure}
         failures |= await self._would_stop_leaders({name: wanted[name] for name in wanted if name not in failures})
-        for topic, group in _by_topic(name for name in wanted if name not in failures).items():
-            changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
-            if changed:
-                failures |= await self._announce(topic, changed)
-        return failures | await self.advance([name for name in wanted if name not in failures])
+        with self.resumed_after_errors(wanted):
+            for topic, group in _by_topic(name for name in wanted if name not in failures).items():
+                changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
+                if changed:
+                    failures |= await self._announce(topic, changed)
+            return failures | await self.advance([name for name in wanted if name not in failures])
+
+    @contextlib.contextmanager
+    def resumed_after_errors(self, names: Collection[TopicPartition]) -> Iterator[None]:
+        """Resume some reassignments later if an unexpected error abandons their steps in the block.
+
+        An admin request is not handled again, and without the next step no replica changes, so no event would follow.
+        """
+        try:
+            yield
+        except Exception:
+            begun = self.cluster.reassigning.intersection(names)
+            self.cluster.mark_for_retry(self.cluster.table.rows_named(sorted(begun)))
+            raise
 
     def refusals(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
         """Returns the assignments that would leave their partitions without a leader. Changes nothing."""
@@ -138,11 +153,15 @@ class ReassignmentSteps(Handlers):
         except (NotFound, BadRequest, StoreError) as error:
             self.entries.doubt(topic, error)
             return failures | {name: _failed(error) for name in changed}
+        except Exception as error:
+            self.entries.doubt(topic, error)
+            raise
         unneeded = {
             name: frozenset(self.cluster.assignment(name).replicas) - frozenset(assignment.replicas)
             for name, assignment in changed.items()
         }
         self.know(changed)
+        self.cluster.reassigning |= set(changed)
         await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
         return failures
 

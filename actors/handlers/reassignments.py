@@ -2,7 +2,8 @@
 
     requested  by an admin request, with a result for each partition; or by a request that an older tool wrote into the
                store
-    resumed    by a takeover, by the start of a broker of the target, by an ISR update, and after a store error
+    resumed    by a takeover, by the start of a broker of the target, by an ISR update, and after a store error or an
+               unexpected one
     begun      without a new target, to stop unassigned replicas that are in sync or that a leader proposes
 
 `reassignment_steps` has the steps of one reassignment.
@@ -223,7 +224,9 @@ class Reassignments(Handlers):
         return np.array(sorted(row for row in running if row != NO_ROW), np.intp)
 
     async def _resume(self, names: Iterable[TopicPartition]) -> None:
-        failures = await self._steps.advance(sorted(names))
+        running = sorted(names)
+        with self._steps.resumed_after_errors(running):
+            failures = await self._steps.advance(running)
         for name, failure in failures.items():
             log.warning("the reassignment of %s could not be resumed: %s", name, failure.message)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from kactl.errors import BadRequest, NotFound, Remedy, StoreError
+from kactl.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
@@ -50,9 +50,13 @@ class TopicEntries:
         await self.store.write_assignment(known.ref, assignments, self.cluster.fence)
 
     def doubt(self, topic: str, error: Exception) -> None:
-        """Note a failed write with unknown outcome, so that `put_back` restores the table's assignment."""
+        """Note a failed write with unknown outcome, so that `put_back` restores the table's assignment.
+
+        An unexpected error may have followed the write.
+        """
         known = self.cluster.table.topic(topic)
-        if known is not None and isinstance(error, StoreError) and error.remedy is Remedy.READ_BACK:
+        is_unknown = not isinstance(error, KactlError) or error.remedy is Remedy.READ_BACK
+        if known is not None and is_unknown:
             self.cluster.assignments_unsure.add(topic)
             self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 

@@ -1,0 +1,116 @@
+"""Requests for reassignments that an unexpected error abandons: what has begun goes on, and nothing else is stored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kactl.actors.controller import RETRY_LATER_MS
+from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
+from kactl.messages.control import LeaderAndIsr
+from kactl.model import Assignment, TopicPartition
+from tests.support.controller_harness import World, partitions_of, world
+
+from .reassignment_helpers import ongoing, reassign, stored_assignment
+
+pytestmark = pytest.mark.anyio
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
+    """Let the next call of a step raise an error, before or after it is executed."""
+    real = getattr(ReassignmentSteps, step)
+
+    async def fails(steps: ReassignmentSteps, *arguments: Any) -> Any:
+        if after:
+            await real(steps, *arguments)
+        monkeypatch.setattr(ReassignmentSteps, step, real)
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(ReassignmentSteps, step, fails)
+
+
+async def until_the_retry(w: World) -> None:
+    """Advance the clock until abandoned steps are resumed, and keep the brokers' sessions alive."""
+    for _ in range(4):
+        for session in w.sessions.values():
+            await session.keep_alive()
+        await w.clock.advance(RETRY_LATER_MS / 4)
+
+
+@pytest.mark.parametrize(("step", "after"), [("_stop", False), ("_stop", True), ("advance", False), ("_copy", False)])
+async def test_reassignment_goes_on_after_an_abandoned_step(
+    step: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        fail_once(monkeypatch, step, after=after)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": [2]})
+        assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert not w.brokers.of(2, LeaderAndIsr)
+
+        await until_the_retry(w)
+
+        request = w.brokers.of(2, LeaderAndIsr)[-1]
+        assert isinstance(request, LeaderAndIsr)
+        assert partitions_of(request) == ["t-0"]
+        await w.write_isr("t-0", 1, 2)
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        assert await ongoing(w) == {}
+        await w.check()
+
+
+async def test_other_topics_of_an_abandoned_request_are_not_reassigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(1, 2) as w:
+        await w.create("a", [[1]])
+        await w.create("b", [[1]])
+        fail_once(monkeypatch, "_stop", after=False)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"a-0": [2], "b-0": [2]})
+
+        await until_the_retry(w)
+
+        assert await ongoing(w) == {"a-0": Assignment((2, 1), adding=(2,), removing=(1,))}
+        assert await stored_assignment(w, "b-0") == Assignment((1,))
+        await w.check()
+
+
+async def test_assignment_stored_before_an_unexpected_error_is_reverted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not have it, and a leader elected in the table could be none of the stored replicas."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        fail_once(monkeypatch, "_store", after=True)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": [2]})
+        assert (await stored_assignment(w, "t-0")).is_being_reassigned
+
+        await until_the_retry(w)
+
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert await ongoing(w) == {}
+        await w.check()
+
+
+async def test_completion_that_an_error_abandons_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ReassignmentSteps._store
+    stored: list[Mapping[TopicPartition, Assignment]] = []
+
+    async def second_fails(steps: ReassignmentSteps, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
+        stored.append(changed)
+        if len(stored) == 2:
+            raise ZeroDivisionError("a bug")
+        await real(steps, topic, changed)
+
+    monkeypatch.setattr(ReassignmentSteps, "_store", second_fails)
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        # It removes a replica only, so the request itself completes it.
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": [1]})
+        assert (await stored_assignment(w, "t-0")).is_being_reassigned
+
+        await until_the_retry(w)
+
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert await ongoing(w) == {}
+        await w.check()
