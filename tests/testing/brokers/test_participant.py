@@ -14,6 +14,7 @@ from tests.support.marks import fast_and_slow
 # A short run with faults of many kinds.
 SEED = 0
 LAG_MS = 3_000.0
+HANG = {"broker": "broker 1", "phase": "prepare", "what": "hang", "for_ms": 8_000.0}
 
 
 def small(
@@ -47,6 +48,13 @@ def isrs(outcome: Outcome, partition: int = 0) -> list[list[int]]:
         for op in event.fields["ops"]
         if op[0] == f"leadership/t1/{partition}" and op[3] is not None
     ]
+
+
+def stored_leader(outcome: Outcome, key: str) -> int:
+    """Returns the last leader that was stored under a key."""
+    commits = (event for event in outcome.history.events if event.kind == "store.commit")
+    ops = [op for commit in commits if commit.fields["outcome"] == "ok" for op in commit.fields["ops"]]
+    return int([op[3]["leader"] for op in ops if op[0] == key][-1])
 
 
 @pytest.mark.parametrize("name", WRAPPED)
@@ -112,6 +120,26 @@ def test_failing_call_of_the_application_is_a_storage_error() -> None:
     assert outcome.passed, outcome.error
     failed = [event.fields for event in outcome.history.events if event.fields.get("outcome") == "storage"]
     assert {(each["broker"], each["topic"]) for each in failed} == {(1, "t1")}
+
+
+def test_replica_whose_handler_is_in_error_needs_no_leader() -> None:
+    """The call ends while there is no controller, and the next one repeats the order before it has the report."""
+    kill = {"restart_after_ms": 12_000, "ends_session": True}
+    outcome = small(
+        Action("fail handler", at_ms=5_000, args=HANG),
+        Action("create", at_ms=5_500, args={"topic": "t2", "replicas": [[1]]}),
+        Action("kill", at_ms=7_000, args=kill | {"node": "controller 100"}),
+        Action("kill", at_ms=7_000, args=kill | {"node": "controller 101"}),
+        handlers=True,
+        session_timeout_ms=3_000,
+    )
+
+    assert outcome.passed, outcome.error
+    reports = [event.fields for event in outcome.history.events if event.kind == "handler.report"]
+    assert [report["status"] for report in reports] == ["BUSY", "STUCK", "ERROR"]
+    orders = [event for event in outcome.history.events if event.kind == "role.apply" and event.fields["topic"] == "t2"]
+    assert [order.fields["outcome"] for order in orders] == ["applied", "same"]
+    assert stored_leader(outcome, "leadership/t2/0") == -1
 
 
 def test_replica_whose_application_fails_under_the_next_lease_needs_no_leader() -> None:
