@@ -239,16 +239,11 @@ class ReassignmentSteps(Handlers):
             await self.move_replicas(on_brokers, ReplicaState.ONLINE, brokers)
         removed = brokers_of(rows, rows.removing | _left_over(rows))
         self.know(targets)
-        refusal = await self._lead_from_target(row_numbers)
-        failures = _failures(names, refusal)
-        failures |= self._out_of_sync([name for name in names if name not in failures], before)
-        await self._stop(
-            _grouped(
-                row_numbers, (() if name in failures else brokers for name, brokers in zip(names, removed, strict=True))
-            )
-        )
-        failures |= self._not_stopped([name for name in names if name not in failures])
-        self._restore({name: before[name] for name in failures})
+        unended: Collection[TopicPartition] = names
+        try:
+            failures = unended = await self._hand_over_and_stop(row_numbers, before, removed)
+        finally:
+            self._restore({name: before[name] for name in unended})
         for topic, group in _by_topic(name for name in names if name not in failures).items():
             try:
                 # Last: until here the next controller can repeat all of this from the stored assignment.
@@ -256,6 +251,17 @@ class ReassignmentSteps(Handlers):
             except (NotFound, BadRequest, StoreError) as error:
                 failures |= self._retry(group, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
+
+    async def _hand_over_and_stop(
+        self, row_numbers: RowNumbers, before: Mapping[TopicPartition, Assignment], removed: list[tuple[int, ...]]
+    ) -> Failures:
+        """Elect leaders from the targets, and stop the other replicas."""
+        refusal = await self._lead_from_target(row_numbers)
+        failures = _failures(list(before), refusal)
+        failures |= self._out_of_sync([name for name in before if name not in failures], before)
+        stopped = (() if name in failures else brokers for name, brokers in zip(before, removed, strict=True))
+        await self._stop(_grouped(row_numbers, stopped))
+        return failures | self._not_stopped([name for name in before if name not in failures])
 
     def _out_of_sync(self, names: list[TopicPartition], before: Mapping[TopicPartition, Assignment]) -> Failures:
         """Returns the reassignments with a target that is not in sync after all.

@@ -8,10 +8,10 @@ import pytest
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.messages.control import LeaderAndIsr
-from kactl.model import Assignment, TopicPartition
+from kactl.model import Assignment, ReplicaState, TopicPartition
 from tests.support.controller_harness import World, partitions_of, world
 
-from .reassignment_helpers import ongoing, reassign, stored_assignment
+from .reassignment_helpers import ongoing, reassign, replica_states, stored_assignment
 
 pytestmark = pytest.mark.anyio
 
@@ -113,4 +113,52 @@ async def test_completion_that_an_error_abandons_is_repeated(monkeypatch: pytest
 
         assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert await ongoing(w) == {}
+        await w.check()
+
+
+async def test_replicas_stay_assigned_until_they_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write of the topic meanwhile would store the assignment without them, and no later controller know of them."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        fail_once(monkeypatch, "_stop", after=False)
+        await w.write_isr("t-0", 1, 2)
+        assert w.known("t-0").removing == (1,)
+
+        await reassign(w, {"t-0": [2]})
+
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        assert replica_states(w.known("t-0")) == {2: ReplicaState.ONLINE}
+        await w.check()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", ["advance", "_complete", "_lead_from_target", "_stop", "_store", "_end"])
+async def test_reassignment_in_sync_ends_later(step: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        fail_once(monkeypatch, step, after=after)
+        await w.write_isr("t-0", 1, 2)
+
+        await until_the_retry(w)
+
+        assert await stored_assignment(w, "t-0") == Assignment((2,))
+        assert replica_states(w.known("t-0")) == {2: ReplicaState.ONLINE}
+        assert await ongoing(w) == {}
+        await w.check()
+
+
+async def test_abandoned_cancellation_stops_the_added_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        fail_once(monkeypatch, "_stop", after=False)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": None})
+
+        await until_the_retry(w)
+
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert replica_states(w.known("t-0")) == {1: ReplicaState.ONLINE}
         await w.check()
