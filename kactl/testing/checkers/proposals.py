@@ -16,6 +16,9 @@ class Proposals(Checker):
 
     A refusal is always safe. Its error must be the fencing error if the controller knows of a later leader epoch, so
     that the sender stops leading.
+
+    A move that is refused changes nothing in memory, and its event has the row as it was read for the move. The
+    controller need not know that row if the store rejects the write of the proposal.
     """
 
     kinds = ("store.commit", "ctl.brokers", "fsm.partition", "isr.decide")
@@ -26,22 +29,31 @@ class Proposals(Checker):
         self._versions: dict[Key, list[tuple[int, dict[str, Any], Event]]] = {}
         self._current: dict[Key, tuple[dict[str, Any], Event]] = {}
         self._views = Views()
-        # The last event of each partition in the controllership of a node.
+        # The last event of each partition in the controllership of a node; and the last one that was not refused.
         self._moved: dict[tuple[str, int, str, int], Event] = {}
+        self._applied: dict[tuple[str, int, str, int], Event] = {}
+        # The last write of each partition by a node that the store rejected, until a refusal follows.
+        self._rejected: dict[tuple[str, str, str], Event] = {}
 
     def check(self, event: Event) -> Violation | None:
         if event.kind == "ctl.brokers":
             self._views.add(event)
         elif event.kind == "fsm.partition":
             self._moved[_partition_of(event)] = event
+            if not event.fields["refused"]:
+                self._applied[_partition_of(event)] = event
         elif event.kind == "isr.decide":
             return self._decided(event) if event.fields["error"] == "NONE" else self._refused(event)
-        elif event.fields["outcome"] == "ok":
+        else:
             return self._committed(event)
         return None
 
     def _committed(self, event: Event) -> Violation | None:
         violation = None
+        for name in event.fields["conflicts"]:
+            kind, *partition = name.split("/")
+            if kind == "leadership":
+                self._rejected[event.fields["client"], partition[0], partition[1]] = event
         for topic, partition, _, new, value in leadership_writes(event):
             key = (topic, partition)
             before = self._current.pop(key, None)
@@ -69,6 +81,9 @@ class Proposals(Checker):
     def _refused(self, event: Event) -> Violation | None:
         fields = event.fields
         moved = self._moved.get(_partition_of(event))
+        rejected = self._rejected.pop((event.node, fields["topic"], str(fields["partition"])), None)
+        if moved is not None and rejected is not None and rejected.seq > moved.seq:
+            moved = self._applied.get(_partition_of(event))
         if fields["error"] != "INVALID_UPDATE_VERSION" or moved is None:
             return None
         known = moved.fields

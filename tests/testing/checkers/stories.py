@@ -1,5 +1,6 @@
 """Hand-written histories."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kactl.testing.checkers.events import validate
@@ -58,12 +59,14 @@ class Story:
         outcome: str = "ok",
         sent: int | None = None,
         old: int | None = None,
+        conflicts: Sequence[str] = (),
     ) -> Event:
         """Write entries. Versions follow from the entries before.
 
         Args:
             sent: None for now.
             old: version that the write names; None for the stored one.
+            conflicts: keys that are not written because of their version.
         """
         ops = []
         for key, value in writes.items() if outcome == "ok" else ():
@@ -80,7 +83,7 @@ class Story:
             sent=len(self.history.events) if sent is None else sent,
             fence=fence,
             ops=ops,
-            conflicts=[],
+            conflicts=list(conflicts),
             outcome=outcome,
         )
 

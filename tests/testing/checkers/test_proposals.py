@@ -6,7 +6,7 @@ import pytest
 
 from kactl.testing.checkers import Proposals
 
-from .stories import A, Story
+from .stories import A, B, Story
 
 
 def story() -> Story:
@@ -33,6 +33,12 @@ def decide(one: Story, isr: list[int], **fields: Any) -> None:
         "leadership": None,
     }
     one.record("isr.decide", A, **(known | fields))
+
+
+def move(one: Story, leader_epoch: int, version: int, *, refused: str = "") -> None:
+    name = {"controller_epoch": 1, "topic": "t1", "partition": 0, "from_state": "online", "to_state": "online"}
+    state = {"leader": 1, "leader_epoch": leader_epoch, "isr": [1], "partition_epoch": version, "refused": refused}
+    one.record("fsm.partition", A, **name, **state)
 
 
 def test_accepted_proposals_are_stored_and_repeated_ones_are_not_written() -> None:
@@ -116,9 +122,52 @@ def test_another_error_than_fencing_for_a_known_older_leader_epoch_breaks_inv_24
     error: str, version: int, leader_epoch: int, found: list[str]
 ) -> None:
     one = story()
-    name = {"controller_epoch": 1, "topic": "t1", "partition": 0, "from_state": "online", "to_state": "online"}
-    state = {"leader": 1, "leader_epoch": leader_epoch, "isr": [1], "partition_epoch": version, "refused": ""}
-    one.record("fsm.partition", A, **name, **state)
+    move(one, leader_epoch, version)
     decide(one, [1], error=error)
 
     assert one.found == found
+
+
+def test_a_row_read_for_a_refused_move_is_not_known_until_the_store_rejects_the_proposal() -> None:
+    one = story()
+    move(one, 4, 0)
+    move(one, 5, 1, refused="the store failed")
+    one.commit({}, outcome="conflict", conflicts=["leadership/t1/0"])
+    decide(one, [1], error="INVALID_UPDATE_VERSION")
+    assert one.found == []
+
+    decide(one, [1], error="INVALID_UPDATE_VERSION")
+    assert one.found == ["INV-24"]
+
+
+@pytest.mark.parametrize(
+    ("client", "key"), [(B, "leadership/t1/0"), (A, "leadership/t1/1"), (A, "leadership/t2/0"), (A, "topics/t1")]
+)
+def test_another_rejected_write_does_not_excuse_the_error(client: str, key: str) -> None:
+    one = story()
+    move(one, 5, 1, refused="the store failed")
+    one.commit({}, client=client, outcome="conflict", conflicts=[key])
+    decide(one, [1], error="INVALID_UPDATE_VERSION")
+
+    assert one.found == ["INV-24"]
+
+
+def test_a_write_that_was_rejected_before_the_refused_move_does_not_excuse_the_error() -> None:
+    one = story()
+    one.commit({}, outcome="conflict", conflicts=["leadership/t1/0"])
+    move(one, 5, 1, refused="the store failed")
+    decide(one, [1], error="INVALID_UPDATE_VERSION")
+
+    assert one.found == ["INV-24"]
+
+
+@pytest.mark.parametrize("refused", [[], ["the store failed"]])
+def test_a_rejected_write_does_not_excuse_the_error_after_a_move_that_was_not_refused(refused: list[str]) -> None:
+    one = story()
+    move(one, 5, 1)
+    for reason in refused:
+        move(one, 6, 2, refused=reason)
+    one.commit({}, outcome="conflict", conflicts=["leadership/t1/0"])
+    decide(one, [1], error="INVALID_UPDATE_VERSION")
+
+    assert one.found == ["INV-24"]
