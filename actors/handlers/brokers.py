@@ -295,11 +295,15 @@ class BrokerEvents(Handlers):
             await self.tell_everything(event.broker)
 
     async def tell_everything(self, broker: int) -> None:
-        """Send a broker its complete state, in place of requests that were dropped."""
+        """Send a broker its complete state, in place of requests that were dropped.
+
+        Replicas that a reassignment adds get theirs when it is resumed, under a new leader epoch.
+        """
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
         await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         self._leases.state_sent([broker])
+        await self._reassignments.resume_on([broker])
         await self._deletion.send_again(broker)
 
     async def _tell_of_all_partitions(self, brokers: list[int]) -> None:

@@ -15,6 +15,8 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import World, kinds, partitions_of, world
 from tests.support.scripted_store import Step, fails, returns, with_status
 
+from .reassignment_helpers import reassign
+
 pytestmark = pytest.mark.anyio
 
 
@@ -122,6 +124,23 @@ async def test_changed_endpoints_are_sent_and_a_changed_rack_is_not() -> None:
         w.brokers.forget()
         await change_endpoint(w, 2, host="elsewhere", rack="r9")
         assert w.brokers.sent == []
+
+
+async def test_replica_added_by_a_reassignment_is_sent_to_the_changed_endpoint() -> None:
+    """Its first request was dropped with the channel. Kafka's controller does not send it again."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        w.brokers.silent.add(2)
+        assert await reassign(w, {"t-0": [2]}) == [ErrorCode.NONE]
+        w.brokers.forget()
+        w.brokers.silent.discard(2)
+
+        await change_endpoint(w, 2, host="elsewhere")
+        await w.wait(10_000)
+
+        leader, epoch, isr = await w.stored("t-0")
+        assert w.brokers.told(2)["t-0"] == (leader, epoch, isr, True)
+        await w.check()
 
 
 async def change_endpoint(w: World, broker: int, *, host: str, rack: str | None = None) -> None:
