@@ -130,6 +130,26 @@ def test_idle_client_keeps_its_session() -> None:
     assert sim.run(main) == ([], True)
 
 
+def test_session_that_ends_before_a_paused_client_reads_that_it_was_opened_is_opened_again() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        world = new_world()
+        program = Program(world, "controller 100")
+        await asyncio.sleep(0.0015)  # the answer is on its way
+        world.loop.pause(program.node)
+        await asyncio.sleep(0.005)
+        world.expire_session("controller 100")
+        await asyncio.sleep(0.005)
+        world.loop.resume(program.node)
+        await asyncio.sleep(1)
+        await program.run(lambda store: store.contest(100))
+        return program.kinds, [session["what"] for session in recorded(world, "store.session")]
+
+    kinds, sessions = sim.run(main)
+
+    assert kinds == ["session lost", "session opened"]
+    assert sessions == ["opened", "expired", "opened"]
+
+
 def test_sleepwalking_client_is_fenced() -> None:
     """It believes in a session that has ended, until it reaches the server and the notification has arrived."""
 

@@ -53,8 +53,13 @@ class SimLink:
 
     async def open(self, receive: Callable[[StoreEvent], None], tasks: anyio.abc.TaskGroup) -> None:
         self._receive = receive
-        await self._ask("open_session", (), {}, is_faulty=False)
+        # Before the answer: the end of the session may be reported before this task runs again.
         self._is_open = True
+        try:
+            await self._ask("open_session", (), {}, is_faulty=False)
+        except BaseException:
+            self._is_open = False
+            raise
         self._schedule_ping()
         self._await_silence()
 
