@@ -11,7 +11,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model import TopicPartition
+from kactl.model import ReplicaState, TopicPartition
 from kactl.stores.base import Store
 
 from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
@@ -355,7 +355,11 @@ class SimulatedCluster:
 
     def _older_replicas(self, broker: int) -> dict[TopicPartition, bytes]:
         """Returns the partitions with a replica on a broker, except those being added, whose stored leadership the
-        controller knows, with the ids of their topics."""
+        controller knows, with the ids of their topics.
+
+        Without replicas whose deletion the broker has confirmed: their topic waits for the deletion of others, and the
+        next topic of the name may have no id either.
+        """
         led, topics = self.stored.leaderships(), self.stored.topics()
         here = {
             name: topics[name.topic].id
@@ -366,7 +370,13 @@ class SimulatedCluster:
         if active is None or active.controller is None:
             return here
         known = {name: active.controller.cluster.view(name) for name in here}
-        return {name: id_ for name, id_ in here.items() if (view := known[name]) is not None and view.leadership}
+        return {
+            name: id_
+            for name, id_ in here.items()
+            if (view := known[name]) is not None
+            and view.leadership
+            and view.replica_states.get(broker) is not ReplicaState.DELETION_SUCCESSFUL
+        }
 
 
 def _only(settings: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

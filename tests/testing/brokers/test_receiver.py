@@ -1,6 +1,7 @@
 """Checks of a modelled broker on the controller's requests, in Kafka's order."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replica import Disk
 from kactl.testing.checkers.events import validate
 from kactl.testing.history import History
+from kactl.testing.run import run_script
+from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 from kactl.testing.transport import ControlMessage
 
 T = TopicRef("t", b"t" * 16)
@@ -287,3 +290,41 @@ def test_later_leader_and_isr_names_an_old_partition_only_if_it_is_added(
     made.send(dataclasses.replace(old, states=states_of_old))
 
     assert made.complaints() == complaints
+
+
+@pytest.mark.parametrize(("deleted_at_ms", "older"), [(9_000, {"t2"}), (11_000, {"t1", "t2"})])
+def test_replica_that_was_deleted_before_the_registration_is_not_old(
+    deleted_at_ms: int, older: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 2 registers again while the deletion of t1 waits for broker 1. The next t1 begins while 2 is drained."""
+    registered: list[set[str]] = []
+    registering = Receiver.registering
+
+    def recorded(self: Receiver, older: Mapping[TopicPartition, bytes]) -> None:
+        if self.broker == 2:
+            registered.append({name.topic for name in older})
+        registering(self, older)
+
+    monkeypatch.setattr(Receiver, "registering", recorded)
+    topics = [
+        Action("create", at_ms=at_ms, args={"topic": topic, "replicas": [replicas], "has_id": False})
+        for at_ms, topic, replicas in [(1_000, "t1", [1, 2]), (1_500, "t2", [2, 3]), (16_000, "t1", [2, 1])]
+    ]
+    script = Script(
+        world=WorldSpec(
+            brokers=BrokersSpec(count=3, level="2.7"),
+            settings={"session_timeout_ms": 3_000, "request_timeout_ms": 1_000.0, "lag_ms": 2_000.0},
+        ),
+        duration_ms=20_000,
+        actions=[
+            *topics,
+            Action("kill", at_ms=5_000, args={"node": "broker 1", "restart_after_ms": 8_000}),
+            Action("delete", at_ms=deleted_at_ms, args={"topic": "t1", "to": "active controller"}),
+            Action("kill", at_ms=10_000, args={"node": "broker 2", "restart_after_ms": 500, "ends_session": True}),
+            Action("drain", at_ms=15_000, args={"broker": "broker 2", "to": "active controller"}),
+            Action("reassign", at_ms=17_000, args={"targets": {"t1-0": [3, 1]}, "to": "active controller"}),
+        ],
+    )
+
+    assert run_script(script).signature == "pass"
+    assert registered[-1] == older
