@@ -81,8 +81,10 @@ class SimulatedBroker(Member):
     def has_lost(self, name: TopicPartition) -> bool:
         """Whether the broker does not serve a replica, for a reason that the controller does not know.
 
-        A late copy of a StopReplica has stopped it. Or the broker has a replica of an earlier topic of the name: a late
-        copy of a request has started it, or its stop was lost with an earlier controller.
+        A late copy of a StopReplica has stopped it. Or a late copy of an UpdateMetadata has removed its leader from the
+        live brokers, so that a Kafka broker has not applied the LeaderAndIsr that came next. Or the broker has a
+        replica of an earlier topic of the name: a late copy of a request has started it, or its stop was lost with an
+        earlier controller.
         """
 
     def has_missed_deletion(self, name: TopicPartition, twin: "SimulatedBroker") -> bool:

@@ -105,7 +105,7 @@ class ModelBroker(SimulatedBroker):
         if self.process is None:
             return False
         receiver = self.process.receiver
-        return name in receiver.late_stops.lost or name in receiver.blocked
+        return any(name in names for names in (receiver.late_stops.lost, receiver.blocked, receiver.ignored))
 
     def has_missed_deletion(self, name: TopicPartition, twin: SimulatedBroker) -> bool:
         other = twin.process if isinstance(twin, ModelBroker) else None

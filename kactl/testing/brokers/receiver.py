@@ -66,6 +66,8 @@ class Receiver:
         late_stops: replicas that a StopReplica has stopped which arrived after a later LeaderAndIsr.
         blocked: partitions that the broker does not serve, because it has a replica of an earlier topic id that the
             controller cannot know.
+        ignored: partitions whose last LeaderAndIsr the broker has not applied, because a late copy of an UpdateMetadata
+            has removed the leader from the live brokers. Stock brokers do not apply it later.
         addresses: names of their nodes.
     """
 
@@ -99,6 +101,8 @@ class Receiver:
         self.live_is_overtaken = False
         self.late_stops = LateStops()
         self.blocked: set[TopicPartition] = set()
+        self.ignored: set[TopicPartition] = set()
+        self._latest_live: frozenset[int] = frozenset()  # of the latest UpdateMetadata, late copies left out
         self._named_by: dict[TopicPartition, int] = {}  # epoch of the last controller that has named each replica
         self._learned = 0  # number of the latest UpdateMetadata
         self._deleted: dict[TopicPartition, int] = {}  # number of the latest request to delete each replica
@@ -207,6 +211,8 @@ class Receiver:
         self.live = frozenset(self.addresses)
         self.live_is_overtaken = self._message < self._learned
         self._learned = max(self._learned, self._message)
+        if not self.live_is_overtaken:
+            self._latest_live = self.live
         for entry in entries:
             if self.live_is_overtaken:
                 self.overtaken.add(entry.name)
@@ -262,9 +268,14 @@ class Receiver:
         log = self._log(entry)
         self.blocked.discard(name)
         self._named_by[name] = self.controller_epoch
-        if held is None or entry.leader == self.broker or entry.leader in self.live:
+        is_live = entry.leader == self.broker or entry.leader in self.live
+        if held is None or is_live:
             self.late_stops.started(name, self._message)
-        if entry.leader == self.broker or entry.leader in self.live:
+        if not is_live and entry.leader in self._latest_live:
+            self.ignored.add(name)
+        else:
+            self.ignored.discard(name)
+        if is_live:
             replica = self.replicas[name] = Replica(entry.topic, log)
             replica.assume(entry, now_ms=self._now_ms())
             self._record_role(entry, "applied")
@@ -329,6 +340,7 @@ class Receiver:
             return ErrorCode.FENCED_LEADER_EPOCH
         self.replicas.pop(name, None)
         self.blocked.discard(name)
+        self.ignored.discard(name)
         self.late_stops.stopped(name, self._message)
         if entry.delete:
             self.disk.logs.pop(name, None)

@@ -46,11 +46,11 @@ class ConditionsNow:
     def _has_lost(self, broker: int, name: TopicPartition) -> bool:
         """Whether a broker cannot serve a replica, and the controller cannot know.
 
-        A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or a Kafka broker rejects it for
-        one of an earlier topic id, see `SimulatedBroker.has_lost`. Or it has one of an earlier topic, which another
-        process with the broker's id has deleted instead of it. Or one of an earlier topic without an id, of which a
-        stop was lost with the controller that had queued it: the stored leader epoch is never below one that was sent
-        for it.
+        A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or a Kafka broker has ignored its
+        leadership, or rejects it for a replica of an earlier topic id, see `SimulatedBroker.has_lost`. Or it has one of
+        an earlier topic, which another process with the broker's id has deleted instead of it. Or one of an earlier
+        topic without an id, of which a stop was lost with the controller that had queued it: the stored leader epoch is
+        never below one that was sent for it.
         """
         member = self._running.get(broker)
         if member is None:

@@ -253,6 +253,29 @@ def test_partition_is_not_blocked_after_the_earlier_replica_is_stopped(greeted: 
     assert T_0 not in greeted.receiver.blocked
 
 
+@pytest.mark.parametrize(("number", "live", "then", "is_ignored"), [
+    (1, (1,), None, True),
+    (3, (1,), None, False),
+    (1, (1, 2), None, False),
+    (1, (1,), lead(leader=2, epoch=2, version=2), False),
+    (1, (1,), stop(epoch=1), False),
+], ids=["late", "in order", "live leader", "applied later", "stopped later"])  # fmt: skip
+def test_leader_that_only_late_metadata_leaves_out_is_ignored(
+    number: int, live: tuple[int, ...], then: Request | None, is_ignored: bool, made: Made
+) -> None:
+    made.send(metadata(), number=2)
+    made.send(lead(epoch=0), number=2)
+
+    made.send(metadata(live=live), number=number)
+    made.send(lead(leader=2, epoch=1, version=1), number=4)
+    assert made.receiver.replicas[T_0].leader == (2 if live == (1, 2) else 1)
+    if then is not None:
+        made.send(metadata(), number=5)
+        made.send(then, number=6)
+
+    assert (T_0 in made.receiver.ignored) == is_ignored
+
+
 IGNORED, MOVE, STOP = "ignored", "move", "stop"
 
 

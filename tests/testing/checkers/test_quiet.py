@@ -38,6 +38,7 @@ SEED_OF_FAR_SERVERS: Final = 0
 SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
 REFUSED_PROPOSALS: Final = Path(__file__).with_name("refused_proposals.json")
+IGNORED_LEADER: Final = Path(__file__).with_name("ignored_leader.json")
 REPLICA_OF_AN_EARLIER_ID: Final = Path(__file__).with_name("replica_of_an_earlier_id.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
@@ -389,6 +390,16 @@ def test_replica_that_a_late_copy_has_started_after_its_deletion_is_no_violation
 
     outcome = run_script(script)
     assert "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0" in f"{outcome.signature}: {outcome.error}"
+
+
+def test_leader_that_a_broker_ignores_after_late_metadata_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load(IGNORED_LEADER)
+    assert run_script(script).signature == "pass"
+
+    monkeypatch.setattr(ModelBroker, "has_lost", lambda self, name: False)
+
+    outcome = run_script(script)
+    assert "LIV-03: broker 4 has leader 4 under epoch 2 of t1-0" in f"{outcome.signature}: {outcome.error}"
 
 
 LATE = Unmet("LIV-03", "a broker is late", 10_000.0)
