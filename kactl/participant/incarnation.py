@@ -311,6 +311,8 @@ class Incarnation:
             return checks.error_response(request, request_error)
         if request.controller_epoch > self.controller_epoch:
             self.reporter.leaders.repeat()
+            if self._hosting is not None:
+                self._hosting.repeat_reports()
         self.controller_epoch = request.controller_epoch
         match request:
             case LeaderAndIsr():

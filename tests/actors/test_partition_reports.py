@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, NotReady, StaleBrokerEpoch
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import PartitionReport, PartitionsReported
 from kactl.messages.log import HandlerEvent
 from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
@@ -336,6 +337,49 @@ async def test_stuck_handler_is_not_reset() -> None:
         await cluster.controller.reset_replica("t-0", 1)
         await settle()
         assert status_of(cluster, 1) is None
+
+
+async def test_handler_in_error_is_reset_under_a_later_controller() -> None:
+    async with open_cluster() as cluster:
+        await fail_for_good(cluster)
+        await cluster.controller.resign()
+        await settle()
+        assert status_of(cluster, 1) is ReplicaStatus.ERROR
+        cluster.prepare.clear()
+
+        await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+
+        assert (cluster.leader, cluster.valid) == (1, [1])
+        assert cluster.controller.replica_status(T0) == {}
+
+
+async def test_stuck_leader_whose_report_had_no_effect_is_replaced_by_a_later_controller() -> None:
+    """The new controller repeats the order under the same leader epoch, which starts nothing, and is no error."""
+    async with open_cluster() as cluster:
+        hub = cluster.controller.hub
+        ask = hub.controller(100)
+        assert ask is not None
+
+        async def losing_reports(request: ControllerRequest) -> object:
+            return None if isinstance(request, PartitionsReported) else await ask(request)
+
+        hub.attach_controller(100, losing_reports)
+        cluster.ignores_cancellation = anyio.Event()
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+        await settle()
+        await cluster.clock.advance(30_000)
+        await cluster.clock.advance(5_000)
+        hub.attach_controller(100, ask)
+        before = cluster.leader, cluster.valid
+
+        await cluster.controller.resign()
+        await settle()
+
+        after, status = (cluster.leader, cluster.valid), status_of(cluster, 1)
+        cluster.ignores_cancellation.set()
+        await settle()
+        assert (before, after, status) == ((1, []), (2, [2]), ReplicaStatus.STUCK)
 
 
 async def test_report_ends_with_the_registration() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
+import msgspec
 
 from kactl.errors import ErrorCode, NotReady
 from kactl.messages.broker import DETAIL_MAX, PartitionReport
@@ -30,6 +31,8 @@ BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
 BUSY_MS: Final = 1_000.0
 # States that remain when no call is in progress.
 _LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, HandlerState.ERROR})
+# No other report follows them by itself, so that they are repeated to each new controller.
+_LASTING_STATUSES: Final = frozenset({ReplicaStatus.STUCK, ReplicaStatus.ERROR})
 
 
 class PartitionActor:
@@ -54,6 +57,8 @@ class PartitionActor:
         self._phase: Phase | None = None
         self._signal = Signal(environment.clock)
         self._failures = 0
+        # The report of STUCK or ERROR, and when it was made; None if the handler is in neither.
+        self._lasting: tuple[PartitionReport, float] | None = None
         self._reset = False
         self._resigned: NotReady | None = None
         self._has_slot = False
@@ -106,7 +111,7 @@ class PartitionActor:
         """Forget earlier failures. A replica in ERROR is ready again; one whose call is stuck stays so."""
         self._failures = 0
         if self.state is HandlerState.ERROR:
-            self.state = HandlerState.IDLE
+            self.state, self._lasting = HandlerState.IDLE, None
             self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY, recovered=True))
         elif self.state is HandlerState.BACKING_OFF:
             self._reset = True
@@ -116,7 +121,14 @@ class PartitionActor:
         """Forget failures under an earlier registration."""
         self._failures = 0
         if self.state is HandlerState.ERROR:
-            self.state = HandlerState.IDLE
+            self.state, self._lasting = HandlerState.IDLE, None
+
+    def repeat_report(self) -> None:
+        """Report STUCK or ERROR again, to a controller that did not receive the report."""
+        if self._lasting is not None:
+            report, made_ms = self._lasting
+            age_ms = report.age_ms + self._environment.clock.monotonic_ms() - made_ms
+            self._environment.report(msgspec.structs.replace(report, age_ms=age_ms))
 
     def _end_leader(self) -> Leader | None:
         leader, self.leader = self.leader, None
@@ -360,7 +372,7 @@ class PartitionActor:
         log.error("the handler of %s is stuck: %s", self.name, detail)
         self._refuse(order)
         self._refuse_pending()
-        self._environment.report(PartitionReport(self.name, order.leader_epoch, ReplicaStatus.STUCK, detail))
+        self._report(order, ReplicaStatus.STUCK, detail)
         await self._signal.wait(lambda: phase.ended)
         self._phase = None
         self.state = HandlerState.ERROR
@@ -398,6 +410,8 @@ class PartitionActor:
         self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0, recovered: bool = False
     ) -> None:
         report = PartitionReport(self.name, order.leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered)
+        if status in _LASTING_STATUSES:
+            self._lasting = report, self._environment.clock.monotonic_ms()
         self._environment.report(report)
 
     def _refuse(self, order: Order) -> None:

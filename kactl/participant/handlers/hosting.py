@@ -217,6 +217,11 @@ class HandlerHosting:
             raise NotFound("replica of this participant", name)
         actor.reset()
 
+    def repeat_reports(self) -> None:
+        """Report the replicas in STUCK and ERROR again, because there is a new controller."""
+        for actor in self._actors.values():
+            actor.repeat_report()
+
     def state(self, name: TopicPartition) -> HandlerState | None:
         """Returns the state of the handler of a partition; None if it has none."""
         actor = self._actors.get(name)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kactl.errors import NotController
-from kactl.messages.broker import PartitionsReported
+from kactl.messages.broker import PartitionReport, PartitionsReported
 from kactl.messages.leases import LeadershipsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
@@ -70,7 +70,7 @@ class Handled:
 
     Attributes:
         calls: of all handlers, in order.
-        reports: received by the controller.
+        reports: received by the controller; `last_report` is all of the last one.
         ended, waiting: leaderships that were reported as ended, with the time, and those that wait by the last report.
         complete: controller epochs of the complete states that were reported as carried out.
     """
@@ -83,6 +83,7 @@ class Handled:
         self.handlers: list[Recording] = []
         self.leaders: list[Leader] = []
         self.reports: list[tuple[TopicPartition, ReplicaStatus]] = []
+        self.last_report: PartitionReport | None = None
         self.ended: list[tuple[float, str]] = []
         self.waiting: list[str] = []
         self.complete: list[int] = []
@@ -112,6 +113,7 @@ class Handled:
             raise NotController  # the other requests are not tested here
         assert request.broker_epoch == self.participant.epoch
         self.reports += [(report.partition, report.status) for report in request.reports]
+        self.last_report = request.reports[-1]
 
     @asynccontextmanager
     async def running_participant(self, **settings: Any) -> AsyncIterator[Participant]:

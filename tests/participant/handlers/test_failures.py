@@ -3,14 +3,16 @@
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from kactl.errors import NotFound, NotReady
+from kactl.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import SESSION_MS, Network
 from tests.support.clocks import settle
-from tests.support.control_requests import BILLS_0, ORDERS_0, StateRow, stop_replica
+from tests.support.control_requests import BILLS_0, ORDERS_0, StateRow, stop_replica, update_metadata
 
 from .conftest import Handled
 
@@ -206,8 +208,13 @@ async def test_stuck_handler_stays_stuck_under_the_next_registration(network: Ne
         await settle()
 
         assert handled.state() is HandlerState.STUCK
+        handled.reports.clear()
+        await network.send(1, update_metadata())
         assert await network.lead_and_follow(1, LED.but(leader_epoch=9)) == [56]
+        await settle()
+        repeated = list(handled.reports)
         release.set()
+        assert repeated == [(ORDERS_0, ReplicaStatus.STUCK)]
 
 
 async def test_handler_that_cannot_be_made_is_a_failure(network: Network, handled: Handled) -> None:
@@ -232,6 +239,47 @@ async def test_report_is_repeated_until_the_controller_has_received_it(network: 
         assert handled.reports == []
         network.hub.attach_controller(100, handled.receive)
         await network.clock.advance(200)
+
+        assert statuses(handled) == [FAILED]
+
+
+async def test_error_is_repeated_to_each_later_controller_until_the_reset(network: Network, handled: Handled) -> None:
+    handled.scripts[ORDERS_0, "prepare"] = raising(OSError("disk full"))
+    async with handled.running_participant() as participant:
+        for attempt in range(4):
+            await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=7 + attempt))
+            await network.clock.advance(4_000)
+        assert handled.state() is HandlerState.ERROR
+        handled.reports.clear()
+        await network.send(1, update_metadata(epoch=1, number=1))
+        await settle()
+        assert handled.reports == []
+
+        await network.send(1, update_metadata(epoch=2))
+        await network.send(1, update_metadata(epoch=2, number=1))
+        await settle()
+
+        assert handled.reports == [(ORDERS_0, ReplicaStatus.ERROR)]
+        expected = PartitionReport(ORDERS_0, 10, ReplicaStatus.ERROR, "prepare: disk full", age_ms=4_000.0)
+        assert handled.last_report == expected
+        await network.clock.advance(1_000)
+        await network.send(1, update_metadata(epoch=3))
+        await settle()
+        assert handled.last_report == msgspec.structs.replace(expected, age_ms=5_000.0)
+        await participant.reset(ORDERS_0)
+        await settle()
+        handled.reports.clear()
+        await network.send(1, update_metadata(epoch=4))
+        await settle()
+        assert handled.reports == []
+
+
+async def test_failure_that_ends_by_itself_is_not_repeated(network: Network, handled: Handled) -> None:
+    handled.scripts[ORDERS_0, "prepare"] = raising(OSError("disk full"))
+    async with handled.running_participant():
+        await network.lead_and_follow(1, LED)
+        await network.send(1, update_metadata(epoch=2))
+        await settle()
 
         assert statuses(handled) == [FAILED]
 
