@@ -12,7 +12,7 @@ from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 
-from .base import Handlers
+from .base import ControllerContext, Handlers
 
 log = logger(__name__)
 
@@ -63,9 +63,15 @@ def check_partition(cluster: Cluster, name: TopicPartition) -> ReassignmentResul
 class WaitingRequest(Handlers):
     """The reassignment request in the store. It exists until each of its reassignments is complete."""
 
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._known: Mapping[TopicPartition, Target] = {}  # started, or an event that starts them is queued
+
     async def read(self) -> dict[TopicPartition, Target] | None:
-        """Returns the requested targets, or None without a request. Sets the watch for a new request."""
-        return await self.store.reassignment_request()
+        """Returns the requested targets to be started, or None without a request. Sets the watch for a new request."""
+        requested = await self.store.reassignment_request()
+        self._known = requested or {}
+        return requested
 
     async def drop(self, names: Collection[TopicPartition]) -> None:
         """Remove some partitions, independently of their requested targets."""
@@ -76,12 +82,17 @@ class WaitingRequest(Handlers):
         await self._drop(lambda name, target: ended.get(name) == target)
 
     async def _drop(self, goes: Callable[[TopicPartition, Target], bool]) -> None:
-        requested = await self.read() or {}
+        requested = await self.store.reassignment_request() or {}
+        if requested.items() - self._known.items():
+            # A new request. The store may not report it any more, as it was read here.
+            self.context.enqueue(ReassignmentStored())
+        self._known = requested
         left = {name: target for name, target in requested.items() if not goes(name, target)}
         if len(left) == len(requested):
             # Also a request that cannot be decoded: an operator may still repair it.
             return
         await self.store.set_reassignment_request(left, self.cluster.fence)
+        self._known = left
         if not left:
             # Reading sets the watch for the next request, which may exist by now.
             self.context.enqueue(ReassignmentStored())

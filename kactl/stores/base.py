@@ -382,7 +382,8 @@ class Store(Protocol):
     async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
         """Returns the requested reassignments, or None if there is no request.
 
-        An unreadable request is logged and counts as {}; when it is repaired, REASSIGNMENT_REQUEST is reported.
+        A new request that was read may not be reported. An unreadable request is logged and counts as {}; when it is
+        repaired, REASSIGNMENT_REQUEST is reported.
         """
 
     async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
