@@ -92,14 +92,20 @@ async def _create(
     """Write rows without a stored state. Returns the outcome of each.
 
     The topics are compared between the two writes: the second one fails if a topic has been replaced since, as a new
-    topic has no node `partitions`. One that was replaced before is found, as a server that has answered the first write
-    has applied all that was written before it.
+    topic has no node `partitions`, and this client creates it once. One that was replaced before is found, as a server
+    that has answered the first write has applied all that was written before it.
     """
     outcome = np.full(len(selection), Outcome.FAILED, np.uint8)
     topics = [topic.name for topic in write.names.topics]
     data = states.encode(write, selection, fence.epoch)
     indexes = np.unique(write.names.topic[selection])
-    orphans = await _make_containers(client, topics, indexes, fence, batch=batch)
+    without = np.array([index for index in indexes.tolist() if lives.begin_container(topics[index])], indexes.dtype)
+    try:
+        orphans = await _make_containers(client, topics, without, fence, batch=batch)
+    except StoreError:
+        for index in without.tolist():
+            lives.forget_container(topics[index])
+        raise
     others = await lives.others(client, [write.names.topics[index] for index in indexes.tolist()])
     orphans |= set(indexes[np.array(others, np.bool_)].tolist())
     rows, groups = [], []
@@ -111,6 +117,8 @@ async def _create(
         groups.append([container, fenced_writes.create(layout.state(topics[topic], number), text)])
         rows.append(row)
     outcome[rows] = await fenced_writes.commit(client, groups, fence, batch=batch)
+    for index in np.unique(write.names.topic[selection[outcome == Outcome.FAILED]]).tolist():
+        lives.forget_container(topics[index])
     return outcome
 
 

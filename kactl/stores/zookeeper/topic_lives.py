@@ -25,15 +25,36 @@ class TopicLives:
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[bytes, int]] = {}
+        self._containers: set[str] = set()  # topics whose node `partitions` this client has created
 
     def record(self, topics: Sequence[TopicRef], created: Sequence[int]) -> None:
         """Record topics that were read, and the transactions that created their nodes."""
         for topic, number in zip(topics, created, strict=True):
-            self._read[topic.name] = (topic.id, number)
+            self._put(topic.name, topic.id, number)
+
+    def _put(self, topic: str, topic_id: bytes, created: int) -> None:
+        if self._read.get(topic, (ZERO_ID, created))[1] != created:
+            self._containers.discard(topic)
+        self._read[topic] = (topic_id, created)
 
     def forget(self, topic: str) -> None:
         """Discard the record of a deleted topic."""
         self._read.pop(topic, None)
+        self._containers.discard(topic)
+
+    def begin_container(self, topic: str) -> bool:
+        """Whether the node `partitions` of a topic is to be created now; once in each life of the topic.
+
+        A commit that has compared the topic before it was replaced would find the node of another commit, which runs
+        concurrently, below the new topic.
+        """
+        is_first = topic not in self._containers
+        self._containers.add(topic)
+        return is_first
+
+    def forget_container(self, topic: str) -> None:
+        """Let the next commit create the node `partitions`, after a write below it has failed."""
+        self._containers.discard(topic)
 
     async def others(self, client: Client, topics: Sequence[TopicRef]) -> list[bool]:
         """Returns for each topic whether it does not exist with its id. Topics without ids are not looked up."""
@@ -77,4 +98,4 @@ class TopicLives:
                 topic_id = records.decode_topic(node[0])[0]
             except records.Malformed:
                 topic_id = ZERO_ID  # it is judged by its name
-            self._read[topic.name] = (topic_id, node[1].czxid)
+            self._put(topic.name, topic_id, node[1].czxid)

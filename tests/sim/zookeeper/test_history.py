@@ -239,6 +239,39 @@ def test_first_leadership_is_not_written_to_a_topic_that_replaced_its_own_just_b
     simulated(main)
 
 
+def test_first_leadership_is_not_written_below_the_node_of_a_concurrent_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second commit compares the topic before it is replaced, and the third one after."""
+    others = TopicLives.others
+
+    async def main(bench: Bench) -> None:
+        async def replace(store: ZooKeeperStore) -> None:
+            bench.world.remove_topic(ORDERS.name)
+            await store.create_topic(TopicRef(ORDERS.name, bytes(16)[1:] + b"x"), THREE_PARTITIONS, {})
+
+        async def lead(store: ZooKeeperStore) -> list[int]:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+            await store.assignments([ORDERS.name])
+            fence = await store.contest(100)
+            first, second, third = [write_of(ORDERS, new_write([name])) for name in ALL[:3]]
+            outcomes = [await store.commit(first, fence)]
+
+            async def replaced(self: TopicLives, *args: Any) -> list[bool]:
+                monkeypatch.setattr(TopicLives, "others", others)
+                found = await others(self, *args)
+                await bench.run("operators", replace)
+                outcomes.append(await store.commit(third, fence))
+                return found
+
+            monkeypatch.setattr(TopicLives, "others", replaced)
+            outcomes.append(await store.commit(second, fence))
+            return [int(committed.outcome[0]) for committed in outcomes]
+
+        assert await bench.run("controller 100", lead) == [Outcome.COMMITTED, Outcome.FAILED, Outcome.FAILED]
+        assert [path for path in bench.world.servers[0].tree.nodes if path.endswith("/state")] == []
+
+    simulated(main)
+
+
 def test_assignment_is_not_written_to_a_topic_that_replaced_its_own_just_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
