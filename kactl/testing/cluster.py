@@ -155,6 +155,7 @@ class SimulatedCluster:
             or with an unknown outcome.
         reassigned: topics with a partition of which a reassignment was requested.
         growing: topics to which a tool adds a partition in the store now.
+        growing_by_request: number of requests to controllers to add a partition, by topic, which have no answer yet.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class SimulatedCluster:
         self.creations: Counter[str] = Counter()
         self.reassigned: set[str] = set()
         self.growing: set[str] = set()
+        self.growing_by_request: Counter[str] = Counter()
         kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
         around = Surroundings(
             self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand, LeaseClocks()

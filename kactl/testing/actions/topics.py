@@ -107,17 +107,25 @@ def recreate(cluster: SimulatedCluster, args: Args) -> None:
 def grow(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of the new partition, `to`."""
     topic = selectors.topic(cluster, args["topic"])
+    if topic in cluster.growing:
+        # As for two tools.
+        raise Skipped(f"a tool adds a partition to {topic}")
+    cluster.growing_by_request[topic] += 1
     count = sum(name.topic == topic for name in cluster.stored.assignments())
     request = PartitionsRequested(topic, count + 1, (tuple(args["replicas"]),))
-    ask(cluster, args["to"], request, operation="grow topic", about=topic)
+
+    def answered(_: Any) -> None:
+        cluster.growing_by_request[topic] -= 1
+
+    ask(cluster, args["to"], request, operation="grow topic", about=topic, then=answered)
 
 
 def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of the new partition: add it in the store, as Kafka's tools do; not during a reassignment."""
     topic = selectors.topic(cluster, args["topic"])
-    if topic in cluster.growing:
+    if topic in cluster.growing or cluster.growing_by_request[topic]:
         # The second tool would replace the new partition, and as in Kafka only added partitions are taken from a write.
-        raise Skipped(f"another tool adds a partition to {topic}")
+        raise Skipped(f"another client adds a partition to {topic}")
 
     async def write() -> None:
         stored = await cluster.operator_store.assignments([topic])
