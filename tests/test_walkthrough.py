@@ -259,6 +259,5 @@ def _configure(checkout: Checkout, *, connect: str) -> None:
     """Write README's kactl.toml, with another ZooKeeper and free ports."""
     (text,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     text = text.replace("127.0.0.1:2181/kafka", connect)
-    for port in ("9190", "9191"):
-        text = text.replace(port, str(free_port()))
+    text = re.sub(r":919[01]\b", lambda _: f":{free_port()}", text)
     (checkout.folder / "kactl.toml").write_text(text)
