@@ -99,13 +99,13 @@ async def _create(
     topics = [topic.name for topic in write.names.topics]
     data = states.encode(write, selection, fence.epoch)
     indexes = np.unique(write.names.topic[selection])
-    without = np.array([index for index in indexes.tolist() if lives.begin_container(topics[index])], indexes.dtype)
-    try:
-        orphans = await _make_containers(client, topics, without, fence, batch=batch)
-    except StoreError:
-        for index in without.tolist():
-            lives.forget_container(topics[index])
-        raise
+    orphans: set[int] = set()
+    by_name = {topics[index]: index for index in indexes.tolist()}
+    with lives.creating(list(by_name)) as missing:
+        if missing:
+            chosen = np.array([by_name[topic] for topic in missing], indexes.dtype)
+            orphans = await _make_containers(client, topics, chosen, fence, batch=batch)
+    await lives.created(list(by_name))
     others = await lives.others(client, [write.names.topics[index] for index in indexes.tolist()])
     orphans |= set(indexes[np.array(others, np.bool_)].tolist())
     rows, groups = [], []
@@ -117,8 +117,8 @@ async def _create(
         groups.append([container, fenced_writes.create(layout.state(topics[topic], number), text)])
         rows.append(row)
     outcome[rows] = await fenced_writes.commit(client, groups, fence, batch=batch)
-    for index in np.unique(write.names.topic[selection[outcome == Outcome.FAILED]]).tolist():
-        lives.forget_container(topics[index])
+    failed = np.unique(write.names.topic[selection[outcome == Outcome.FAILED]])
+    lives.forget_containers(topics[index] for index in failed.tolist())
     return outcome
 
 

@@ -7,9 +7,11 @@ written below a node that a new topic does not have; so does an assignment, unle
 either, and both nodes have the same version.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import anyio
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
@@ -25,7 +27,8 @@ class TopicLives:
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[bytes, int]] = {}
-        self._containers: set[str] = set()  # topics whose node `partitions` this client has created
+        # Topics whose node `partitions` this client has created, or creates until the event is set.
+        self._containers: dict[str, anyio.Event] = {}
 
     def record(self, topics: Sequence[TopicRef], created: Sequence[int]) -> None:
         """Record topics that were read, and the transactions that created their nodes."""
@@ -34,27 +37,41 @@ class TopicLives:
 
     def _put(self, topic: str, topic_id: bytes, created: int) -> None:
         if self._read.get(topic, (ZERO_ID, created))[1] != created:
-            self._containers.discard(topic)
+            self._containers.pop(topic, None)
         self._read[topic] = (topic_id, created)
 
     def forget(self, topic: str) -> None:
         """Discard the record of a deleted topic."""
         self._read.pop(topic, None)
-        self._containers.discard(topic)
+        self._containers.pop(topic, None)
 
-    def begin_container(self, topic: str) -> bool:
-        """Whether the node `partitions` of a topic is to be created now; once in each life of the topic.
+    @contextlib.contextmanager
+    def creating(self, topics: Sequence[str]) -> Iterator[list[str]]:
+        """Create the nodes `partitions` of some topics in the block, which receives those to create.
 
-        A commit that has compared the topic before it was replaced would find the node of another commit, which runs
-        concurrently, below the new topic.
+        Each is created once in each life of its topic. A commit that had compared the topic before it was replaced
+        would find the node of another commit, which runs concurrently, below the new topic.
         """
-        is_first = topic not in self._containers
-        self._containers.add(topic)
-        return is_first
+        created = anyio.Event()
+        missing = [topic for topic in topics if topic not in self._containers]
+        self._containers |= dict.fromkeys(missing, created)
+        try:
+            yield missing
+        except BaseException:
+            self.forget_containers(missing)
+            raise
+        finally:
+            created.set()
 
-    def forget_container(self, topic: str) -> None:
-        """Let the next commit create the node `partitions`, after a write below it has failed."""
-        self._containers.discard(topic)
+    async def created(self, topics: Sequence[str]) -> None:
+        """Wait until concurrent commits have created the nodes `partitions` of some topics, or have failed."""
+        for creation in [self._containers[topic] for topic in topics if topic in self._containers]:
+            await creation.wait()
+
+    def forget_containers(self, topics: Iterable[str]) -> None:
+        """Let the next commit create the nodes `partitions`, after a write below them has failed."""
+        for topic in topics:
+            self._containers.pop(topic, None)
 
     async def others(self, client: Client, topics: Sequence[TopicRef]) -> list[bool]:
         """Returns for each topic whether it does not exist with its id. Topics without ids are not looked up."""

@@ -127,8 +127,7 @@ async def write_assignment(
     """
     path, container = layout.topic(topic.name), layout.partitions(topic.name)
     for _ in range(ATTEMPTS_MAX):
-        found = await client.ask(client.exists(container))
-        is_led = found is not None and not isinstance(found, ZookeeperError)
+        is_led = fence is not None and await _exists(client, container)
         (stat,) = await lives.current(client, [topic])
         if stat is None:
             raise NotFound("topic", topic.name)
@@ -141,6 +140,11 @@ async def write_assignment(
             lives.record([TopicRef(topic.name, topic_id)], [stat.czxid])
             return
     raise StoreError(f"the assignment of topic {topic.name!r} could not be written: other clients change it; try again")
+
+
+async def _exists(client: Client, path: str) -> bool:
+    found = await client.ask(client.exists(path))
+    return found is not None and not isinstance(found, ZookeeperError)
 
 
 async def _replaced(

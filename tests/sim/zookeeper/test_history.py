@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +19,8 @@ from kactl.testing.links import Links
 from kactl.testing.run import run_script
 from kactl.testing.script import BrokersSpec, Script, WorldSpec
 from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+
+REPLACEMENT: Final = TopicRef(ORDERS.name, bytes(15) + b"x")
 
 
 class Bench:
@@ -42,6 +44,15 @@ class Bench:
                 return await main(store)
 
         return await self.loop.start(node, whole())
+
+    async def replace(self) -> None:
+        """Remove the topic by hand and create it again, with another id and the same partitions."""
+
+        async def recreate(store: ZooKeeperStore) -> None:
+            self.world.remove_topic(ORDERS.name)
+            await store.create_topic(REPLACEMENT, THREE_PARTITIONS, {})
+
+        await self.run("operators", recreate)
 
     def commits(self, operation: str) -> list[dict[str, Any]]:
         return [
@@ -215,13 +226,9 @@ def test_first_leadership_is_not_written_to_a_topic_that_replaced_its_own_just_b
     others = TopicLives.others
 
     async def main(bench: Bench) -> None:
-        async def replace(store: ZooKeeperStore) -> None:
-            bench.world.remove_topic(ORDERS.name)
-            await store.create_topic(TopicRef(ORDERS.name, bytes(16)[1:] + b"x"), THREE_PARTITIONS, {})
-
         async def replaced(self: TopicLives, *args: Any) -> list[bool]:
             found = await others(self, *args)
-            await bench.run("operators", replace)
+            await bench.replace()
             return found
 
         async def lead(store: ZooKeeperStore) -> Any:
@@ -244,10 +251,6 @@ def test_first_leadership_is_not_written_below_the_node_of_a_concurrent_commit(m
     others = TopicLives.others
 
     async def main(bench: Bench) -> None:
-        async def replace(store: ZooKeeperStore) -> None:
-            bench.world.remove_topic(ORDERS.name)
-            await store.create_topic(TopicRef(ORDERS.name, bytes(16)[1:] + b"x"), THREE_PARTITIONS, {})
-
         async def lead(store: ZooKeeperStore) -> list[int]:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
             await store.assignments([ORDERS.name])
@@ -258,7 +261,7 @@ def test_first_leadership_is_not_written_below_the_node_of_a_concurrent_commit(m
             async def replaced(self: TopicLives, *args: Any) -> list[bool]:
                 monkeypatch.setattr(TopicLives, "others", others)
                 found = await others(self, *args)
-                await bench.run("operators", replace)
+                await bench.replace()
                 outcomes.append(await store.commit(third, fence))
                 return found
 
@@ -277,17 +280,12 @@ def test_assignment_is_not_written_to_a_topic_that_replaced_its_own_just_before(
 ) -> None:
     """The nodes of both topics have version 0. The replacement has no leadership."""
     current = TopicLives.current
-    replacement = TopicRef(ORDERS.name, bytes(16)[1:] + b"x")
 
     async def main(bench: Bench) -> None:
-        async def replace(store: ZooKeeperStore) -> None:
-            bench.world.remove_topic(ORDERS.name)
-            await store.create_topic(replacement, THREE_PARTITIONS, {})
-
         async def replaced(self: TopicLives, *args: Any) -> list[Any]:
             found = await current(self, *args)
             monkeypatch.setattr(TopicLives, "current", current)
-            await bench.run("operators", replace)
+            await bench.replace()
             return found
 
         async def lead(store: ZooKeeperStore) -> None:
@@ -300,7 +298,7 @@ def test_assignment_is_not_written_to_a_topic_that_replaced_its_own_just_before(
                 await store.write_assignment(ORDERS, {0: Assignment((3,))}, fence)
 
             stored = await store.assignments([ORDERS.name])
-            assert list(stored.topics) == [replacement]
+            assert list(stored.topics) == [REPLACEMENT]
             assert dict(stored.items())[ALL[0]] == THREE_PARTITIONS[0]
 
         await bench.run("controller 100", lead)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
-from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition
+from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
@@ -101,14 +101,35 @@ async def test_lost_response_to_a_leadership_write(
     assert set(found.partition_epoch.tolist()) == {1}
 
 
-async def test_lost_response_to_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+@pytest.mark.parametrize(("nth", "path"), [(1, ""), (2, "/39/state")], ids=["container", "states"])
+async def test_lost_response_to_first_leaders(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, nth: int, path: str
+) -> None:
+    """The first write creates the node of the partitions, the second one the states."""
+    names = [TopicPartition("payments", number) for number in range(40)]
+    await store.create_topic(TopicRef("payments"), {name.partition: Assignment((1, 2, 3)) for name in names}, {})
+
+    committed = await losing_the_answer(
+        proxy,
+        lambda: store.commit(new_write(names), fence),
+        lambda: znode_version(tree, f"/brokers/topics/payments/partitions{path}") == 0,
+        nth=nth,
+    )
+
+    assert committed.committed.all()
+    assert committed.version.tolist() == [0] * 40
+
+
+async def test_lost_response_to_more_first_leaders(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
+    """The node of the partitions exists, and is not created again."""
     names = [TopicPartition("orders", 300 + number) for number in range(40)]
 
     committed = await losing_the_answer(
         proxy,
         lambda: store.commit(new_write(names), fence),
         lambda: znode_version(tree, STATE.format(339)) == 0,
-        nth=2,
     )
 
     assert committed.committed.all()
