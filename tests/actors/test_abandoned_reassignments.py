@@ -9,7 +9,7 @@ from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, ReplicaState, TopicPartition
-from tests.support.controller_harness import World, partitions_of, world
+from tests.support.controller_harness import partitions_of, world
 
 from .reassignment_helpers import ongoing, reassign, replica_states, stored_assignment
 
@@ -29,14 +29,6 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> Non
     monkeypatch.setattr(ReassignmentSteps, step, fails)
 
 
-async def until_the_retry(w: World) -> None:
-    """Advance the clock until abandoned steps are resumed, and keep the brokers' sessions alive."""
-    for _ in range(4):
-        for session in w.sessions.values():
-            await session.keep_alive()
-        await w.clock.advance(RETRY_LATER_MS / 4)
-
-
 @pytest.mark.parametrize(("step", "after"), [("_stop", False), ("_stop", True), ("advance", False), ("_copy", False)])
 async def test_reassignment_goes_on_after_an_abandoned_step(
     step: str, after: bool, monkeypatch: pytest.MonkeyPatch
@@ -49,7 +41,7 @@ async def test_reassignment_goes_on_after_an_abandoned_step(
         assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
         assert not w.brokers.of(2, LeaderAndIsr)
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         request = w.brokers.of(2, LeaderAndIsr)[-1]
         assert isinstance(request, LeaderAndIsr)
@@ -68,7 +60,7 @@ async def test_other_topics_of_an_abandoned_request_are_not_reassigned(monkeypat
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"a-0": [2], "b-0": [2]})
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await ongoing(w) == {"a-0": Assignment((2, 1), adding=(2,), removing=(1,))}
         assert await stored_assignment(w, "b-0") == Assignment((1,))
@@ -84,7 +76,7 @@ async def test_assignment_stored_before_an_unexpected_error_is_reverted(monkeypa
             await reassign(w, {"t-0": [2]})
         assert (await stored_assignment(w, "t-0")).is_being_reassigned
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert await ongoing(w) == {}
@@ -109,7 +101,7 @@ async def test_completion_that_an_error_abandons_is_repeated(monkeypatch: pytest
             await reassign(w, {"t-0": [1]})
         assert (await stored_assignment(w, "t-0")).is_being_reassigned
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert await ongoing(w) == {}
@@ -141,7 +133,7 @@ async def test_reassignment_in_sync_ends_later(step: str, after: bool, monkeypat
         fail_once(monkeypatch, step, after=after)
         await w.write_isr("t-0", 1, 2)
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await stored_assignment(w, "t-0") == Assignment((2,))
         assert replica_states(w.known("t-0")) == {2: ReplicaState.ONLINE}
@@ -157,7 +149,7 @@ async def test_abandoned_cancellation_stops_the_added_replicas(monkeypatch: pyte
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": None})
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert replica_states(w.known("t-0")) == {1: ReplicaState.ONLINE}

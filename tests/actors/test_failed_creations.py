@@ -18,6 +18,12 @@ pytestmark = pytest.mark.anyio
 Fail = Callable[[str, int], None]
 
 
+def each_step(test: Callable[..., Any]) -> Any:
+    """Run a test with an error on each side of each move of a creation."""
+    sides = pytest.mark.parametrize("side", ["before", "after"])
+    return sides(pytest.mark.parametrize("number", [1, 2, 3, 4])(test))
+
+
 @pytest.fixture
 def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
     """Let one of the next moves, counted from 1, raise an error `before` or `after` it is made."""
@@ -42,14 +48,6 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
     return lambda side, number: armed.append((side, number))
 
 
-async def until_the_retry(w: World) -> None:
-    """Advance the clock until failed events are handled again, and keep the brokers' sessions alive."""
-    for _ in range(4):
-        for session in w.sessions.values():
-            await session.keep_alive()
-        await w.clock.advance(RETRY_LATER_MS / 4)
-
-
 def assert_online(w: World, name: str, *brokers: int) -> None:
     topic, _, number = name.rpartition("-")
     view = w.controller.cluster.view(TopicPartition(topic, int(number)))
@@ -58,27 +56,28 @@ def assert_online(w: World, name: str, *brokers: int) -> None:
     assert view.replica_states == dict.fromkeys(brokers, ReplicaState.ONLINE)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-async def test_creation_is_completed_later(fail: Fail, side: str, number: int) -> None:
+@pytest.mark.parametrize("elects", [False, True], ids=["", "after an election"])
+@each_step
+async def test_creation_is_completed_later(fail: Fail, side: str, number: int, elects: bool) -> None:
     async with world(1, 2) as w:
         fail(side, number)
         await w.create("t", [[1, 2]])
-        await until_the_retry(w)
+        if elects:
+            await w.start(3)
+        await w.wait(RETRY_LATER_MS)
 
         assert await w.stored("t-0") == (1, 0, (1, 2))
         assert_online(w, "t-0", 1, 2)
         await w.check()
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@each_step
 async def test_creation_of_an_added_partition_is_completed_later(fail: Fail, side: str, number: int) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         fail(side, number)
         await w.grow("t", [2, 1])
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert await w.stored("t-1") == (2, 0, (1, 2))
         assert await w.stored("t-0") == (1, 0, (1, 2))
@@ -86,22 +85,7 @@ async def test_creation_of_an_added_partition_is_completed_later(fail: Fail, sid
         await w.check()
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-async def test_election_before_the_rest_of_the_creation_changes_nothing(fail: Fail, side: str, number: int) -> None:
-    async with world(1, 2) as w:
-        fail(side, number)
-        await w.create("t", [[1, 2]])
-        await w.start(3)
-        await until_the_retry(w)
-
-        assert await w.stored("t-0") == (1, 0, (1, 2))
-        assert_online(w, "t-0", 1, 2)
-        await w.check()
-
-
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@each_step
 async def test_topic_is_deleted_before_its_creation_is_completed(fail: Fail, side: str, number: int) -> None:
     async with world(1, 2) as w:
         fail(side, number)
@@ -114,6 +98,6 @@ async def test_topic_is_deleted_before_its_creation_is_completed(fail: Fail, sid
             request = w.brokers.of(broker, StopReplica)[-1]
             assert isinstance(request, StopReplica)
             assert (partitions_of(request), request.delete.tolist()) == (["t-0"], [True])
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
         assert w.controller.cluster.table.topic("t") is None
         await w.check()

@@ -136,12 +136,8 @@ def test_replica_whose_handler_is_in_error_needs_no_leader() -> None:
 
     assert outcome.passed, outcome.error
     reports = [event.fields for event in outcome.history.events if event.kind == "handler.report"]
-    assert [report["status"] for report in reports] == [
-        "BUSY",
-        "STUCK",
-        "ERROR",
-        "ERROR",
-    ]  # repeated to the next controller
+    # The last one is repeated to the next controller.
+    assert [report["status"] for report in reports] == ["BUSY", "STUCK", "ERROR", "ERROR"]
     orders = [event for event in outcome.history.events if event.kind == "role.apply" and event.fields["topic"] == "t2"]
     assert [order.fields["outcome"] for order in orders] == ["applied", "same"]
     assert stored_leader(outcome, "leadership/t2/0") == -1
