@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.machines.chunks import WHOLE
-from kactl.errors import StoreError
 from kactl.messages.events import (
     BrokerLagged,
     BrokerModified,
@@ -216,13 +215,17 @@ class BrokerEvents(Handlers):
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
         """Retry the rows that the store did not commit: elections, first leaders, replicas that leave ISRs."""
-        cluster, table = self.cluster, self.cluster.table
-        row_numbers = cluster.pop_retries()
+        row_numbers = self.cluster.pop_retries()
         try:
-            await self._learn(row_numbers)
-        except StoreError:
-            cluster.mark_for_retry(row_numbers)
+            await self._retry(row_numbers)
+        except Exception:
+            # The event is handled again, also after an unexpected error.
+            self.cluster.mark_for_retry(row_numbers)
             raise
+
+    async def _retry(self, row_numbers: RowNumbers) -> None:
+        cluster, table = self.cluster, self.cluster.table
+        await self._learn(row_numbers)
         rows = table.rows(row_numbers)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
         await self._offline.replicas_offline(common(row_numbers, table.with_replica_on(gone)), gone)

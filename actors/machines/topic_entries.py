@@ -80,8 +80,8 @@ class TopicEntries:
         failed: dict[str, StoreError] = {}
         unsure = self.cluster.assignments_unsure
         for topic in sorted(unsure if topics is None else unsure.intersection(topics)):
-            unsure.discard(topic)
             if (known := self.cluster.table.topic(topic)) is None:
+                unsure.discard(topic)
                 continue
             try:
                 await self.write(topic, {})
@@ -90,9 +90,10 @@ class TopicEntries:
             except StoreError as error:
                 if error.remedy is Remedy.RESIGN:
                     raise
-                unsure.add(topic)
                 self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
                 failed[topic] = error
+                continue
+            unsure.discard(topic)
         return failed
 
 
