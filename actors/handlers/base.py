@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
@@ -17,9 +19,9 @@ from kactl.messages.events import DrainAdvanced, Event, LeadershipWritten, Reass
 from kactl.messages.log import BrokerEvent
 from kactl.model import Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
-from kactl.state.change import Refusal
+from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests
@@ -274,8 +276,25 @@ class Handlers:
 
     async def move_some_replicas(self, row_numbers: RowNumbers, which: Bools, target: ReplicaState) -> None:
         """Move the replicas `which`, bool[W, n], of n rows."""
+        if target is ReplicaState.NEW:
+            which = which & ~self._create_leaders(row_numbers, which)
         moving = some(which)
         await self.replicas.ask(MoveReplicas(row_numbers[moving], target, which=which[:, moving]))
+
+    def _create_leaders(self, row_numbers: RowNumbers, which: Bools) -> Bools:
+        """Give those of the replicas `which` the state NEW that lead already. Returns them as bool[W, n].
+
+        They were elected after an error had ended their creation. The election has sent them what a move to NEW sends,
+        and the state machine allows that move only before an election.
+        """
+        table = self.cluster.table
+        rows = table.rows(row_numbers)
+        leading: Bools = which & rows.has_leadership & (rows.replicas == rows.leader)
+        if leading.any():
+            self.history.add_replicas(rows, leading, ReplicaState.NEW, table.refs, controller_epoch=self.epoch)
+            states = choose(leading, np.uint8(ReplicaState.NEW), rows.replica_state)
+            self.cluster.apply(Change.of(rows, replica_state=states))
+        return leading
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
         """Add registrations to the cluster. Participants without a link are fenced."""

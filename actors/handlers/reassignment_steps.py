@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kactl.actors.machines.commit import Committer
-from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
+from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
@@ -196,8 +196,8 @@ class ReassignmentSteps(Handlers):
             lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
         )
         await self._copy(row_numbers[copying])
-        await self._exist(row_numbers[refusal != Refusal.NONE])
         complete = ~copying & (refusal == Refusal.NONE)
+        await self._exist(row_numbers[~complete])
         ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
         return _failures(list(names), refusal) | await self._complete(ended)
 
@@ -217,13 +217,14 @@ class ReassignmentSteps(Handlers):
     async def _exist(self, row_numbers: RowNumbers) -> None:
         """Move assigned replicas to NEW that have no state yet.
 
-        No request could be sent for them; or a step that an error has abandoned sent one, and did not create them all.
+        No request could be sent for them; or a step that an error has abandoned sent one, and did not create them all;
+        or one of them leads already.
         They can be elected, are resumed after a store error, and are deleted with their topic.
         """
         rows = self.cluster.table.rows(row_numbers)
         which = rows.adding & (rows.replica_state == ReplicaState.ABSENT)
         if which.any():
-            await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.NEW, which=which))
+            await self.move_some_replicas(row_numbers, which, ReplicaState.NEW)
 
     async def _complete(self, names: list[TopicPartition]) -> Failures:
         """Complete reassignments with an in-sync target: elect from the target, stop the other replicas."""

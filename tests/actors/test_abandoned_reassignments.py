@@ -154,3 +154,38 @@ async def test_abandoned_cancellation_stops_the_added_replicas(monkeypatch: pyte
         assert await stored_assignment(w, "t-0") == Assignment((1,))
         assert replica_states(w.known("t-0")) == {1: ReplicaState.ONLINE}
         await w.check()
+
+
+@pytest.mark.parametrize("step", ["_stop", "advance"])
+async def test_replica_elected_before_the_next_step_has_a_state(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No replica was online. The retry elects a first leader before it resumes the reassignment."""
+    async with world(1) as w:
+        await w.create("t", [[2]])
+        fail_once(monkeypatch, step, after=False)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": [1]})
+
+        await w.wait(RETRY_LATER_MS)
+
+        assert w.known("t-0").leader == 1
+        assert await stored_assignment(w, "t-0") == Assignment((1,))
+        assert replica_states(w.known("t-0")) == {1: ReplicaState.ONLINE}
+        await w.check()
+
+
+async def test_replica_elected_before_the_next_step_has_a_state_during_the_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(1, 3) as w:
+        await w.create("t", [[2]])
+        fail_once(monkeypatch, "advance", after=False)
+        with pytest.raises(ZeroDivisionError):
+            await reassign(w, {"t-0": [1, 3]})
+
+        await w.stop(3)
+        await w.wait(RETRY_LATER_MS)
+
+        assert w.known("t-0").leader == 1
+        assert (await stored_assignment(w, "t-0")).is_being_reassigned
+        assert replica_states(w.known("t-0"))[1] is ReplicaState.NEW
+        await w.check()

@@ -9,7 +9,8 @@ from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.messages.control import StopReplica
-from kactl.model import PartitionState, ReplicaState, TopicPartition
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
+from tests.actors.metadata import block_loop
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, partitions_of, world
 
@@ -100,4 +101,30 @@ async def test_topic_is_deleted_before_its_creation_is_completed(fail: Fail, sid
             assert (partitions_of(request), request.delete.tolist()) == (["t-0"], [True])
         await w.wait(RETRY_LATER_MS)
         assert w.controller.cluster.table.topic("t") is None
+        await w.check()
+
+
+@pytest.mark.parametrize("deletes", [False, True], ids=["", "deleted"])
+@each_step
+async def test_partition_that_gets_a_leader_before_its_replicas_are_created(
+    fail: Fail, side: str, number: int, deletes: bool
+) -> None:
+    """A partition without replicas is NEW, so that elections find it as soon as it gets some."""
+    async with world(1, 2) as w:
+        await w.create("t", [[]])
+        gate = await block_loop(w)
+        fail(side, number)
+        await w.store.write_assignment(w.controller.topics()[0], {0: Assignment((1, 2))}, None)
+        await w.start(3)
+        if deletes:
+            await w.delete("t")
+        gate.set()
+        await settle()
+        await w.wait(RETRY_LATER_MS)
+
+        if deletes:
+            assert "t" not in await w.store.topics()
+        else:
+            assert await w.stored("t-0") == (1, 0, (1, 2))
+            assert_online(w, "t-0", 1, 2)
         await w.check()
