@@ -14,39 +14,29 @@ Source: the classic controller's onPartitionReassignment.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
-from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
+from kactl.errors import BadRequest, ErrorCode, NotFound, StoreError
 from kactl.machines import reassignment
 from kactl.machines.election import Election
-from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.change import REFUSAL_TEXT, Change, Refusal
+from kactl.state.change import Change, Refusal
 from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
-from kactl.state.table import in_sync_of
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
+from .reassignment_failures import Failure, Failures, failure_of, mark_failed, refused_rows, unless_over
+from .reassignment_leaders import TargetLeaders
 from .reassignment_requests import WaitingRequest
 
 log = logger(__name__)
-
-
-class Failure(NamedTuple):
-    """Error of one partition's step."""
-
-    code: ErrorCode
-    message: str
-
-
-Failures = dict[TopicPartition, Failure]
 
 
 class ReassignmentSteps(Handlers):
@@ -57,6 +47,7 @@ class ReassignmentSteps(Handlers):
         self._deletion = deletion
         self._waiting = waiting
         self._committer = Committer(context.cluster, context.store, context.history)
+        self.leaders = TargetLeaders(context)
         self.entries = TopicEntries(context.cluster, context.store)
 
     async def _write(self, row_numbers: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
@@ -86,8 +77,8 @@ class ReassignmentSteps(Handlers):
     async def begin(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
         """Start new assignments, made by `Assignment.reassign_to`, and advance them as far as possible."""
         unsure = await self.entries.put_back({name.topic for name in wanted})
-        failures: Failures = {name: _failed(unsure[name.topic]) for name in wanted if name.topic in unsure}
-        failures |= await self._would_stop_leaders({name: wanted[name] for name in wanted if name not in failures})
+        failures: Failures = {name: failure_of(unsure[name.topic]) for name in wanted if name.topic in unsure}
+        failures |= await self.leaders.would_stop({name: wanted[name] for name in wanted if name not in failures})
         with self.resumed_after_errors(wanted):
             for topic, group in _by_topic(name for name in wanted if name not in failures).items():
                 changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
@@ -108,43 +99,14 @@ class ReassignmentSteps(Handlers):
             self.cluster.mark_for_retry(self.cluster.table.rows_named(sorted(begun)))
             raise
 
-    def refusals(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
-        """Returns the assignments that would leave their partitions without a leader. Changes nothing."""
-        row_numbers = self.cluster.table.rows_named(wanted)
-        change = self._hand_over(self.cluster.table.rows(row_numbers), wanted)
-        return _failures(list(wanted), change.refusal)
-
-    async def _would_stop_leaders(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
-        """Returns the partitions with a first leader in the store that is not known, and not one of the new replicas.
-
-        Its write had no response. Without it no replica would be in sync, and the partition could not have a leader.
-        """
-        table = self.cluster.table
-        removing = [name for name, new in wanted.items() if {*self.cluster.assignment(name).replicas} - {*new.replicas}]
-        rows = table.rows(table.rows_named(removing))
-        rows = rows.take(~rows.has_leadership)
-        if not len(rows):
-            return {}
-        names = table.names(rows.index)
-        try:
-            stored = await self.store.leaderships(names)
-        except StoreError as error:
-            return self._retry(names, error)
-        # A deleted topic of that name may have left its leadership.
-        mine = stored.found & (stored.controller_epoch == self.epoch)
-        mine &= some(rows.assigned & in_sync_of(rows.replicas, stored.isr))
-        leaders = zip(names, mine.tolist(), stored.leader.tolist(), strict=True)
-        leave = [name for name, is_mine, leader in leaders if is_mine and leader not in wanted[name].replicas]
-        return self._retry(leave, StoreError("the response to the write of its first leader was lost: try again"))
-
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
         """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""
         row_numbers = self.cluster.table.rows_named(changed)
         # Replicas without a state would not be stopped.
         await self._exist(row_numbers)
-        refusal, handed_over = await self._write(row_numbers, lambda rows: self._hand_over(rows, changed))
+        refusal, handed_over = await self._write(row_numbers, lambda rows: self.leaders.hand_over(rows, changed))
         self._tell(row_numbers[handed_over])
-        failures = _failures(list(changed), refusal)
+        failures = refused_rows(list(changed), refusal)
         changed = {name: assignment for name, assignment in changed.items() if name not in failures}
         if not changed:
             return failures
@@ -152,7 +114,7 @@ class ReassignmentSteps(Handlers):
             await self._store(topic, changed)
         except (NotFound, BadRequest, StoreError) as error:
             self.entries.doubt(topic, error)
-            return failures | {name: _failed(error) for name in changed}
+            return failures | {name: failure_of(error) for name in changed}
         except Exception as error:
             self.entries.doubt(topic, error)
             raise
@@ -164,13 +126,6 @@ class ReassignmentSteps(Handlers):
         self.cluster.reassigning |= set(changed)
         await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
         return failures
-
-    def _hand_over(self, rows: Rows, wanted: Mapping[TopicPartition, Assignment]) -> Change:
-        stays = [wanted[name].replicas for name in self.cluster.table.names(rows.index)]
-        width = max(map(len, stays), default=0)
-        padded = [[*replicas, *[NO_BROKER] * (width - len(replicas))] for replicas in stays]
-        columns = np.array(padded, np.int32).reshape(len(rows), width).T
-        return reassignment.hand_over(rows, columns, self.cluster.live_brokers, controller_epoch=self.epoch)
 
     # -- progress ------------------------------------------------------------------------------------------------------
 
@@ -185,7 +140,7 @@ class ReassignmentSteps(Handlers):
         self.cluster.reassigning |= set(names)
         failed = await self.entries.put_back({name.topic for name in names})
         if failed:
-            unsettled = {name: _failed(failed[name.topic]) for name in names if name.topic in failed}
+            unsettled = {name: failure_of(failed[name.topic]) for name in names if name.topic in failed}
             return unsettled | await self.advance([name for name in names if name not in unsettled])
         self._deletion.mark_ineligible({name.topic for name in names}, BlockerReason.REASSIGNMENT)
         await self._watch()
@@ -199,7 +154,7 @@ class ReassignmentSteps(Handlers):
         complete = ~copying & (refusal == Refusal.NONE)
         await self._exist(row_numbers[~complete])
         ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
-        return _failures(list(names), refusal) | await self._complete(ended)
+        return refused_rows(list(names), refusal) | await self._complete(ended)
 
     async def _copy(self, row_numbers: RowNumbers) -> None:
         """Send all replicas the new epoch and assignment; new replicas are created and start to follow."""
@@ -250,7 +205,7 @@ class ReassignmentSteps(Handlers):
                 # Last: until here the next controller can repeat all of this from the stored assignment.
                 await self._store(topic, {name: targets[name] for name in group})
             except (NotFound, BadRequest, StoreError) as error:
-                failures |= self._retry(group, error)
+                failures |= mark_failed(self.cluster, group, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
     async def _hand_over_and_stop(
@@ -258,7 +213,7 @@ class ReassignmentSteps(Handlers):
     ) -> Failures:
         """Elect leaders from the targets, and stop the other replicas."""
         refusal = await self._lead_from_target(row_numbers)
-        failures = _failures(list(before), refusal)
+        failures = refused_rows(list(before), refusal)
         failures |= self._out_of_sync([name for name in before if name not in failures], before)
         stopped = (() if name in failures else brokers for name, brokers in zip(before, removed, strict=True))
         await self._stop(_grouped(row_numbers, stopped))
@@ -301,7 +256,8 @@ class ReassignmentSteps(Handlers):
         """
         left = _left_over(self.cluster.table.rows(self.cluster.table.rows_named(names)))
         remaining = [name for name, is_left in zip(names, some(left).tolist(), strict=True) if is_left]
-        return self._retry(remaining, StoreError("replicas that are not wanted any more are still in sync"))
+        error = StoreError("replicas that are not wanted any more are still in sync")
+        return mark_failed(self.cluster, remaining, error)
 
     async def _lead_from_target(self, row_numbers: RowNumbers) -> Bytes:
         """Raise the epoch of a leader that stays; elect one elsewhere, if a replica is eligible.
@@ -327,7 +283,7 @@ class ReassignmentSteps(Handlers):
         if len(elected):
             moved: MoveResult = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:
-                _unless_over(moved.error)
+                unless_over(moved.error)
             unelected = elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER]
             if await self._read_again(unelected):
                 await self._lead_on_unelected(unelected)
@@ -349,7 +305,7 @@ class ReassignmentSteps(Handlers):
         try:
             stored = await self.store.leaderships(self.cluster.table.names(row_numbers))
         except StoreError as error:
-            _unless_over(error)
+            unless_over(error)
             self.cluster.mark_for_retry(row_numbers)
             return False
         self.cluster.put_leaderships(row_numbers, stored)
@@ -374,7 +330,7 @@ class ReassignmentSteps(Handlers):
         try:
             await self._waiting.carried_out(ended)
         except StoreError as error:
-            return self._retry(ended, error)
+            return mark_failed(self.cluster, ended, error)
         log.info("%d reassignments are complete; the first: %s", len(ended), next(iter(ended)))
         self.cluster.complete_moves(ended.keys(), self.clock.now_ms())
         await self._watch()
@@ -391,7 +347,7 @@ class ReassignmentSteps(Handlers):
         try:
             await self.entries.write(topic, changed)
         except StoreError as error:
-            _unless_over(error)
+            unless_over(error)
             raise
 
     def know(self, changed: Mapping[TopicPartition, Assignment]) -> None:
@@ -437,18 +393,7 @@ class ReassignmentSteps(Handlers):
         try:
             await self.store.watch_leaderships(self.cluster.reassigning)
         except StoreError as error:
-            self._retry(self.cluster.reassigning, error)
-
-    def _retry(self, names: Iterable[TopicPartition], error: Exception) -> Failures:
-        """Mark rows for a retry after their step failed in the store. Returns their failures.
-
-        Raises:
-            StoreError: the store session has ended.
-        """
-        _unless_over(error)
-        names = list(names)
-        self.cluster.mark_for_retry(self.cluster.table.rows_named(names))
-        return {name: _failed(error) for name in names}
+            mark_failed(self.cluster, self.cluster.reassigning, error)
 
 
 def _left_over(rows: Rows) -> Bools:
@@ -471,30 +416,3 @@ def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]
     for name in names:
         groups[name.topic].append(name)
     return groups
-
-
-def _failures(names: list[TopicPartition], refusal: Bytes) -> Failures:
-    return {
-        names[position]: _refused(Refusal(int(refusal[position])))
-        for position in np.flatnonzero(refusal != Refusal.NONE).tolist()
-    }
-
-
-def _refused(reason: Refusal) -> Failure:
-    if reason is Refusal.NO_ELIGIBLE_LEADER:
-        return Failure(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "the present leader would be stopped, or every in-sync replica, and no replica that stays is in sync and "
-            "online: name the leader in the target, or wait until another replica is in sync",
-        )
-    return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, REFUSAL_TEXT[reason])
-
-
-def _failed(error: Exception) -> Failure:
-    return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-
-
-def _unless_over(error: Exception) -> None:
-    """Raise the error if the store session has ended; other errors are values of the failed step."""
-    if isinstance(error, StoreError) and error.remedy is Remedy.RESIGN:
-        raise error

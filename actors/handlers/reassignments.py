@@ -26,8 +26,9 @@ from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
+from .reassignment_failures import Failures
 from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
-from .reassignment_steps import Failures, ReassignmentSteps
+from .reassignment_steps import ReassignmentSteps
 
 log = logger(__name__)
 
@@ -65,7 +66,7 @@ class Reassignments(Handlers):
             await self._waiting.drop(planned.keys())
         results |= self._unknown(planned)
         planned = {name: assignment for name, assignment in planned.items() if name not in results}
-        failures = self._steps.refusals(planned) if event.dry_run else await self._steps.begin(planned)
+        failures = self._steps.leaders.refusals(planned) if event.dry_run else await self._steps.begin(planned)
         for name, assignment in planned.items():
             results[name] = _result(name, assignment, failures)
         return [results[name] for name in event.targets]
