@@ -111,6 +111,7 @@ class TopicEvents(Handlers):
     async def create(self, names: list[str]) -> None:
         """Create the partitions of new topics. A topic that cannot be read stays unknown and is retried."""
         loaded = await self.load_topics(names)
+        self._mark(loaded)
         for ref in loaded.topics:
             self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
         if self.cluster.holds.participants:
@@ -119,19 +120,29 @@ class TopicEvents(Handlers):
 
     async def create_partitions(self, loaded: Assignments) -> None:
         """Elect the first leaders of new partitions. Their assignments are in the table."""
+        self._mark(loaded)
         await self._create_rows(self.cluster.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition)))
 
+    def _mark(self, loaded: Assignments) -> None:
+        """Mark topics with new partitions, for `_abandoned`."""
+        self.cluster.creations_unchecked.update(ref.name for ref in loaded.topics)
+
     def _abandoned(self) -> RowNumbers:
-        """Returns partitions with a creation that an error ended, without those of topics queued for deletion."""
-        table = self.cluster.table
-        row_numbers = table.in_state(*PartitionState)
+        """Returns partitions with a creation that an error ended, without those of topics queued for deletion.
+
+        Only marked topics are read. The marks of those without such partitions are removed.
+        """
+        table, marked = self.cluster.table, self.cluster.creations_unchecked
+        row_numbers, _ = table.rows_by_topic(sorted(marked))
         state, leader_epoch = table.column("state")[row_numbers], table.column("leader_epoch")[row_numbers]
         # Replicas that a reassignment adds are NEW until they are in sync.
         created = (table.column("assigned") & ~table.column("adding"))[:, row_numbers]
         replica_state = table.column("replica_state")[:, row_numbers]
         unfinished = created & ((replica_state == ReplicaState.ABSENT) | (replica_state == ReplicaState.NEW))
         abandoned: RowNumbers = row_numbers[((state == ABSENT) & (leader_epoch == NO_EPOCH)) | some(unfinished)]
-        return abandoned
+        numbers = np.unique(table.column("topic")[abandoned]).tolist()
+        marked.intersection_update({table.topic_at(number).name for number in numbers})
+        return table.not_queued(abandoned)
 
     async def _create_rows(self, row_numbers: RowNumbers) -> None:
         """Take partitions and their replicas from ABSENT to ONLINE. After an error, a second call does the rest.

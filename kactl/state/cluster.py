@@ -93,6 +93,8 @@ class Cluster:
         self.deletion_unsure: set[str] = set()
         # Topics with a write of their assignment that has an unknown outcome.
         self.assignments_unsure: set[str] = set()
+        # Topics with new partitions, until a check finds that the creation of these is complete.
+        self.creations_unchecked: set[str] = set()
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
@@ -358,6 +360,7 @@ class Cluster:
         self.deletion_started -= removed
         self.deletion_unsure -= removed
         self.assignments_unsure -= removed
+        self.creations_unchecked -= removed
         self.lift_blockers(removed)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in removed}

@@ -128,3 +128,19 @@ async def test_partition_that_gets_a_leader_before_its_replicas_are_created(
             assert await w.stored("t-0") == (1, 0, (1, 2))
             assert_online(w, "t-0", 1, 2)
         await w.check()
+
+
+async def test_complete_creations_are_not_checked_at_later_changes(fail: Fail) -> None:
+    async with world(1, 2) as w:
+        marked = w.controller.cluster.creations_unchecked
+        await w.create("a", [[1, 2]])
+        assert not marked
+        fail("before", 1)
+        await w.create("b", [[1, 2]])
+        assert marked == {"b"}
+
+        await w.wait(RETRY_LATER_MS)
+        await w.create("c", [[1, 2]])
+
+        assert_online(w, "b-0", 1, 2)
+        assert not marked
