@@ -28,14 +28,6 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     return failures
 
 
-async def until_the_retry(w: World) -> None:
-    """Advance the clock until failed events are handled again, and keep the brokers' sessions alive."""
-    for _ in range(4):
-        for session in w.sessions.values():
-            await session.keep_alive()
-        await w.clock.advance(RETRY_LATER_MS / 4)
-
-
 async def test_requests_to_delete_replicas_are_sent_again(failures: list[Exception]) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
@@ -49,7 +41,7 @@ async def test_requests_to_delete_replicas_are_sent_again(failures: list[Excepti
 
         # The channel with the requests is removed.
         w.brokers.silent.discard(2)
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         request = w.brokers.of(2, StopReplica)[-1]
         assert isinstance(request, StopReplica)
@@ -73,7 +65,7 @@ async def test_broker_that_fails_before_the_retry_loses_its_leaderships(failures
         assert await w.stored("t-0") == (-1, 3, (2,))
         assert w.controller.snapshot().offline_partitions == 1
         assert alive(w.brokers, 1) == [1]
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
         assert starts_and_failures(w, 2)[-2:] == ["started", "failed"]
         await w.check()
 
@@ -96,7 +88,7 @@ async def test_broker_that_registers_again_before_the_retry_counts_as_bounced(fa
         request = w.brokers.of(2, LeaderAndIsr)[-1]
         assert isinstance(request, LeaderAndIsr)
         assert request.states.leader_epoch.tolist() == [4]
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
         assert starts_and_failures(w, 2)[-1] == "bounced"
         await w.check()
 
@@ -109,7 +101,7 @@ async def test_repeated_start_changes_nothing(failures: list[Exception]) -> None
         await w.start(2)
         stored = await w.stored("t-0")
 
-        await until_the_retry(w)
+        await w.wait(RETRY_LATER_MS)
 
         assert starts_and_failures(w, 2)[-2:] == ["started", "started"]
         assert await w.stored("t-0") == stored

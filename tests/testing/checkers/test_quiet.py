@@ -380,26 +380,24 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
     assert "LIV-03: broker 2 has leader" in signature(*actions, level="2.6")
 
 
-def test_replica_that_a_late_copy_has_started_after_its_deletion_is_no_violation(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("path", "owner", "rule", "violation"),
+    [
+        (REPLICA_OF_AN_EARLIER_ID, Receiver, "_is_unknown", "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0"),
+        (IGNORED_LEADER, ModelBroker, "has_lost", "LIV-03: broker 4 has leader 4 under epoch 2 of t1-0"),
+    ],
+    ids=["replica started after its deletion", "leader ignored after late metadata"],
+)
+def test_state_left_by_a_late_request_is_no_violation(
+    path: Path, owner: type, rule: str, violation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = load(REPLICA_OF_AN_EARLIER_ID)
+    script = load(path)
     assert run_script(script).signature == "pass"
 
-    monkeypatch.setattr(Receiver, "_is_unknown", lambda self, name: False)
+    monkeypatch.setattr(owner, rule, lambda self, name: False)
 
     outcome = run_script(script)
-    assert "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0" in f"{outcome.signature}: {outcome.error}"
-
-
-def test_leader_that_a_broker_ignores_after_late_metadata_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = load(IGNORED_LEADER)
-    assert run_script(script).signature == "pass"
-
-    monkeypatch.setattr(ModelBroker, "has_lost", lambda self, name: False)
-
-    outcome = run_script(script)
-    assert "LIV-03: broker 4 has leader 4 under epoch 2 of t1-0" in f"{outcome.signature}: {outcome.error}"
+    assert violation in f"{outcome.signature}: {outcome.error}"
 
 
 LATE = Unmet("LIV-03", "a broker is late", 10_000.0)
