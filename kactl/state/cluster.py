@@ -356,6 +356,7 @@ class Cluster:
         self.offline_count -= int(np.count_nonzero((rows.state == PartitionState.OFFLINE) & self._not_started(rows)))
         self.table.remove_topics(removed)
         self.holds.forget_topics(topic.number for topic in known)
+        self.replica_reports.forget_topics(removed)
         self.topics_to_delete -= removed
         self.deletion_started -= removed
         self.deletion_unsure -= removed

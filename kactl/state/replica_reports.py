@@ -4,6 +4,7 @@ They explain, and no decision depends on them: a replica that cannot serve is ma
 report counts for the registration that has sent it.
 """
 
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from kactl.model import Broker, ReplicaStatus, TopicPartition
@@ -49,6 +50,15 @@ class ReplicaReports:
     def forget(self, broker: int) -> None:
         """Remove the reports of a broker that is not registered any more."""
         self._reports.pop(broker, None)
+
+    def forget_topics(self, topics: Container[str]) -> None:
+        """Remove the reports of replicas of deleted topics."""
+        for broker, reports in tuple(self._reports.items()):
+            kept = {name: report for name, report in reports.items() if name.topic not in topics}
+            if kept:
+                self._reports[broker] = kept
+            else:
+                del self._reports[broker]
 
     def statuses(self, broker: Broker) -> dict[TopicPartition, ReplicaStatus]:
         """Returns what the present registration of a broker has reported last, by partition."""

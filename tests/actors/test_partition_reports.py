@@ -208,6 +208,21 @@ async def test_report_of_a_deleted_topic_is_ignored() -> None:
         assert cluster.controller.topics() == []
 
 
+async def test_next_topic_of_a_name_has_no_reports_of_the_earlier_one() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)})
+        ask = cluster.controller.hub.controller(100)
+        assert ask is not None
+        busy = PartitionReport(T0, 0, ReplicaStatus.BUSY, "stop is in progress", age_ms=1_000.0)
+        await ask(PartitionsReported(1, cluster.brokers[1].epoch, (busy,)))
+        assert status_of(cluster, 1) is ReplicaStatus.BUSY
+
+        await cluster.controller.delete_topic("t")
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)})
+
+        assert cluster.controller.replica_status(T0) == {}
+
+
 # -- what operators see, and the reset ---------------------------------------------------------------------------------
 
 
