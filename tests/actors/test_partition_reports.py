@@ -1,5 +1,6 @@
 """Replicas whose handlers fail: another one leads, and they are used again once they are ready."""
 
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -33,6 +34,7 @@ class Cluster:
         prepare: what `prepare` does on a broker; raises to fail.
         stalled: `prepare` on broker 1 waits for it.
         ignores_cancellation: the same, and it cannot be cancelled.
+        stopping: `stop` waits for it.
         leading: the tokens under which a broker leads t-0, as its handler sees it.
     """
 
@@ -42,6 +44,7 @@ class Cluster:
         self.prepare: dict[int, Callable[[], None]] = {}
         self.stalled: anyio.Event | None = None
         self.ignores_cancellation: anyio.Event | None = None
+        self.stopping: anyio.Event | None = None
         self.leading: dict[int, Leader] = {}
         self.brokers: dict[int, Participant] = {}
 
@@ -59,6 +62,10 @@ class Cluster:
 
             async def lead(self, leader: Leader) -> None:
                 cluster.leading[broker] = leader
+
+            async def stop(self, *, deleted: bool) -> None:
+                if cluster.stopping is not None:
+                    await cluster.stopping.wait()
 
         return Handler
 
@@ -366,6 +373,65 @@ async def test_handler_in_error_is_reset_under_a_later_controller() -> None:
         await settle()
 
         assert (cluster.leader, cluster.valid) == (1, [1])
+        assert cluster.controller.replica_status(T0) == {}
+
+
+async def test_handler_in_error_that_stops_for_long_can_be_reset() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1,)})
+        await settle()
+        failures = itertools.count(1)
+
+        def prepare() -> None:
+            if next(failures) == 4:
+                cluster.stopping = anyio.Event()
+            raise OSError("disk full")
+
+        cluster.prepare[1] = prepare
+        await cluster.leading[1].resign("too hot")
+        for _ in range(4):
+            await cluster.clock.advance(5_000)
+        assert cluster.stopping is not None
+        cluster.stopping.set()
+        await settle()
+        events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
+        statuses = [event.status for event in events if isinstance(event, HandlerEvent)]
+        cluster.prepare.clear()
+
+        report = await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+
+        assert statuses[-2:] == ["ready", "error"]
+        assert report.status is ReplicaStatus.ERROR
+        assert (cluster.leader, cluster.valid) == (1, [1])
+
+
+async def fail_beside_others(cluster: Cluster) -> None:
+    """Create t-0 on brokers 1 and 2. The handler on broker 1, which leads first, is in ERROR after a stuck call."""
+    cluster.ignores_cancellation = anyio.Event()
+    await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+    await settle()
+    await cluster.clock.advance(30_000)
+    await cluster.clock.advance(5_000)
+    cluster.ignores_cancellation.set()
+    cluster.ignores_cancellation = None
+    await settle()
+    assert (status_of(cluster, 1), cluster.leader) == (ReplicaStatus.ERROR, 2)
+
+
+async def test_replica_that_returns_to_a_broker_does_not_inherit_an_error() -> None:
+    """Reassignments remove the replica of the handler in ERROR, and add it again."""
+    async with open_cluster() as cluster:
+        await fail_beside_others(cluster)
+        await cluster.controller.reassign({T0: (2, 3)})
+        await settle()
+        await cluster.controller.reassign({T0: (1, 2)})
+        await settle()
+        await cluster.clock.advance(5_000)
+
+        view = cluster.controller.partition(T0)
+        assert view is not None
+        assert (view.replicas, sorted(view.isr)) == ((1, 2), [1, 2])
         assert cluster.controller.replica_status(T0) == {}
 
 

@@ -67,7 +67,7 @@ class PartitionActor:
 
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
-        if self.state is HandlerState.STUCK or (self.state is HandlerState.ERROR and isinstance(order, Lead | Follow)):
+        if self._is_refused(order):
             self._refuse(order)
             return
         waiting = self._pending
@@ -82,6 +82,13 @@ class PartitionActor:
         if not self._running:
             self._running = True
             self._environment.start(self._run)
+
+    def _is_refused(self, order: Order) -> bool:
+        """Whether no call can be made for an order. A handler in ERROR is stopped, and ends when it is deleted."""
+        if self.state is not HandlerState.ERROR or isinstance(order, Stop):
+            return self.state is HandlerState.STUCK
+        earlier = (self._current, self._deletion, self._pending)
+        return not any(isinstance(one, Stop) and one.deleted for one in earlier)
 
     def lease_began(self) -> None:
         """Go on with a leadership that waits for a lease."""
@@ -261,16 +268,21 @@ class PartitionActor:
         await self._body(order, follow, "follow", lambda: False)
 
     async def _stop(self, order: Stop, handler: PartitionHandler) -> None:
-        had_failed = self.state is HandlerState.ERROR
-        self.state = HandlerState.STOPPING
+        if self.state is not HandlerState.ERROR:
+            self.state = HandlerState.STOPPING
         # A deletion is not cancelled for an order that concerns the next topic of the name.
         stopped = type(handler).stop is PartitionHandler.stop or await self._transition(
             order, lambda: handler.stop(deleted=order.deleted), "stop", cancellable=not order.deleted
         )
         if stopped and order.deleted:
-            self.handler = None
-        if had_failed:
-            self.state = HandlerState.ERROR
+            self._forget(order)
+
+    def _forget(self, order: Stop) -> None:
+        """Forget a handler whose replica was deleted, with its failures: the next order is for another replica."""
+        self.handler, self._failures = None, 0
+        if self.state is HandlerState.ERROR:
+            self.state, self._lasting = HandlerState.IDLE, None
+            self._report(order, ReplicaStatus.READY, "")
 
     def _is_superseded(self) -> bool:
         return self._pending is not None
@@ -292,9 +304,12 @@ class PartitionActor:
             return False
         phase = self._start(call)
         in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), min(BUSY_MS, limit_ms))
-        is_busy = not in_time and limit_ms > BUSY_MS
-        if is_busy:
-            self._report(order, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
+        is_busy = False
+        if not in_time and limit_ms > BUSY_MS:
+            # A busy replica counts as ready, which one in ERROR is not while it stops.
+            is_busy = self.state is not HandlerState.ERROR
+            if is_busy:
+                self._report(order, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
             in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms - BUSY_MS)
         ended = await self._end(order, phase)
         self._release_slot()
@@ -353,7 +368,9 @@ class PartitionActor:
     async def _end(self, order: Order, phase: Phase) -> bool:
         """Cancel a call, and wait for its end. Returns False if it was stuck."""
         if not phase.ended:
-            before, self.state = self.state, HandlerState.ENDING
+            before = HandlerState.STOPPING if isinstance(order, Stop) else self.state
+            if self.state is not HandlerState.ERROR:
+                self.state = HandlerState.ENDING
             phase.cancel()
             if not await self._signal.wait_for(lambda: phase.ended, self._environment.margin_ms):
                 await self._wait_for_stuck(order, phase, before)
@@ -383,7 +400,11 @@ class PartitionActor:
         """Refuse an order that has failed, and back off."""
         self._refuse(order)
         detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
-        if isinstance(error, NotReady):
+        if self.state is HandlerState.ERROR:
+            log.error("%s of the handler of %s has failed, which is in ERROR", what, self.name, exc_info=error)
+            self._refuse_pending()
+            self._report(order, ReplicaStatus.ERROR, detail)
+        elif isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self.name, error)
             self._report(order, ReplicaStatus.NOT_READY, detail)
             await self._back_off(order, error.retry_after_ms)

@@ -19,7 +19,8 @@ class HandlerState(enum.Enum):
                                                                  │                                └──▶ STUCK
                                                                  └──fourth failure──▶ ERROR
 
-    FOLLOWING and STOPPING are alike, without the wait. STUCK becomes ERROR when the call has ended after all.
+    FOLLOWING and STOPPING are alike, without the wait. STUCK becomes ERROR when the call has ended after all. A handler
+    in ERROR stays so while it is stopped, and becomes IDLE when its replica is deleted.
     """
 
     IDLE = "idle"
@@ -31,7 +32,7 @@ class HandlerState(enum.Enum):
     ENDING = "ending"  # a cancelled call has not ended yet
     BACKING_OFF = "backing off"  # no order is carried out until the delay is over
     STUCK = "stuck"  # a cancelled call did not end in time; no other call is made
-    ERROR = "error"  # failed too often, until a reset or the next registration
+    ERROR = "error"  # failed too often, until a reset, a deletion or the next registration
 
 
 @dataclasses.dataclass(slots=True)
