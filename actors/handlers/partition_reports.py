@@ -120,4 +120,9 @@ class PartitionReports(Handlers):
         if len(fresh):
             self.cluster.table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
-            await self._offline.replicas_offline(fresh, frozenset({broker}))
+            try:
+                await self._offline.replicas_offline(fresh, frozenset({broker}))
+            except Exception:
+                # The participant repeats the report, which has no effect on replicas that are marked already.
+                self.cluster.table.mark_dirs(broker, fresh, False)
+                raise

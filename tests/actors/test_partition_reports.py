@@ -9,8 +9,17 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from kactl.actors.handlers.offline import Offline
 from kactl.actors.system import Controller
-from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, NotReady, StaleBrokerEpoch
+from kactl.errors import (
+    BadRequest,
+    BrokerNotAvailable,
+    NotFound,
+    NothingToReset,
+    NotReady,
+    StaleBrokerEpoch,
+    StoreUnavailable,
+)
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import PartitionReport, PartitionsReported
 from kactl.messages.log import HandlerEvent
@@ -18,6 +27,7 @@ from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
+from kactl.state.rows import RowNumbers
 from kactl.stores.memory import MemoryStore
 from tests.actors.test_events import exported_metrics
 from tests.support.clocks import ManualClock, settle
@@ -461,6 +471,28 @@ async def test_stuck_leader_whose_report_had_no_effect_is_replaced_by_a_later_co
         cluster.ignores_cancellation.set()
         await settle()
         assert (before, after, status) == ((1, []), (2, [2]), ReplicaStatus.STUCK)
+
+
+async def test_stuck_leader_is_replaced_when_its_report_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the store has ended the handling of the first one."""
+    replicas_offline, left = Offline.replicas_offline, [StoreUnavailable("the store is away")]
+
+    async def failing(self: Offline, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
+        if left:
+            raise left.pop()
+        await replicas_offline(self, row_numbers, brokers)
+
+    async with open_cluster() as cluster:
+        monkeypatch.setattr(Offline, "replicas_offline", failing)
+        stuck = cluster.ignores_cancellation = anyio.Event()
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+        await settle()
+        await cluster.clock.advance(30_000)
+        await cluster.clock.advance(5_000)
+        after = cluster.leader, cluster.valid, left
+        stuck.set()
+        await settle()
+        assert after == (2, [2], [])
 
 
 async def test_report_ends_with_the_registration() -> None:
