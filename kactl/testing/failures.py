@@ -7,6 +7,8 @@ program left the simulation, or it is not deterministic.
 import asyncio
 from typing import Any, NamedTuple
 
+from .handles import SimFuture
+
 
 class SimFailure(Exception):
     """The run ended with a violation. `signature` identifies the kind: equal signatures are the same failure."""
@@ -43,7 +45,7 @@ class WaitingTask(NamedTuple):
         elif isinstance(future, asyncio.Task):
             wait = f"task {future.get_name()!r}"
         else:
-            wait = f"a {type(future).__name__}"
+            wait = f"a {'Future' if isinstance(future, SimFuture) else type(future).__name__}"
         return cls(node, task.get_name(), tuple(chain), wait)
 
     def __str__(self) -> str:

@@ -37,6 +37,20 @@ class SimTask(asyncio.Task[Any]):
         return self is other
 
 
+class SimFuture(asyncio.Future[Any]):
+    """A future with its sequence number as hash, for the same reason."""
+
+    def __init__(self, *, loop: Any) -> None:
+        self.number: int = next(loop.future_numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class SimHandle(asyncio.Handle):
     """A callback that is ready.
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
-from .handles import NodeTimer, SimHandle, SimTask, SimTimer
+from .handles import NodeTimer, SimFuture, SimHandle, SimTask, SimTimer
 from .nodes import JOB_MS, NODE, Node, on
 from .schedule import Schedule
 from .streams import Streams
@@ -87,6 +87,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, AnyHandle, bool]] = []
         self._numbers = itertools.count(1)
         self.task_numbers = itertools.count(1)
+        self.future_numbers = itertools.count(1)
         self._tasks: weakref.WeakSet[SimTask] = weakref.WeakSet()
         self._held: dict[AnyHandle, int] = {}
         # Delayed handles that are due, by their ids: timers with equal times are equal.
@@ -142,6 +143,9 @@ class SimLoop(asyncio.BaseEventLoop):
         handle = (SimTimer if node is None else NodeTimer)(when, callback, args, self, context)
         self._set(when if node is None else node.clock.to_loop(when), handle)
         return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return SimFuture(loop=self)
 
     def call_at_now_s(self, when_s: float, callback: Callable[[], object], context: contextvars.Context) -> None:
         """Run a function at a time of the loop itself, whatever the clock of the current node."""

@@ -131,7 +131,9 @@ def test_equal_seeds_make_equal_runs_and_others_differ() -> None:
 # Prints the order in which the tasks of a cancelled group receive their cancellation.
 CANCELLED = textwrap.dedent("""
     import random, sys
-    padding = [bytearray(random.Random(int(sys.argv[1])).randrange(1, 5000)) for _ in range(20_000)][::2]
+    rng = random.Random(int(sys.argv[1]))
+    padding = [bytes(rng.randrange(1, 500)) for _ in range(20_000)]
+    padding = [block for block in padding if rng.random() < 0.5]
     import anyio, asyncio
     from kactl.testing import sim
 
@@ -154,11 +156,41 @@ CANCELLED = textwrap.dedent("""
 """)
 
 
+# Prints the order in which tasks wake that wait for futures of one set.
+SET_OF_FUTURES = textwrap.dedent("""
+    import random, sys
+    rng = random.Random(int(sys.argv[1]))
+    padding = [bytes(rng.randrange(1, 500)) for _ in range(20_000)]
+    padding = [block for block in padding if rng.random() < 0.5]
+    import anyio, asyncio
+    from kactl.testing import sim
+    from kactl.testing.schedule import Schedule
+
+    async def main():
+        woken, waiting = [], set()
+        async def waiter(number):
+            future = asyncio.get_running_loop().create_future()
+            waiting.add(future)
+            await future
+            woken.append(number)
+        async with anyio.create_task_group() as outer:
+            for number in range(30):
+                outer.start_soon(waiter, number)
+            await anyio.sleep(1)
+            for future in waiting:
+                future.set_result(None)
+        return woken
+
+    print(sim.run(main, schedule=Schedule("fifo")))
+""")
+
+
 @pytest.mark.slow
-def test_cancellation_order_is_equal_in_processes_with_other_addresses_and_hashes() -> None:
+@pytest.mark.parametrize("program", [CANCELLED, SET_OF_FUTURES], ids=["cancellation", "set of futures"])
+def test_order_is_equal_in_processes_with_other_addresses_and_hashes(program: str) -> None:
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", CANCELLED, str(padding)],
+            [sys.executable, "-c", program, str(padding)],
             check=True, capture_output=True, text=True, env={"PYTHONHASHSEED": str(padding * 77)}, timeout=60,
         ).stdout
         for padding in range(4)
